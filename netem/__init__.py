@@ -1,0 +1,1 @@
+"""A latency harness: emulated links that count round trips; it imports nothing but the standard library."""

@@ -1,0 +1,1 @@
+"""A version-control server and client in which every remote operation is one round trip."""

@@ -1,0 +1,1 @@
+"""The commands; the only place that reads the environment or prints."""

@@ -1,0 +1,1 @@
+"""The client: one stub, media, and what is known of each remote."""

@@ -1,0 +1,1 @@
+"""Byte carriers: TCP and a pipe to a subprocess."""

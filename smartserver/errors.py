@@ -1,0 +1,363 @@
+"""Every error that may cross the wire: one class per thing a caller can do something about, one code per class.
+
+CodedError (transports.errors)
+├── TransportError ...
+└── SmartServerError
+    ├── RequestError
+    │   ├── Unsupported            the peer is too old or too new for what was asked
+    │   ├── LimitExceeded          a number in the request is over a limit
+    │   ├── InvalidPath            a repository path that cannot be one
+    │   ├── InvalidName            a ref, id or key that cannot be one
+    │   ├── AccessDenied           this user may not do that
+    │   ├── OutcomeUnknown         it may or may not have been done
+    │   ├── Cancelled              the client cancelled before it was done
+    │   ├── RequestRefused         nothing was changed: see the outcome of each call
+    │   ├── NotDone                not done because another call of the request was refused
+    │   ├── InternalError          a bug of the server
+    │   └── UnknownRemoteError     a code this release does not know
+    └── RepositoryError
+        ├── NoSuchRepository, NestedRepository, WrongVcs
+        ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions
+        ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
+        └── CorruptFile
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from transports.errors import CodedError
+
+
+class SmartServerError(CodedError):
+    """Base of every error this package raises on purpose, storage and protocol errors apart."""
+
+
+class RequestError(SmartServerError):
+    """The request itself, or the server that got it."""
+
+
+class RepositoryError(SmartServerError):
+    """What was asked for cannot be done to this repository."""
+
+
+def _name(value: bytes) -> str:
+    return repr(value.decode("utf-8", "backslashreplace"))
+
+
+def _hex(ids: list[bytes]) -> str:
+    """The first few ids, for a message."""
+    shown = ", ".join(key.hex() for key in ids[:3])
+    return shown + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+
+
+@dataclasses.dataclass(eq=False)
+class Unsupported(RequestError, code="unsupported"):
+    """The peer does not know a verb, field, feature or format that was asked for."""
+
+    what: str
+    speaks: str
+
+    def __str__(self) -> str:
+        return f"not supported: {self.what} (this side speaks {self.speaks})"
+
+
+@dataclasses.dataclass(eq=False)
+class LimitExceeded(RequestError, code="limit-exceeded"):
+    """A number is over a limit."""
+
+    what: str
+    value: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.value}, expected no more than {self.limit}"
+
+
+@dataclasses.dataclass(eq=False)
+class InvalidPath(RequestError, code="invalid-path"):
+    """A repository path that cannot be one."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"invalid repository path {self.path!r}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class InvalidName(RequestError, code="invalid-name"):
+    """A ref name, revision id or map key that cannot be one."""
+
+    name: bytes
+    why: str
+
+    def __str__(self) -> str:
+        return f"invalid name {_name(self.name)}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class AccessDenied(RequestError, code="access-denied"):
+    """This user may not do that here."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class OutcomeUnknown(RequestError, code="outcome-unknown"):
+    """The request may or may not have been carried out; the repository is as before or as after."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"it is unknown whether the change was made: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class Cancelled(RequestError, code="cancelled"):
+    """The client cancelled before the change was made; nothing changed."""
+
+    def __str__(self) -> str:
+        return "cancelled by the client; nothing changed"
+
+
+@dataclasses.dataclass(eq=False)
+class RequestRefused(RequestError, code="refused"):
+    """Nothing was changed; the outcome of each call says why."""
+
+    def __str__(self) -> str:
+        return "refused; nothing changed"
+
+
+@dataclasses.dataclass(eq=False)
+class NotDone(RequestError, code="not-done"):
+    """Not refused itself: another call of an all-or-nothing request was."""
+
+    def __str__(self) -> str:
+        return "not done because another change of the request was refused"
+
+
+@dataclasses.dataclass(eq=False)
+class InternalError(RequestError, code="internal"):
+    """A bug of the server; its log has the rest under this reference."""
+
+    reference: str
+
+    def __str__(self) -> str:
+        return f"internal error of the server (its log has it as {self.reference})"
+
+
+@dataclasses.dataclass(eq=False)
+class UnknownRemoteError(RequestError, code="unknown-remote-error"):
+    """The peer reported a code this release does not know; kept and shown, never guessed."""
+
+    remote_code: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.remote_code}: {self.detail}"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchRepository(RepositoryError, code="no-such-repository"):
+    """There is no repository at that path."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"no repository at {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class NestedRepository(RepositoryError, code="nested-repository"):
+    """A repository may not lie inside another one's folder."""
+
+    path: str
+    inside: str
+
+    def __str__(self) -> str:
+        return f"{self.path!r} is inside the repository {self.inside!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class WrongVcs(RepositoryError, code="wrong-vcs"):
+    """The repository belongs to another version-control system or object format."""
+
+    path: str
+    vcs: str
+    asked: str
+
+    def __str__(self) -> str:
+        return f"the repository at {self.path!r} is {self.vcs}, not {self.asked}"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchBranch(RepositoryError, code="no-such-branch"):
+    """The repository has no ref of that name."""
+
+    ref: bytes
+
+    def __str__(self) -> str:
+        return f"no branch named {_name(self.ref)}"
+
+
+@dataclasses.dataclass(eq=False)
+class BranchExists(RepositoryError, code="branch-exists"):
+    """The ref exists with another tip and the rule says it must not move."""
+
+    ref: bytes
+    tip: bytes
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} already exists at {self.tip.hex()}"
+
+
+@dataclasses.dataclass(eq=False)
+class DivergedBranches(RepositoryError, code="diverged"):
+    """The new tip does not descend from the present one."""
+
+    ref: bytes
+    tip: bytes
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} has diverged: it is at {self.tip.hex()}, which the new tip does not descend from"
+
+
+@dataclasses.dataclass(eq=False)
+class StaleLease(RepositoryError, code="stale-lease"):
+    """The ref is not where the caller expected it."""
+
+    ref: bytes
+    expected: bytes
+    actual: bytes
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} is at {self.actual.hex() or 'nothing'}, expected {self.expected.hex() or 'nothing'}"
+
+
+@dataclasses.dataclass(eq=False)
+class HeadBranch(RepositoryError, code="head-branch"):
+    """The repository's HEAD names this ref, so it cannot be deleted."""
+
+    ref: bytes
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} is the branch HEAD names; deleting it is refused"
+
+
+@dataclasses.dataclass(eq=False)
+class MissingRevision(RepositoryError, code="missing-revision"):
+    """A revision that was named is neither stored nor in the request."""
+
+    revision: bytes
+
+    def __str__(self) -> str:
+        return f"no revision {self.revision.hex()}"
+
+
+@dataclasses.dataclass(eq=False)
+class MissingParents(RepositoryError, code="missing-parents"):
+    """Parents of sent revisions are neither stored nor sent; the state that comes along says what is there."""
+
+    revisions: list[bytes]
+
+    def __str__(self) -> str:
+        return f"missing parents: {_hex(self.revisions)}"
+
+
+@dataclasses.dataclass(eq=False)
+class MissingBase(RepositoryError, code="missing-base"):
+    """Delta bases the server lacks or may not use; send those records without a base."""
+
+    keys: list[bytes]
+
+    def __str__(self) -> str:
+        return f"missing delta bases: {_hex(self.keys)}"
+
+
+@dataclasses.dataclass(eq=False)
+class KnownRevisions(RepositoryError, code="known"):
+    """The server holds much of what was announced: plan again with these as haves."""
+
+    tips: list[bytes]
+
+    def __str__(self) -> str:
+        return f"already held: {_hex(self.tips)} and their ancestors"
+
+
+@dataclasses.dataclass(eq=False)
+class CorruptRecord(RepositoryError, code="corrupt-record"):
+    """A record is not what its key or header says."""
+
+    revision: bytes
+    key: bytes
+    why: str
+
+    def __str__(self) -> str:
+        return f"record {self.key.hex()} of revision {self.revision.hex()}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class WrongParents(RepositoryError, code="wrong-parents"):
+    """The parents a segment states are not those its revision's own record names."""
+
+    revision: bytes
+
+    def __str__(self) -> str:
+        return f"revision {self.revision.hex()}: its parents are not those its own record names"
+
+
+@dataclasses.dataclass(eq=False)
+class MissingReference(RepositoryError, code="missing-reference"):
+    """A record refers to one that is neither sent nor stored with an ancestor."""
+
+    revision: bytes
+    key: bytes
+    missing: bytes
+
+    def __str__(self) -> str:
+        return f"{self.key.hex()} of revision {self.revision.hex()} refers to {self.missing.hex()}, which is missing"
+
+
+@dataclasses.dataclass(eq=False)
+class ConflictingRecord(RepositoryError, code="conflicting-record"):
+    """The repository has another fulltext under that key."""
+
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"the repository has another text under the key {self.key.hex()}"
+
+
+@dataclasses.dataclass(eq=False)
+class CorruptFile(RepositoryError, code="corrupt-file"):
+    """A file of the store is damaged: which, where, and what was expected."""
+
+    path: str
+    offset: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.offset}: {self.why}"
+
+
+def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
+    """The error a peer reported.
+
+    A code or an argument this release does not know gives `UnknownRemoteError`, never a guess.
+    """
+    cls = CodedError.by_code.get(code)
+    if cls is None or not dataclasses.is_dataclass(cls):
+        return UnknownRemoteError(code, repr(arguments))
+    try:
+        error: CodedError = msgspec.convert(arguments, cls)  # Arguments this release does not know are skipped.
+    except msgspec.ValidationError as wrong:
+        return UnknownRemoteError(code, f"{arguments!r} ({wrong})")
+    return error

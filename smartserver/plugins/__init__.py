@@ -1,0 +1,1 @@
+"""Adapters between a version-control tool and the client."""

@@ -1,0 +1,1 @@
+"""Records and segments as bytes; pure, shared by both ends."""

@@ -1,0 +1,132 @@
+"""The VCS-neutral model: revisions, the records they introduced, and refs. Ids, keys and names are binary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+RevisionId = bytes
+"""1 to 1,024 bytes; git: the 20 or 32 raw bytes of the object id."""
+
+Key = bytes
+"""Identifies a record within its kind; 1 to 1,024 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of record a repository holds.
+
+    `check` names an entry of the table in `records.check`; `base`: may a record of this kind have or be a delta base.
+    """
+
+    name: str
+    check: str
+    base: bool
+
+
+class Parent(NamedTuple):
+    """A parent of a revision; `absent`: the writer did not have it, and the edge is cut for ever."""
+
+    id: RevisionId
+    absent: bool = False
+
+
+class Record(NamedTuple):
+    """One keyed, immutable blob; `kind` is an index into the repository's kinds."""
+
+    kind: int
+    key: Key
+    meta: bytes
+    text: bytes
+
+
+class BaseTag:
+    """How a record header names its delta base (DESIGN 4): `NONE`, `FULL_KEY`, else 2+2i or 3+2i."""
+
+    NONE = 0
+    FULL_KEY = 1
+
+    @staticmethod
+    def entry(index: int) -> int:
+        """The record at `index` of the same segment."""
+        return 2 + 2 * index
+
+    @staticmethod
+    def parent(index: int) -> int:
+        """The record of the same kind whose key is the id of parent `index`."""
+        return 3 + 2 * index
+
+
+class Entry(NamedTuple):
+    """The header of one record in a segment."""
+
+    kind: int
+    encoding: int
+    key: Key
+    meta: bytes
+    base: int
+    """A `BaseTag` value."""
+    base_key: Key
+    """Key of the base for `BaseTag.FULL_KEY`, else empty."""
+    length: int
+    """Bytes of the fulltext."""
+    frame_length: int
+    """Bytes of the frame."""
+    check: bytes
+    """Empty where the kind's check is its key."""
+
+
+class Segment(NamedTuple):
+    """The header of one revision's segment; the frames follow it in entry order."""
+
+    revision: RevisionId
+    parents: tuple[Parent, ...]
+    entries: tuple[Entry, ...]
+    frames_at: int
+    """Offset of the first frame from the start of the segment."""
+    length: int
+    """Bytes of the whole segment, its own length field included."""
+
+    def base_of(self, entry: Entry) -> Key:
+        """The key of `entry`'s base, or empty when it has none."""
+        tag = entry.base
+        if tag == BaseTag.NONE:
+            return b""
+        if tag == BaseTag.FULL_KEY:
+            return entry.base_key
+        if tag & 1:
+            return self.parents[(tag - 3) >> 1].id
+        return self.entries[(tag - 2) >> 1].key
+
+
+class Announced(NamedTuple):
+    """A revision named in a graph announcement, before its segment comes."""
+
+    revision: RevisionId
+    parents: tuple[Parent, ...]
+
+
+class Tip(NamedTuple):
+    """One tip of a ref with its opaque attributes (brz: revno); `closed` is the one attribute the store reads."""
+
+    id: RevisionId
+    attributes: bytes = b""
+    closed: bool = False
+
+
+RefValue = tuple[Tip, ...]
+"""What a ref holds, sorted by id: one tip for git and brz, a set of heads for a Mercurial named branch."""
+
+
+def encode_ref(value: Sequence[Tip]) -> list[list[object]]:
+    """A ref's value as it lies in msgpack: the shortest form of each tip."""
+    rows: list[list[object]] = []
+    for tip in value:
+        row: list[object] = [tip.id]
+        if tip.attributes or tip.closed:
+            row.append(tip.attributes)
+        if tip.closed:
+            row.append(True)
+        rows.append(row)
+    return rows

@@ -1,0 +1,1 @@
+"""The server: a sans-IO session and the shells that carry its bytes."""

@@ -1,0 +1,1 @@
+"""Repositories on a transport: packs, indexes, the root and its swap."""

@@ -1,0 +1,178 @@
+"""What the rest of the program sees of a repository: interfaces, no I/O.
+
+A verb gets a `Transaction`: a snapshot of the root, the announced graph and the changes of the calls before it. It
+decides there; the repository makes the changes durable in one swap, or plans again when another writer was first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+
+
+class What(enum.StrEnum):
+    """What a pull brings."""
+
+    REFS = "refs"
+    HISTORY = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class PullPlan:
+    """Which segments answer a pull, in arrival order (parents first)."""
+
+    ranges: tuple[tuple[int, int], ...]
+    """Half-open ranges of global ordinals."""
+    segments: int
+    size: int
+    """Bytes of all those segments."""
+    common: tuple[bool, ...]
+    """For each have: is it a revision here."""
+
+
+class Transaction(Protocol):
+    """One request's view of a repository, and the changes it asks for. Pure: no method does I/O but graph reads."""
+
+    @property
+    def path(self) -> str:
+        """The path the client named."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a repository (a `create` before counts)."""
+
+    @property
+    def vcs(self) -> str:
+        """E.g. `git sha1`.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of record it holds.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    @property
+    def settings(self) -> Mapping[str, bytes]:
+        """Small settings, e.g. git's `HEAD`.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    @property
+    def announced(self) -> Sequence[Announced]:
+        """The revisions this request brings, parents first."""
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs with the changes so far.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def ref(self, name: bytes) -> RefValue | None:
+        """One ref, or None.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def has_revision(self, revision: RevisionId) -> bool:
+        """Whether it is stored or announced."""
+
+    def is_stored(self, revision: RevisionId) -> bool:
+        """Whether it is stored."""
+
+    def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+
+    def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
+        """Make the repository with this request; False where one of the same `vcs` exists.
+
+        Raises:
+            WrongVcs: one of another `vcs` exists.
+        """
+
+    def set_ref(self, name: bytes, value: RefValue | None) -> None:
+        """Change, make or (None) remove a ref; the rule was checked by the caller.
+
+        Raises:
+            NoSuchRepository: there is none.
+            InvalidName: not 1 to 1,024 bytes, or NUL in it.
+            MissingRevision: a tip is neither stored nor announced.
+        """
+
+    def check_parents(self) -> None:
+        """Check that each announced revision's parents are stored, announced before it, or marked absent.
+
+        Raises:
+            MissingParents: some are not.
+        """
+
+    def known_heads(self) -> list[RevisionId]:
+        """Heads of the announced revisions that are stored already."""
+
+    def plan_pull(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId],
+        absent: Sequence[RevisionId] = (),
+        after: RevisionId | None = None,
+    ) -> PullPlan:
+        """The segments reachable from `wants` and not from `haves`.
+
+        `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
+        had. `after`: the last whole segment of an earlier, interrupted pull with the same arguments.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want or `after` is not stored.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RefChange:
+    """One entry of the root's log."""
+
+    name: bytes
+    old: RefValue | None
+    new: RefValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a root changed after version `since`; everything where `since` is None."""
+
+    incarnation: bytes
+    version: int
+    since: int | None
+    refs: Mapping[bytes, RefValue | None]
+    maps: Mapping[str, Mapping[bytes, bytes | None]]
+    vcs: str
+    settings: Mapping[str, bytes]
+    """`vcs` and `settings` are empty where they did not change after `since`."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a verification read, and every damage it found."""
+
+    packs: int
+    segments: int
+    records: int
+    size: int
+    problems: tuple[str, ...]

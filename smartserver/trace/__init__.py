@@ -1,0 +1,1 @@
+"""Observers of the wire that show where the time went."""

@@ -1,0 +1,1 @@
+"""Version-control systems' objects to revisions and records, and back."""

@@ -1,0 +1,1 @@
+"""The RPC methods, one module each; `verbs.all` loads them."""

@@ -1,0 +1,1 @@
+"""The wire protocol: bytes in, events out; no sockets, clocks or threads."""

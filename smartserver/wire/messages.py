@@ -1,0 +1,192 @@
+"""What REQUEST, REPLY and ERROR payloads hold: msgpack arrays; fields are only ever appended.
+
+A request forbids unknown fields, so that an old server never executes half of what a new client meant; a reply skips
+them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAME`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeVar
+
+import msgspec
+
+from smartserver.wire.errors import RemoteProtocolError
+
+T = TypeVar("T")
+
+
+class RequestFlag(enum.IntFlag):
+    """Bits of `Request.flags`."""
+
+    NONE = 0
+    ATOMIC = 1
+    """All calls or none."""
+    CHECK_ONLY = 2
+    """Verdicts only: nothing is sent or changed (dry run)."""
+    BODY = 4
+    """BODY frames follow."""
+    GRAPH_FIRST = 8
+    """The body begins with the graph of its segments."""
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One use of a verb: its name and its arguments, still encoded."""
+
+    verb: str
+    arguments: msgspec.Raw
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The newest root of a repository the client has seen."""
+
+    incarnation: bytes
+    version: int
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An ordered list of calls on one repository.
+
+    `id`: 16 random bytes kept over retries. `age`: milliseconds since the first sending, 0 for the first.
+    `extras`: who asks (`agent`, `vcs`) and what later versions add; a key the server must obey begins with `!`.
+    """
+
+    path: str
+    id: bytes
+    age: int
+    calls: list[Call]
+    flags: int = 0
+    known: Known | None = None
+    extras: dict[str, msgspec.Raw] = {}
+
+
+class Status(enum.IntEnum):
+    """The outcome of a call."""
+
+    DONE = 0
+    REFUSED = 1
+    NOT_DONE = 2
+
+
+class Fault(msgspec.Struct, frozen=True, array_like=True):
+    """An error with its code and its arguments by name."""
+
+    code: str
+    arguments: dict[str, object]
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one call: a result where it was done, else the reason."""
+
+    status: int
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+    fault: Fault | None = None
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """The repository's root: everything, or what changed after version `since`.
+
+    `refs` and `maps` map a name to its new value, `None` for one that is gone. `vcs` and `settings` are left out
+    (empty) where they did not change after `since`.
+    """
+
+    incarnation: bytes
+    version: int
+    since: int | None
+    refs: dict[bytes, list[list[object]] | None]
+    maps: dict[str, dict[bytes, bytes | None]] = {}
+    vcs: str = ""
+    settings: dict[str, bytes] = {}
+
+
+class Counters(msgspec.Struct, frozen=True, array_like=True):
+    """What the request cost the server: microseconds at work, then file operations."""
+
+    microseconds: int = 0
+    files_opened: int = 0
+    reads: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a request that was carried out, in part at least."""
+
+    outcomes: list[Outcome]
+    state: State | None = None
+    counters: Counters = Counters()
+    capabilities: list[str] = []
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a request that changed nothing."""
+
+    fault: Fault
+    outcomes: list[Outcome] = []
+    state: State | None = None
+    counters: Counters = Counters()
+    capabilities: list[str] = []
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a phase is; `total` 0 where it is not known."""
+
+    phase: str
+    done: int
+    total: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_request = msgspec.msgpack.Decoder(Request)
+_reply = msgspec.msgpack.Decoder(Reply)
+_failure = msgspec.msgpack.Decoder(Failure)
+_progress = msgspec.msgpack.Decoder(Progress)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """The payload of a message."""
+    return _encoder.encode(message)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes) -> T:
+    try:
+        return decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
+        raise RemoteProtocolError(f"expected {what}, got {len(payload)} bytes that are none: {wrong}") from None
+
+
+def decode_request(payload: bytes) -> Request:
+    """The request a client sent.
+
+    Raises:
+        RemoteProtocolError: it is not one, or has a field this release does not know.
+    """
+    return _decode(_request, "a request", payload)
+
+
+def decode_reply(payload: bytes) -> Reply:
+    """The reply a server sent.
+
+    Raises:
+        RemoteProtocolError: it is not one.
+    """
+    return _decode(_reply, "a reply", payload)
+
+
+def decode_failure(payload: bytes) -> Failure:
+    """The refusal a server sent.
+
+    Raises:
+        RemoteProtocolError: it is not one.
+    """
+    return _decode(_failure, "an error", payload)
+
+
+def decode_progress(payload: bytes) -> Progress:
+    """The progress a server reported.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    return _decode(_progress, "progress", payload)

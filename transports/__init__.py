@@ -1,0 +1,1 @@
+"""File stores behind one interface: where a repository's bytes lie."""

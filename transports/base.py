@@ -1,0 +1,225 @@
+"""`Transport`: what a file store promises. Capabilities are asked, never guessed."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from transports.errors import NoSuchFile, NotADirectory
+
+
+class Capability(enum.Flag):
+    """What a transport can do beyond plain files."""
+
+    NONE = 0
+    MMAP = enum.auto()
+    """`map_file` works and the mapped file cannot be truncated under the reader."""
+    LOCK = enum.auto()
+    """`lock` excludes every other process and thread that locks the same path."""
+    COMPARE_AND_SWAP = enum.auto()
+    """The store replaces a file only if it still is what the caller read (object stores)."""
+
+
+class EntryKind(enum.Enum):
+    """What a path names."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Size in bytes and time of last change in seconds by the store's own clock."""
+
+    kind: EntryKind
+    size: int
+    modified: float
+
+
+class ReadFile(abc.ABC):
+    """An open file for reading by position; usable from several threads at once. What was open stays readable after
+    a delete or rename."""
+
+    @abc.abstractmethod
+    def read_at(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes at `offset`; fewer only at the end of the file.
+
+        Raises:
+            TransportFailed: the store failed.
+        """
+
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Length in bytes."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the file back; closing twice is harmless."""
+
+
+class WriteFile(abc.ABC):
+    """A new file being written once, front to back."""
+
+    @abc.abstractmethod
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append `data` whole.
+
+        Raises:
+            NoSpace: the store is full.
+            TransportFailed: the store failed.
+        """
+
+    @abc.abstractmethod
+    def sync(self) -> None:
+        """Return only when every byte written is durable. A failed sync is never tried again: the bytes may be gone.
+
+        Raises:
+            TransportFailed: durability is unknown.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close without a promise of durability; closing twice is harmless."""
+
+
+class Transport(abc.ABC):
+    """A tree of files below one place. Paths are relative, `/`-separated, UTF-8, `''` is the place itself.
+
+    Order and durability: a name made, renamed or deleted is visible at once to every reader and durable after
+    `sync_directory` of its folder; content is durable after `WriteFile.sync`. Nothing else is promised after a crash.
+    """
+
+    capabilities: Capability = Capability.NONE
+
+    @abc.abstractmethod
+    def child(self, path: str) -> Transport:
+        """A transport rooted at `path` below this one; nothing is looked up."""
+
+    @abc.abstractmethod
+    def describe(self, path: str = "") -> str:
+        """The path as a person would name it, for messages."""
+
+    @abc.abstractmethod
+    def get(self, path: str) -> bytes:
+        """The whole content.
+
+        Raises:
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def open_read(self, path: str) -> ReadFile:
+        """Open for reading by position.
+
+        Raises:
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def map_file(self, path: str) -> memoryview:
+        """The content, read only, mapped where `Capability.MMAP` is there and read whole elsewhere.
+
+        Raises:
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def create(self, path: str) -> WriteFile:
+        """A new file.
+
+        Raises:
+            FileExists: the name is taken.
+            NoSuchFile: its folder is not there.
+            PermissionDenied, NoSpace, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name, replacing a file that has it: atomic for every reader.
+
+        Raises:
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a file.
+
+        Raises:
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def make_directory(self, path: str) -> None:
+        """Make one folder.
+
+        Raises:
+            FileExists, NoSuchFile (its parent), PermissionDenied, NoSpace.
+        """
+
+    @abc.abstractmethod
+    def remove_directory(self, path: str) -> None:
+        """Remove one empty folder.
+
+        Raises:
+            DirectoryNotEmpty, NoSuchFile, PermissionDenied.
+        """
+
+    @abc.abstractmethod
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a folder, sorted.
+
+        Raises:
+            NoSuchFile, NotADirectory, PermissionDenied.
+        """
+
+    @abc.abstractmethod
+    def stat(self, path: str) -> Stat:
+        """What is there.
+
+        Raises:
+            NoSuchFile, PermissionDenied.
+        """
+
+    @abc.abstractmethod
+    def sync_directory(self, path: str) -> None:
+        """Return only when every name made, renamed or removed in the folder is durable.
+
+        Raises:
+            TransportFailed: durability is unknown.
+        """
+
+    @abc.abstractmethod
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        """Hold the lock file `path`, made when absent and never renamed or deleted; waits for its holder.
+
+        Raises:
+            NotSupported: without `Capability.LOCK`.
+            PermissionDenied, TransportFailed.
+        """
+
+    def exists(self, path: str) -> bool:
+        """Whether anything has that name."""
+        try:
+            self.stat(path)
+        except (NoSuchFile, NotADirectory):
+            return False
+        return True
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None:
+        """Write a new file and make its content durable (its name is durable after `sync_directory`).
+
+        Raises:
+            FileExists, NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
+        """
+        file = self.create(path)
+        try:
+            for chunk in chunks:
+                file.write(chunk)
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,1 @@
+"""Decorators: each wraps one transport and adds one thing."""

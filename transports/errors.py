@@ -1,0 +1,131 @@
+"""`CodedError`, the root of every error that may cross the wire, and what a transport raises.
+
+CodedError
+└── TransportError
+    ├── NoSuchFile
+    ├── FileExists
+    ├── PermissionDenied
+    ├── NotADirectory
+    ├── DirectoryNotEmpty
+    ├── NoSpace
+    ├── TransportFailed
+    └── NotSupported
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+
+class CodedError(Exception):
+    """An error with a wire code; a subclass is a dataclass whose fields are its wire arguments.
+
+    Subclasses use `@dataclass(eq=False)`, never `frozen=True`: `with` sets `__traceback__` on a raised error.
+    """
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    by_code: ClassVar[dict[str, type[CodedError]]] = {}
+
+    def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
+        """Register `cls` under its code; a second owner of a code is a `TypeError`."""
+        super().__init_subclass__()
+        if code is None:
+            return
+        owner = CodedError.by_code.get(code)
+        if owner is not None:
+            raise TypeError(f"error code {code!r} is already {owner.__name__}")
+        cls.code, cls.retryable = code, retryable
+        CodedError.by_code[code] = cls
+
+    def wire_arguments(self) -> dict[str, object]:
+        """The fields by name, as they travel."""
+        if not dataclasses.is_dataclass(self):
+            return {"message": str(self)}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+class TransportError(CodedError):
+    """A file store could not do what was asked."""
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchFile(TransportError, code="no-such-file"):
+    """Nothing is stored under that path."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"no such file: {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class FileExists(TransportError, code="file-exists"):
+    """Something is stored under that path already."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"file exists: {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class PermissionDenied(TransportError, code="permission-denied"):
+    """The store does not let this user do that."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"permission denied: {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class NotADirectory(TransportError, code="not-a-directory"):
+    """A part of the path is a file."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"not a directory: {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class DirectoryNotEmpty(TransportError, code="directory-not-empty"):
+    """A folder that still holds something cannot be removed."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"directory not empty: {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSpace(TransportError, code="no-space"):
+    """The store is full, or the user's quota is."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"no space left to write {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class TransportFailed(TransportError, code="transport-failed"):
+    """The store failed: what it said, and where."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path!r}: {self.reason}"
+
+
+@dataclasses.dataclass(eq=False)
+class NotSupported(TransportError, code="transport-not-supported"):
+    """This kind of store lacks the capability asked for."""
+
+    capability: str
+
+    def __str__(self) -> str:
+        return f"this transport has no {self.capability}"
