@@ -1,0 +1,58 @@
+"""Who may do what. Read is given per repository; write, create, force and delete per ref."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Set
+from dataclasses import dataclass
+
+from smartserver.errors import AccessDenied
+from smartserver.verbs.declare import Permission
+
+
+class Anonymous(enum.StrEnum):
+    """What users whom the medium does not name may do."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One user's permissions; `why` completes a refusal."""
+
+    user: str
+    permissions: Set[Permission]
+    why: str
+
+    def require(self, permission: Permission, ref: bytes = b"") -> None:
+        """Check one permission.
+
+        Raises:
+            AccessDenied: it is not given.
+        """
+        if permission not in self.permissions:
+            name = ref.decode("utf-8", "backslashreplace")
+            raise AccessDenied(f"{permission.value} {name}".rstrip(), self.why)
+
+
+EVERYTHING = frozenset(Permission)
+
+
+def invoking_user(user: str) -> Access:
+    """The user who started the server (stdio): whatever the file system lets them."""
+    return Access(user, EVERYTHING, "")
+
+
+def anonymous(policy: Anonymous, *, local: bool) -> Access:
+    """A user whom the medium does not name; force and delete are never given beyond loopback (`local`)."""
+    if policy is Anonymous.NONE:
+        return Access("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
+    if policy is Anonymous.READ:
+        why = "this server is read-only for anonymous users (start it with `--anonymous write`)"
+        return Access("anonymous", frozenset({Permission.READ}), why)
+    if local:
+        return Access("anonymous", EVERYTHING, "")
+    given = frozenset({Permission.READ, Permission.WRITE, Permission.CREATE})
+    return Access("anonymous", given, "anonymous users may do that from this machine only")

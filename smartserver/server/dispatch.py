@@ -1,0 +1,241 @@
+"""A decoded request -> the outcome of each of its calls. No I/O of its own: it runs verbs on a transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import msgspec
+
+from smartserver.errors import (
+    AccessDenied,
+    CorruptFile,
+    InternalError,
+    LimitExceeded,
+    NoSuchRepository,
+    NotDone,
+    RequestRefused,
+    Unsupported,
+)
+from smartserver.server.access import Access
+from smartserver.store.model import PullPlan, Transaction, VerifyReport
+from smartserver.verbs.all import VERBS
+from smartserver.verbs.declare import AnyVerb, Arguments, Body, Effect, Permission, ServerFacts
+from smartserver.wire.limits import MAX_CALLS
+from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
+from transports.errors import CodedError, TransportError
+
+ALWAYS = (AccessDenied, CorruptFile, NoSuchRepository, TransportError)
+"""What any verb may raise, since any may meet a damaged or missing repository or a user without permission."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request whose calls are all known and whose arguments are all valid."""
+
+    message: Request
+    calls: tuple[tuple[AnyVerb, Arguments], ...]
+    flags: RequestFlag
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it needs a swap."""
+        return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
+
+    @property
+    def long(self) -> bool:
+        """Whether it may take minutes."""
+        return any(verb.long for verb, _ in self.calls)
+
+    @property
+    def body_up(self) -> bool:
+        """Whether a call takes a body."""
+        return any(verb.body is Body.UP for verb, _ in self.calls)
+
+
+class Refused(Exception):
+    """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""
+
+    def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+        self.outcomes = list(outcomes)
+
+
+def fault(error: CodedError) -> Fault:
+    """An error as it travels."""
+    return Fault(error.code, error.wire_arguments())
+
+
+def prepare(message: Request) -> Prepared:
+    """Decode every call before anything is done.
+
+    Raises:
+        Unsupported: a verb, a field, a flag or a combination this release does not know.
+        LimitExceeded: more calls than a request may have.
+    """
+    if len(message.calls) > MAX_CALLS:
+        raise LimitExceeded("calls in one request", len(message.calls), MAX_CALLS)
+    if not message.calls:
+        raise Unsupported("a request without calls", "requests of one call or more")
+    try:
+        flags = RequestFlag(message.flags)
+        unknown = message.flags & ~sum(RequestFlag)
+    except ValueError:
+        unknown = message.flags
+    if unknown:
+        raise Unsupported(f"request flags {message.flags:#x}", f"flags up to {sum(RequestFlag):#x}")
+    for key in message.extras:
+        if key.startswith("!"):
+            raise Unsupported(f"the request extra {key!r}", "none that must be obeyed")
+    calls: list[tuple[AnyVerb, Arguments]] = []
+    for call in message.calls:
+        verb = VERBS.get(call.verb)
+        if verb is None:
+            raise Unsupported(f"the verb {call.verb!r}", ", ".join(sorted(VERBS)))
+        try:
+            calls.append((verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)))
+        except (msgspec.DecodeError, RecursionError) as wrong:
+            raise Unsupported(f"these arguments of {call.verb}", str(wrong)) from None
+    prepared = Prepared(message, tuple(calls), flags)
+    ups = sum(verb.body is Body.UP for verb, _ in calls)
+    downs = sum(verb.body is Body.DOWN for verb, _ in calls)
+    if ups > 1 or downs > 1:
+        raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
+    if prepared.mutates and downs:
+        raise Unsupported("a body down in a request that changes something", "bodies down in reads only")
+    if bool(flags & RequestFlag.BODY) != bool(ups) and not flags & RequestFlag.CHECK_ONLY:
+        raise Unsupported("the request flag BODY at odds with its calls", "BODY with a verb that takes one")
+    return prepared
+
+
+class NoRepository:
+    """The transaction of requests that concern the server alone: whatever is asked of it, there is no repository."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.exists = False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NoSuchRepository(self.path)
+
+
+class CallContext:
+    """What the verbs of one request share; implements `verbs.declare.Context`."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        access: Access,
+        server: ServerFacts,
+        at: str,
+        *,
+        early: bool = False,
+        may_create: bool = True,
+        verify: Callable[[], VerifyReport] | None = None,
+    ) -> None:
+        self._transaction = transaction
+        self._access = access
+        self._server = server
+        self._at = at
+        self._early = early
+        self._may_create = may_create
+        self._verify = verify
+        self.plan: PullPlan | None = None
+
+    @property
+    def transaction(self) -> Transaction:
+        """The request's view of its repository."""
+        return self._transaction
+
+    @property
+    def server(self) -> ServerFacts:
+        """What this server is."""
+        return self._server
+
+    @property
+    def early(self) -> bool:
+        """Whether the body is still on its way."""
+        return self._early
+
+    @property
+    def at(self) -> str:
+        """The longest prefix of the path that is a repository."""
+        return self._at
+
+    def require(self, permission: Permission, ref: bytes = b"") -> None:
+        """Check one permission.
+
+        Raises:
+            AccessDenied: it is not given, or the repository would have to be made and the server makes none.
+        """
+        if permission is Permission.CREATE and not ref and not self._may_create:
+            path = self._transaction.path
+            raise AccessDenied(f"create the repository {path!r}", "this server makes none (`serve --no-create`)")
+        self._access.require(permission, ref)
+
+    def stream(self, plan: PullPlan) -> None:
+        """Remember what to send after the reply."""
+        self.plan = plan
+
+    def verify(self) -> VerifyReport:
+        """Check the whole repository."""
+        if self._verify is None:
+            raise NoSuchRepository(self._transaction.path)
+        return self._verify()
+
+
+def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
+    """Run the calls in order and give the outcome of each.
+
+    Raises:
+        Refused: the request changes nothing: a call without a verdict of its own was refused, or one of an atomic
+            request, or all of them.
+    """
+    outcomes: list[Outcome] = []
+    refusals: list[CodedError] = []
+    judged = 0
+    for verb, arguments in prepared.calls:
+        try:
+            context.require(verb.permission)
+            result = verb.function(context, arguments)
+        except CodedError as error:
+            checked = declared(verb, error)
+            if not verb.own_verdict:
+                raise Refused(checked) from error
+            refusals.append(checked)
+            outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
+        else:
+            outcomes.append(Outcome(Status.DONE, msgspec.Raw(_encoder.encode(result))))
+        judged += verb.own_verdict
+    if refusals and (prepared.flags & RequestFlag.ATOMIC or len(refusals) == judged):
+        if len(prepared.calls) == 1:
+            raise Refused(refusals[0])
+        undone = [
+            outcome if outcome.status == Status.REFUSED else Outcome(Status.NOT_DONE, fault=fault(NotDone()))
+            for outcome in outcomes
+        ]
+        raise Refused(RequestRefused(), undone)
+    return outcomes
+
+
+def declared(verb: AnyVerb, error: CodedError) -> CodedError:
+    """The error itself if the verb may raise it; else a bug in the declaration."""
+    if isinstance(error, (*verb.errors, *ALWAYS)):
+        return error
+    raise UndeclaredError(f"{verb.name} raised {type(error).__name__}, which it does not declare: {error}") from error
+
+
+class UndeclaredError(Exception):
+    """A verb raised a coded error it does not list: fails in tests, is `internal` in production."""
+
+
+def internal(error: Exception, log: Callable[[str, Exception], None]) -> InternalError:
+    """What a client is told of a bug: a reference to what the log says."""
+    reference = uuid.uuid4().hex[:12]
+    log(reference, error)
+    return InternalError(reference)

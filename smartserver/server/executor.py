@@ -1,0 +1,68 @@
+"""Where the store's work runs: threads under Twisted, at once in the simulator; and one step after another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Executor(Protocol):
+    """Runs work that blocks and reports back on the thread that moves the bytes."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+        """Call `work` somewhere, then `done` with what it gave. `work` raises nothing."""
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call this on the thread that moves the bytes; usable from any thread."""
+
+
+class InlineExecutor:
+    """Runs everything at once, in the caller's thread: for the simulator."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+        """Do it now."""
+        done(work())
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Do it now."""
+        call()
+
+
+class Strand:
+    """Steps of one request, in order and never two at once, on any executor."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._steps: deque[tuple[Callable[[], None], bool]] = deque()
+        self._busy = False
+        self._draining = False
+
+    def submit(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+        """Run a step after those before it."""
+
+        def start() -> None:
+            def finished(result: T) -> None:
+                self._busy = False
+                done(result)
+                self._drain()
+
+            self._executor.run(work, finished, long=long)
+
+        self._steps.append((start, long))
+        self._drain()
+
+    def _drain(self) -> None:
+        # An executor may finish a step before `run` returns; the loop keeps that from becoming recursion.
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._steps and not self._busy:
+                self._busy = True
+                start, _ = self._steps.popleft()
+                start()
+        finally:
+            self._draining = False

@@ -1,0 +1,97 @@
+"""What one server process serves: repositories below a root, found by path, and the rules for all of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import smartserver
+from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.server import jail
+from smartserver.store.repository import PackRepository
+from smartserver.verbs.all import every_verb
+from smartserver.verbs.declare import ServerFacts
+from transports.base import Transport
+
+log = logging.getLogger("smartserver")
+
+MAX_OPEN = 256
+"""Repositories kept open; each holds at most 20 pack files, so this stays below the usual 8,192 descriptors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A repository by path: `at` is its own path, empty where there is none (yet)."""
+
+    repository: PackRepository
+    at: str
+
+
+@dataclass(slots=True)
+class Site:
+    """The served root."""
+
+    root: Transport
+    may_create: bool = True
+    inside: Callable[[str], bool] = lambda path: True
+    """Whether a path, links followed, is still below the root."""
+    facts: ServerFacts = field(
+        default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
+    )
+    clock: Callable[[], float] = time.perf_counter
+    _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def find(self, path: str) -> Found:
+        """The repository at a path; a new one may be made there if it is neither in another nor around one.
+
+        Raises:
+            InvalidPath: it cannot name a repository, or leads out of the root.
+            NestedRepository: it lies inside another repository.
+        """
+        name = jail.clean(path)
+        self._check_inside(path, name)
+        repository = self._repository(name)
+        if repository.exists():
+            return Found(repository, name)
+        for above in jail.prefixes(name)[1:]:
+            if self._repository(above).exists():
+                raise NestedRepository(path, above)
+        return Found(repository, "")
+
+    def find_above(self, path: str) -> Found:
+        """The longest prefix of a path that is a repository; where none is, the path itself.
+
+        Raises:
+            InvalidPath: it cannot name a repository, or leads out of the root.
+        """
+        name = jail.clean(path)
+        self._check_inside(path, name)
+        for above in jail.prefixes(name) or [""]:
+            repository = self._repository(above)
+            if repository.exists():
+                return Found(repository, above)
+        return Found(self._repository(name), "")
+
+    def open_repositories(self) -> list[PackRepository]:
+        """Those in use since the start, most recent last."""
+        with self._guard:
+            return list(self._open.values())
+
+    def _check_inside(self, path: str, name: str) -> None:
+        if not self.inside(name):
+            raise InvalidPath(path, "it leads out of the served folder")
+
+    def _repository(self, name: str) -> PackRepository:
+        with self._guard:
+            repository = self._open.get(name)
+            if repository is None:
+                repository = self._open[name] = PackRepository(self.root.child(name), name)
+            self._open.move_to_end(name)
+            while len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+            return repository

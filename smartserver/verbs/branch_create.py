@@ -1,0 +1,37 @@
+"""`Branch.create`: make a ref."""
+
+from __future__ import annotations
+
+from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository
+from smartserver.records.model import Tip
+from smartserver.verbs.declare import Arguments, Context, Result, verb
+from smartserver.verbs.fields import Id, RefName, Small
+from smartserver.verbs.rules import Create, move
+
+
+class BranchCreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The name, where it points, and attributes the store does not read."""
+
+    ref: RefName
+    tip: Id
+    attributes: Small = b""
+
+
+class BranchCreateResult(Result, frozen=True, array_like=True):
+    """Whether this call made it; false where it was there with that tip."""
+
+    created: bool
+
+
+@verb(
+    "Branch.create",
+    own_verdict=True,
+    errors=(AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository),
+)
+def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
+    """Make a ref with its content, tip and attributes at once: nothing empty or half-made is ever visible.
+
+    The same as `Branch.set_last_revision` with `create` = `must`.
+    """
+    old = move(context, request.ref, Tip(request.tip, request.attributes), create=Create.MUST)
+    return BranchCreateResult(old is None)

@@ -1,0 +1,36 @@
+"""`Branch.delete`: remove a ref."""
+
+from __future__ import annotations
+
+from smartserver.errors import AccessDenied, HeadBranch, NoSuchRepository, StaleLease
+from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
+from smartserver.verbs.fields import Expected, RefName
+
+
+class BranchDeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`expected`: the tip the ref must have; None: any."""
+
+    ref: RefName
+    expected: Expected | None = None
+
+
+class BranchDeleteResult(Result, frozen=True, array_like=True):
+    """The tips it had; none where it was absent."""
+
+    old: list[bytes]
+
+
+@verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
+def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
+    """Remove a ref; an absent one is success. The branch that HEAD names is refused."""
+    transaction = context.transaction
+    old = transaction.ref(request.ref)
+    if old is None:
+        return BranchDeleteResult([])
+    if request.expected is not None and request.expected != old[0].id:
+        raise StaleLease(request.ref, request.expected, old[0].id)
+    if transaction.settings.get("HEAD") == request.ref:
+        raise HeadBranch(request.ref)
+    context.require(Permission.DELETE, request.ref)
+    transaction.set_ref(request.ref, None)
+    return BranchDeleteResult([tip.id for tip in old])

@@ -1,0 +1,61 @@
+"""`Branch.set_last_revision`: move a ref."""
+
+from __future__ import annotations
+
+from smartserver.errors import (
+    AccessDenied,
+    BranchExists,
+    DivergedBranches,
+    InvalidName,
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRepository,
+    StaleLease,
+)
+from smartserver.records.model import Tip
+from smartserver.verbs.declare import Arguments, Context, Result, verb
+from smartserver.verbs.fields import Expected, Id, RefName, Small
+from smartserver.verbs.rules import Create, Rule, move
+
+
+class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`expected` is read by the rule `lease` only; empty: the ref is expected not to exist."""
+
+    ref: RefName
+    tip: Id
+    rule: Rule = Rule.FF
+    create: Create = Create.YES
+    expected: Expected = b""
+    attributes: Small = b""
+
+
+class SetLastRevisionResult(Result, frozen=True, array_like=True):
+    """The tips the ref had before, none where this made it; equal to the new tip where nothing had to change."""
+
+    old: list[bytes]
+
+
+@verb(
+    "Branch.set_last_revision",
+    own_verdict=True,
+    errors=(
+        AccessDenied,
+        BranchExists,
+        DivergedBranches,
+        InvalidName,
+        MissingRevision,
+        NoSuchBranch,
+        NoSuchRepository,
+        StaleLease,
+    ),
+)
+def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:
+    """Point a ref at a revision that is stored or comes with the request.
+
+    Rules: `ff` (the new tip descends from the present one), `force`, `lease` (the ref is still at `expected`), `new`
+    (the ref is absent or there already). Equal to the new value is success before any rule. `create`: `yes`, `no`
+    (the ref must exist), `must` (it must not).
+    """
+    tip = Tip(request.tip, request.attributes)
+    old = move(context, request.ref, tip, request.rule, request.create, request.expected)
+    return SetLastRevisionResult([each.id for each in old or ()])

@@ -1,0 +1,188 @@
+"""`@verb`: the one declaration of an RPC method; stub, dispatch, permission, reference and tests come from it."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from smartserver.store.model import PullPlan, Transaction, VerifyReport
+from transports.errors import CodedError
+
+RequestT = TypeVar("RequestT", bound=msgspec.Struct)
+ResultT = TypeVar("ResultT", bound=msgspec.Struct)
+
+
+class Arguments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Base of what a verb is given: a msgpack array whose fields are only ever appended; unknown ones are refused."""
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """Base of what a verb answers: a msgpack array whose fields are only ever appended; unknown ones are skipped."""
+
+
+class Effect(enum.Enum):
+    """What running a verb does; decides permission and whether the request needs a swap."""
+
+    READ = "read"
+    MUTATE = "mutate"
+
+
+class Body(enum.Enum):
+    """Whether a stream of segments goes with the call."""
+
+    NONE = "none"
+    UP = "up"
+    DOWN = "down"
+
+
+class Permission(enum.Enum):
+    """What a user may be allowed to do to a repository; write, create and force may be given per ref."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    FORCE = "force"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself."""
+
+    version: str
+    capabilities: tuple[str, ...]
+
+
+class Context(Protocol):
+    """What a verb gets. It decides on the transaction and asks the context for everything else."""
+
+    @property
+    def transaction(self) -> Transaction:
+        """The request's view of its repository."""
+
+    @property
+    def server(self) -> ServerFacts:
+        """What this server is."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the body is still on its way: only refusals are final."""
+
+    @property
+    def at(self) -> str:
+        """The longest prefix of the request's path that is a repository, or empty."""
+
+    def require(self, permission: Permission, ref: bytes = b"") -> None:
+        """Check that the user may do that.
+
+        Raises:
+            AccessDenied: it may not.
+        """
+
+    def stream(self, plan: PullPlan) -> None:
+        """Send these segments as the body of the reply."""
+
+    def verify(self) -> VerifyReport:
+        """Read and check the whole repository, reporting progress.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Verb(Generic[RequestT, ResultT]):
+    """One RPC method."""
+
+    name: str
+    summary: str
+    description: str
+    effect: Effect
+    body: Body
+    is_vfs: bool
+    round_trips: int
+    since: str
+    errors: tuple[type[CodedError], ...]
+    own_verdict: bool
+    """In a request that is not atomic, refused by itself; when every such call is refused nothing changes."""
+    site_wide: bool
+    """Concerns the server, not a repository."""
+    finds_above: bool
+    """Takes a path below a repository too."""
+    long: bool
+    """May take minutes: runs apart from the calls that answer at once."""
+    request_type: type[RequestT]
+    result_type: type[ResultT]
+    function: Callable[[Context, RequestT], ResultT]
+
+    @property
+    def permission(self) -> Permission:
+        """What every call of it needs; the verb asks for more where it matters."""
+        return Permission.READ if self.effect is Effect.READ else Permission.WRITE
+
+
+AnyVerb = Verb[Any, Any]
+
+VERBS: dict[str, AnyVerb] = {}
+"""Every verb declared so far, by name."""
+
+
+def verb(
+    name: str,
+    *,
+    effect: Effect = Effect.MUTATE,
+    body: Body = Body.NONE,
+    is_vfs: bool = False,
+    round_trips: int = 1,
+    since: str = "0.1",
+    errors: Sequence[type[CodedError]] = (),
+    own_verdict: bool = False,
+    site_wide: bool = False,
+    finds_above: bool = False,
+    long: bool = False,
+) -> Callable[[Callable[[Context, RequestT], ResultT]], Verb[RequestT, ResultT]]:
+    """Declare an RPC method; the effect left out is the strictest one.
+
+    Raises:
+        TypeError: the name is taken, or the function has no docstring or lacks an annotation.
+    """
+
+    def declare(function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
+        if name in VERBS:
+            raise TypeError(f"verb {name!r} is declared twice")
+        if not function.__doc__:
+            raise TypeError(f"verb {name!r} has no docstring; the reference page needs one")
+        hints = typing.get_type_hints(function)
+        request_type, result_type = hints.get("request"), hints.get("return")
+        if not (isinstance(request_type, type) and issubclass(request_type, Arguments)):
+            raise TypeError(f"verb {name!r}: `request` is not annotated with an Arguments struct")
+        if not (isinstance(result_type, type) and issubclass(result_type, Result)):
+            raise TypeError(f"verb {name!r}: what it returns is not annotated with a Result struct")
+        summary, _, description = function.__doc__.strip().partition("\n")
+        declared: Verb[RequestT, ResultT] = Verb(
+            name=name,
+            summary=summary,
+            description=description.strip(),
+            effect=effect,
+            body=body,
+            is_vfs=is_vfs,
+            round_trips=round_trips,
+            since=since,
+            errors=tuple(errors),
+            own_verdict=own_verdict,
+            site_wide=site_wide,
+            finds_above=finds_above,
+            long=long,
+            request_type=typing.cast("type[RequestT]", request_type),
+            result_type=typing.cast("type[ResultT]", result_type),
+            function=function,
+        )
+        VERBS[name] = declared
+        return declared
+
+    return declare

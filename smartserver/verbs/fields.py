@@ -1,0 +1,28 @@
+"""Bounded field types that several verbs share; the bound and the example feed decoder, reference page and tests."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+MAX_NAME = 1024
+"""Bytes of a ref name, revision id or map key (DESIGN 3)."""
+
+MAX_IDS = 4096
+"""Ids in one list of a call."""
+
+Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[bytes(range(20))])]
+"""A revision id, binary."""
+
+RefName = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[b"refs/heads/main"])]
+"""The name of a ref."""
+
+Expected = Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[bytes(range(20))])]
+"""The tip a ref is expected to have; empty: the ref is expected not to exist."""
+
+Small = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"refs/heads/main"])]
+"""An opaque small value."""
+
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64, examples=["git sha1"])]
+"""A short identifier."""

@@ -1,0 +1,47 @@
+"""`Repository.create`: make a repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import AccessDenied, NestedRepository, WrongVcs
+from smartserver.records.model import Kind
+from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
+from smartserver.verbs.fields import Small, Word
+
+
+class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A kind of record: its name, how its content is checked, and whether it may have or be a delta base."""
+
+    name: Word
+    check: Word
+    base: bool
+
+
+class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`settings` are small values kept with the repository, e.g. git's `HEAD`; the first creation decides them."""
+
+    vcs: Word
+    kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=255)]
+    settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=64)] = {}
+
+
+class CreateResult(Result, frozen=True, array_like=True):
+    """Whether this call made it."""
+
+    created: bool
+
+
+@verb("Repository.create", errors=(AccessDenied, NestedRepository, WrongVcs))
+def repository_create(context: Context, request: CreateRequest) -> CreateResult:
+    """Make a repository, or accept one of the same VCS that is there.
+
+    A repository that was deleted is made anew, with another incarnation. In one request with `Repository.insert_pack`
+    and `Branch.*` nobody ever sees it empty.
+    """
+    if not context.transaction.exists:
+        context.require(Permission.CREATE)
+    kinds = [Kind(kind.name, kind.check, kind.base) for kind in request.kinds]
+    return CreateResult(context.transaction.create(request.vcs, kinds, request.settings))

@@ -1,0 +1,26 @@
+"""`Repository.open`: find the repository a path leads to."""
+
+from __future__ import annotations
+
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
+
+
+class OpenRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Nothing: the request's path says it all."""
+
+
+class OpenResult(Result, frozen=True, array_like=True):
+    """Where the repository is, and what of the path is below it."""
+
+    at: str
+    rest: str
+    vcs: str
+
+
+@verb("Repository.open", effect=Effect.READ, finds_above=True, errors=(NoSuchRepository,))
+def repository_open(context: Context, request: OpenRequest) -> OpenResult:
+    """Find the longest prefix of the path that is a repository; its refs come with the reply's state."""
+    path = context.transaction.path
+    vcs = context.transaction.vcs
+    return OpenResult(context.at, path[len(context.at) :].lstrip("/"), vcs)

@@ -1,0 +1,77 @@
+"""`Repository.pull`: refs, and the revisions the client lacks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRepository
+from smartserver.store.model import What
+from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
+from smartserver.verbs.fields import MAX_IDS, Id, RefName
+
+MAX_HAVES = 256
+"""DESIGN 7; more cost more bytes than the revisions they save."""
+
+
+class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`; None: all. `ids` are wanted besides.
+
+    `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
+    segment of an interrupted pull with the same arguments.
+    """
+
+    what: What = What.HISTORY
+    haves: Annotated[list[Id], msgspec.Meta(max_length=MAX_HAVES)] = []
+    refs: Annotated[list[RefName], msgspec.Meta(max_length=65536)] | None = None
+    ids: Annotated[list[Id], msgspec.Meta(max_length=65536)] = []
+    absent: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
+    after: Id | None = None
+
+
+class PullResult(Result, frozen=True, array_like=True):
+    """`segments` and `size` (bytes) of the body; `common`: a bit for each have, lowest first, that is here."""
+
+    segments: int = 0
+    size: int = 0
+    common: bytes = b""
+
+
+def matches(pattern: bytes, name: bytes) -> bool:
+    """Whether a ref is named by a pattern: exact, or a prefix that ends in `/` or `*`."""
+    if pattern.endswith(b"*"):
+        return name.startswith(pattern[:-1])
+    return name.startswith(pattern) if pattern.endswith(b"/") else name == pattern
+
+
+@verb(
+    "Repository.pull",
+    effect=Effect.READ,
+    body=Body.DOWN,
+    errors=(MissingRevision, NoSuchBranch, NoSuchRepository),
+)
+def repository_pull(context: Context, request: PullRequest) -> PullResult:
+    """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
+
+    Segments come parents first, as they lie on disk. With `what` = `refs` nothing follows.
+    """
+    transaction = context.transaction
+    refs = transaction.refs()
+    if request.what is What.REFS:
+        return PullResult()
+    if request.refs is None:
+        wanted = [tip.id for value in refs.values() for tip in value]
+    else:
+        wanted = []
+        for pattern in request.refs:
+            exact = transaction.ref(pattern)
+            if exact is not None:
+                wanted += [tip.id for tip in exact]
+            elif pattern.endswith((b"/", b"*")):
+                wanted += [tip.id for name in refs if matches(pattern, name) for tip in refs[name]]
+    wants = list(dict.fromkeys([*wanted, *request.ids]))
+    plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
+    context.stream(plan)
+    bits = sum(1 << index for index, have in enumerate(plan.common) if have)
+    return PullResult(plan.segments, plan.size, bits.to_bytes((len(plan.common) + 7) // 8, "little"))

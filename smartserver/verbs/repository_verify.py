@@ -1,0 +1,27 @@
+"""`Repository.verify`: read everything and check it."""
+
+from __future__ import annotations
+
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
+
+
+class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class VerifyResult(Result, frozen=True, array_like=True):
+    """What was read (`size` in bytes), and a line for each damage found: none means all is well."""
+
+    packs: int
+    segments: int
+    records: int
+    size: int
+    problems: list[str]
+
+
+@verb("Repository.verify", effect=Effect.READ, long=True, errors=(NoSuchRepository,))
+def repository_verify(context: Context, request: VerifyRequest) -> VerifyResult:
+    """Read every pack, decode every record and check each against its key, parents and references."""
+    report = context.verify()
+    return VerifyResult(report.packs, report.segments, report.records, report.size, list(report.problems))

@@ -1,0 +1,65 @@
+"""When a ref may move: the rules of `Branch.*`, decided on the transaction and again at the swap."""
+
+from __future__ import annotations
+
+import enum
+
+from smartserver.errors import BranchExists, DivergedBranches, NoSuchBranch, StaleLease
+from smartserver.records.model import RefValue, Tip
+from smartserver.verbs.declare import Context, Permission
+
+
+class Rule(enum.StrEnum):
+    """How a ref may move."""
+
+    FF = "ff"
+    """The new tip descends from the present one."""
+    FORCE = "force"
+    """Anywhere."""
+    LEASE = "lease"
+    """Anywhere, if the ref still is where the caller expects it."""
+    NEW = "new"
+    """Not at all: it is absent, or there already (tags)."""
+
+
+class Create(enum.StrEnum):
+    """What an absent ref means."""
+
+    YES = "yes"
+    NO = "no"
+    MUST = "must"
+
+
+def move(
+    context: Context, name: bytes, tip: Tip, rule: Rule = Rule.FF, create: Create = Create.YES, expected: bytes = b""
+) -> RefValue | None:
+    """Move a ref, or make it, and give what it held before. Equal to the new value is success before any rule.
+
+    Raises:
+        NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.
+        AccessDenied: the user may not.
+        MissingRevision: the tip is neither stored nor sent.
+        NoSuchRepository: there is none.
+    """
+    transaction = context.transaction
+    old = transaction.ref(name)
+    new: RefValue = (tip,)
+    if old == new:
+        return old
+    if rule is Rule.LEASE:
+        actual = old[0].id if old else b""
+        if actual != expected:
+            raise StaleLease(name, expected, actual)
+    if old is None:
+        if create is Create.NO:
+            raise NoSuchBranch(name)
+        context.require(Permission.CREATE, name)
+    else:
+        if create is Create.MUST or rule is Rule.NEW:
+            raise BranchExists(name, old[0].id)
+        if not all(transaction.is_ancestor(each.id, tip.id) for each in old):
+            if rule is Rule.FF:
+                raise DivergedBranches(name, old[0].id)
+            context.require(Permission.FORCE, name)
+    transaction.set_ref(name, new)
+    return old
