@@ -1,15 +1,55 @@
 """Metadata of the distribution; every tool's settings are in pyproject.toml."""
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
+
+readme = Path(__file__).parent / "README.md"
 
 setup(
     name="smartserver",
     version="0.1.0",
     description="Version-control hosting in which every remote operation is one round trip",
+    long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
+    long_description_content_type="text/markdown",
+    author="The smartserver developers",
     license="GPL-2.0-or-later",
+    license_files=["LICENSE"],
+    keywords=["version control", "git", "mercurial", "breezy", "rpc", "latency"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Environment :: Console",
+        "Environment :: No Input/Output (Daemon)",
+        "Framework :: Pytest",
+        "Framework :: Twisted",
+        "Intended Audience :: Developers",
+        "Intended Audience :: System Administrators",
+        # POSIX and little-endian: files are locked with flock, and an index is a view of its bytes as they lie.
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Software Development :: Version Control",
+        "Topic :: Software Development :: Version Control :: Git",
+        "Topic :: System :: Networking",
+        "Typing :: Typed",
+    ],
+    platforms=["Linux", "macOS"],
     python_requires=">=3.11",
-    packages=find_packages(include=["smartserver*", "transports*", "netem*"]),
-    install_requires=["Twisted>=23.8", "zstandard>=0.22", "msgspec>=0.18", "click>=8.1", "paramiko>=3.4", "fastimport>=0.9.14"],
+    packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*", "netem", "netem.*"]),
+    package_data={"smartserver": ["py.typed"], "transports": ["py.typed"], "netem": ["py.typed"]},
+    zip_safe=False,
+    install_requires=[
+        "Twisted>=23.8",
+        "zstandard>=0.22",
+        "msgspec>=0.18",
+        "click>=8.1",
+        "paramiko>=3.4",
+        "fastimport>=0.9.14",
+    ],
     extras_require={"test": ["pytest>=8", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10"]},
     entry_points={
         "console_scripts": [

@@ -41,8 +41,8 @@ class Stat:
 
 
 class ReadFile(abc.ABC):
-    """An open file for reading by position; usable from several threads at once. What was open stays readable after
-    a delete or rename."""
+    """An open file for reading by position; usable from several threads at once, closed when none of them reads.
+    What was open stays readable after a delete or rename."""
 
     @abc.abstractmethod
     def read_at(self, offset: int, size: int) -> bytes:
@@ -89,8 +89,12 @@ class WriteFile(abc.ABC):
 class Transport(abc.ABC):
     """A tree of files below one place. Paths are relative, `/`-separated, UTF-8, `''` is the place itself.
 
+    An error names the path from the outermost transport, so that a child's errors say which file it was, and never
+    where on the machine. A path that cannot be one is a bug of the caller: `ValueError`.
+
     Order and durability: a name made, renamed or deleted is visible at once to every reader and durable after
-    `sync_directory` of its folder; content is durable after `WriteFile.sync`. Nothing else is promised after a crash.
+    `sync_directory` of its folder (a rename between two folders: of the new name's folder, then of the old one's);
+    content is durable after `WriteFile.sync`. Nothing else is promised after a crash.
     """
 
     capabilities: Capability = Capability.NONE
@@ -101,7 +105,14 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, path: str = "") -> str:
-        """The path as a person would name it, for messages."""
+        """The path as a person would name it, for messages on this machine only: it may say where the store is."""
+
+    def real_path(self, path: str = "") -> str:
+        """Where `path` leads when every link on the way is followed; it need not exist.
+
+        What stays inside this place is `real_path()` itself or begins with it and a `/`.
+        """
+        return self.describe(path)
 
     @abc.abstractmethod
     def get(self, path: str) -> bytes:
@@ -195,10 +206,22 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def lock(self, path: str) -> AbstractContextManager[None]:
-        """Hold the lock file `path`, made when absent and never renamed or deleted; waits for its holder.
+        """Hold the lock file `path`, made when absent and never renamed or deleted; waits for its holder, which may be
+        this very thread: a lock is not taken twice.
 
         Raises:
             NotSupported: without `Capability.LOCK`.
+            NoSuchFile: its folder is not there.
+            PermissionDenied, TransportFailed.
+        """
+
+    @abc.abstractmethod
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        """Hold the lock file `path` as `lock` does, but never wait: False where another holds it.
+
+        Raises:
+            NotSupported: without `Capability.LOCK`.
+            NoSuchFile: its folder is not there.
             PermissionDenied, TransportFailed.
         """
 

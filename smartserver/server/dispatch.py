@@ -21,8 +21,7 @@ from smartserver.errors import (
 )
 from smartserver.server.access import Access
 from smartserver.store.model import PullPlan, Transaction, VerifyReport
-from smartserver.verbs.all import VERBS
-from smartserver.verbs.declare import AnyVerb, Arguments, Body, Effect, Permission, ServerFacts
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, ServerFacts
 from smartserver.wire.limits import MAX_CALLS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError

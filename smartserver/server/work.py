@@ -270,6 +270,7 @@ def tidy(repository: PackRepository) -> None:
 
 
 def log_bug(reference: str, error: Exception) -> None:
+    """Keep what a client is told only the reference of."""
     log.error("internal error %s", reference, exc_info=error)
 
 

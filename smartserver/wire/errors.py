@@ -1,4 +1,10 @@
-"""Protocol errors; they never share a tree with what a verb may raise: a bad peer cannot look like a missing file."""
+"""Protocol errors; they never share a tree with what a verb may raise: a bad peer cannot look like a missing file.
+
+ProtocolError
+├── LocalProtocolError         a bug of ours; nothing was sent, the connection is as before
+└── RemoteProtocolError        theirs; the connection is of no more use
+    └── Interrupted            their bytes ended in the middle of something
+"""
 
 from __future__ import annotations
 
@@ -13,3 +19,7 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent what the rules forbid: what was expected and what came."""
+
+
+class Interrupted(RemoteProtocolError):
+    """The peer's bytes ended in the middle: what was still expected. Asking again elsewhere may help."""

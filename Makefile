@@ -1,0 +1,55 @@
+# Everything runs in a virtual environment of its own, .venv; python3 (3.11 or newer), git and make are all it takes.
+#
+#   make demo    push, fetch and clone a real repository over a 1000 ms link, beside git's own protocol
+#                (other arguments: make demo ARGS="PATH --rtt 300ms")
+#   make test    ruff, mypy --strict and every test (some of them only: make check ARGS="tests/unit/wire -x")
+#   make lint    ruff and mypy alone
+#   make docs    write the generated reference pages anew
+#   make bench   many operations on one held connection
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+TOOLS := $(VENV)/tools
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check lint docs bench clean
+.DELETE_ON_ERROR:
+
+demo: $(INSTALLED)
+	$(BIN)/smartserver demo $(ARGS)
+
+test: lint check
+
+check: $(TOOLS)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(TOOLS)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(INSTALLED)
+	$(BIN)/smartserver docs --write
+
+bench: $(INSTALLED)
+	$(BIN)/smartserver bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# A change of setup.py makes the environment anew, so that what is no longer required is gone from it too.
+$(INSTALLED): setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is missing or older than 3.11; name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+$(TOOLS): $(INSTALLED)
+	$(PIP) --editable '.[test]'
+	@touch $@

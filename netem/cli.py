@@ -1,0 +1,232 @@
+"""The command `netem`: `netem proxy` puts an emulated link in front of a server and prints what passes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TextIO, TypeVar
+
+from netem.counter import Counts
+from netem.effects import EFFECTS, Effect, parse_effect
+from netem.proxy import Proxy, ProxyError
+from netem.units import parse_rate, parse_time, plural, show_size
+
+LOOK = 0.2
+"""Seconds between looks at the proxy's health while it runs."""
+
+_T = TypeVar("_T")
+
+EXAMPLES = """examples:
+  netem proxy --rtt 1000ms --listen :4001 --to :4155
+      a link of 1000 ms in front of the server on port 4155 of this machine; clients use port 4001
+  netem proxy --rtt 600ms --rate 1mbit --listen :4001 --to example.org:9418
+      the same with 1 Mbit/s each way
+  netem proxy --rtt 50ms --listen :4001 --to :4155 --json
+      one JSON object a line, for scripts
+  netem proxy --rtt 50ms --listen :4001 --to :4155 --up cut:64KiB
+      lose each connection when the client has sent 64 KiB
+
+An operation is all that happens until the client has ended its last connection; when those are closed one line is
+printed, and a total at the end (Ctrl-C). A round trip is half the longest chain of messages that had to wait for each
+other, up to the last one the client got; the handshake of a connection is one."""
+
+
+def _argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
+    """`parse` for argparse: its error message reaches the user."""
+
+    def argument(text: str) -> _T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return argument
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`.
+
+    Raises:
+        ValueError: no port, or one out of range.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r} is not an address; write an IPv6 host in brackets: [{host}]:{port}")
+    return host or "127.0.0.1", int(port)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line instead of the usage block."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    main_parser = _Parser(
+        prog="netem", description="Emulate a slow link, and count the round trips on it.", allow_abbrev=False
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    proxy = commands.add_parser(
+        "proxy",
+        help="a TCP proxy with the delay of a link, printing round trips, connections and bytes of each operation",
+        description="Relay TCP connections over an emulated link and print what each operation did.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    proxy.add_argument(
+        "--rtt", required=True, type=_argument(parse_time), metavar="TIME", help="round trip, e.g. 1000ms"
+    )
+    proxy.add_argument(
+        "--listen", required=True, type=_argument(parse_address), metavar="HOST:PORT",
+        help="where clients connect; without host on 127.0.0.1, port 0: any free one",
+    )  # fmt: skip
+    proxy.add_argument(
+        "--to",
+        required=True,
+        type=_argument(parse_address),
+        metavar="HOST:PORT",
+        help="the server; without host 127.0.0.1",
+    )
+    proxy.add_argument(
+        "--rate", type=_argument(parse_rate), metavar="RATE",
+        help="most each way and connection, e.g. 1mbit or 125kB/s (default: no limit)",
+    )  # fmt: skip
+    effects = ", ".join(f"{name}:{effect.arguments}" for name, effect in sorted(EFFECTS.items()))
+    for direction, whose in (("up", "client"), ("down", "server")):
+        proxy.add_argument(
+            f"--{direction}", type=_argument(parse_effect), action="append", default=[], metavar="EFFECT",
+            help=f"do this to what the {whose} sends; may be repeated: {effects}",
+        )  # fmt: skip
+    proxy.add_argument("--json", action="store_true", help="print one JSON object a line")
+    return main_parser
+
+
+@dataclass
+class Totals:
+    """What all operations did, one after the other."""
+
+    operations: int = 0
+    rounds: int = 0
+    handshake_rounds: int = 0
+    connections: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    flights_up: int = 0
+    flights_down: int = 0
+    seconds: float = 0.0
+
+    def add(self, counts: Counts) -> None:
+        """One operation more."""
+        self.operations += 1
+        for name in numbers(counts):
+            setattr(self, name, getattr(self, name) + getattr(counts, name))
+
+
+def numbers(counts: Counts | Totals) -> dict[str, int | float]:
+    """What is printed, by the names of the JSON form."""
+    return {
+        "rounds": counts.rounds,
+        "handshake_rounds": counts.handshake_rounds,
+        "connections": counts.connections,
+        "bytes_up": counts.bytes_up,
+        "bytes_down": counts.bytes_down,
+        "flights_up": counts.flights_up,
+        "flights_down": counts.flights_down,
+        "seconds": round(counts.seconds, 6),
+    }
+
+
+def line(counts: Counts | Totals) -> str:
+    """`2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s`."""
+    return (
+        f"{plural(counts.rounds, 'round trip')} ({plural(counts.handshake_rounds, 'handshake')}), "
+        f"{plural(counts.connections, 'connection')}, {show_size(counts.bytes_up)} up, "
+        f"{show_size(counts.bytes_down)} down, {counts.seconds:.3f} s"
+    )
+
+
+class Report:
+    """Prints operations and the total; a reader that went away is no error."""
+
+    def __init__(self, out: TextIO, *, as_json: bool, gone: Callable[[], None]) -> None:
+        self._out = out
+        self._json = as_json
+        self._gone = gone
+        self.totals = Totals()
+
+    def operation(self, counts: Counts) -> None:
+        """One line."""
+        self.totals.add(counts)
+        self._print(json.dumps(numbers(counts)) if self._json else line(counts))
+
+    def total(self) -> None:
+        """The last line."""
+        totals = self.totals
+        if self._json:
+            self._print(json.dumps({"total": True, "operations": totals.operations, **numbers(totals)}))
+        else:
+            self._print(f"total of {plural(totals.operations, 'operation')}: {line(totals)}")
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            self._gone()
+
+
+def run_proxy(arguments: argparse.Namespace) -> int:
+    """`netem proxy`: until a signal. The exit status."""
+    stop = threading.Event()
+    report = Report(sys.stdout, as_json=arguments.json, gone=stop.set)
+
+    def refused(error: OSError) -> None:
+        host, port = arguments.to
+        complain(f"cannot connect to {host}:{port}: {error.strerror or error}")
+
+    up: Sequence[Effect] = arguments.up
+    down: Sequence[Effect] = arguments.down
+    proxy = Proxy(
+        arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
+        on_operation=report.operation, on_refused=refused,
+    )  # fmt: skip
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        proxy.start()
+    except OSError as error:
+        complain(f"cannot listen on {arguments.listen[0]}:{arguments.listen[1]}: {error.strerror or error}")
+        return 1
+    to_host, to_port = arguments.to
+    where = f"listening on {proxy.host}:{proxy.port}, to {to_host}:{to_port}"
+    print(f"netem: {where}, RTT {arguments.rtt * 1000:g} ms", file=sys.stderr, flush=True)
+    try:
+        while not stop.wait(LOOK):
+            proxy.check()
+    except ProxyError as error:
+        complain(str(error))
+        return 1
+    finally:
+        proxy.close()
+    report.total()
+    return 0
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print(f"netem: {text}", file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command `netem`; the exit status. Wrong arguments end it with status 2 and one line."""
+    return run_proxy(parser().parse_args(argv))

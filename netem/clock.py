@@ -1,0 +1,96 @@
+"""The virtual clock: time passes only when somebody runs it, and jumps to the next event.
+
+Events at one time run in the order they were asked for, so that a run is the same each time. Time is kept in whole
+nanoseconds: ten round trips of 0.1 s are exactly one second.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from netem.units import NANOSECONDS, nanoseconds
+
+
+class Timer:
+    """One event to come; `cancel` forgets it."""
+
+    __slots__ = ("at", "call")
+
+    def __init__(self, at: int, call: Callable[[], object]) -> None:
+        self.at = at
+        self.call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        """Forget the event; after it has run this does nothing."""
+        self.call = None
+
+
+class Clock:
+    """Virtual time, from 0 on."""
+
+    def __init__(self) -> None:
+        self.nanoseconds = 0
+        """The present time; only the clock sets it."""
+        self._events: list[tuple[int, int, Timer]] = []
+        self._count = 0
+
+    @property
+    def now(self) -> float:
+        """The present time in seconds."""
+        return self.nanoseconds / NANOSECONDS
+
+    def call_later(self, delay: float, call: Callable[[], object]) -> Timer:
+        """Run `call` after `delay` seconds."""
+        return self.call_at(self.nanoseconds + nanoseconds(delay), call)
+
+    def call_at(self, at: int, call: Callable[[], object]) -> Timer:
+        """Run `call` at `at` nanoseconds.
+
+        Raises:
+            ValueError: that time is past.
+        """
+        if at < self.nanoseconds:
+            raise ValueError(f"cannot call at {at} ns, it is {self.nanoseconds} ns")
+        timer = Timer(at, call)
+        heapq.heappush(self._events, (at, self._count, timer))
+        self._count += 1
+        return timer
+
+    def step(self, until: int | None = None) -> bool:
+        """Jump to the next event, if there is one no later than `until`, and run it; whether there was one."""
+        while self._events:
+            at, _, timer = self._events[0]
+            if timer.call is not None and until is not None and at > until:
+                return False
+            heapq.heappop(self._events)
+            call = timer.call
+            if call is not None:
+                timer.call = None
+                self.nanoseconds = max(self.nanoseconds, at)
+                call()
+                return True
+        return False
+
+    def run_until(self, met: Callable[[], object], timeout: float | None = None) -> bool:
+        """Run events until `met()` is true; whether it became so.
+
+        False means: with `timeout`, that it is over (the clock then stands at its end); without, that nothing is left
+        to run.
+        """
+        end = None if timeout is None else self.nanoseconds + nanoseconds(timeout)
+        while not met():
+            if not self.step(end):
+                if end is not None:
+                    self.nanoseconds = max(self.nanoseconds, end)
+                return False
+        return True
+
+    def run(self) -> None:
+        """Run until nothing is left to run."""
+        while self.step():
+            pass
+
+    def sleep(self, delay: float) -> None:
+        """Let `delay` seconds pass, running what falls into them."""
+        self.run_until(lambda: False, delay)

@@ -1,0 +1,109 @@
+"""What an effect is: it changes when the bytes of one direction come out of the link, or whether they do.
+
+An effect is a frozen dataclass that registers itself under a name; its fields are its arguments, on the command line
+too (`stall:1MB:5s`). `begin` starts it for one direction of one connection. Effects read no clock: they are given the
+time, so that the simulator and the proxy share them.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+from netem.units import NEVER
+
+
+class Ending(enum.Enum):
+    """What follows the bytes of a parcel."""
+
+    MORE = "more"
+    EOF = "end of stream"
+    CUT = "cut"
+    """The connection is lost for both ends."""
+
+
+@dataclass(slots=True)
+class Parcel:
+    """Some bytes on their way through one direction of a connection."""
+
+    data: bytes | memoryview
+    at: int
+    """When they come out at the far end (ns): effects move it later, never before that of the parcel ahead."""
+    left: int
+    """When they have left the sender's buffer (ns). Bytes that have left are under way and take no room there."""
+    ending: Ending = Ending.MORE
+    tag: Any = None
+    """The counter's, passed through."""
+
+    def split(self, at: int) -> tuple[Parcel, Parcel]:
+        """The first `at` bytes and the rest; what follows the bytes goes with the rest."""
+        view = memoryview(self.data)
+        return replace(self, data=view[:at], ending=Ending.MORE), replace(self, data=view[at:])
+
+    def hold(self, until: int) -> None:
+        """Keep it with the sender until `until`."""
+        self.at = max(self.at, until)
+        self.left = max(self.left, until)
+
+    @property
+    def stuck(self) -> bool:
+        """It never comes out."""
+        return self.at >= NEVER
+
+
+Stage = Callable[[Parcel], Iterable[Parcel]]
+"""One effect at work: for each parcel that enters, those that follow from it, in order."""
+
+EFFECTS: dict[str, type[Effect]] = {}
+"""Every effect by its name."""
+
+_E = TypeVar("_E", bound="type[Effect]")
+
+
+class Effect(ABC):
+    """One thing a link does to one direction."""
+
+    name: ClassVar[str]
+    arguments: ClassVar[str]
+    """How the command line writes them, for its help: `BYTES[:TIME]`."""
+
+    @abstractmethod
+    def begin(self) -> Stage:
+        """A fresh stage, for one direction of one connection."""
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, *words: Any, **_: Any) -> Effect:
+        """The effect those words write (an override takes as many as it needs).
+
+        Raises:
+            ValueError: a word is wrong.
+            TypeError: one is missing, or one too many.
+        """
+
+
+def register(effect: _E) -> _E:
+    """Class decorator: put an effect into `EFFECTS`; a second owner of a name is a `TypeError`."""
+    owner = EFFECTS.setdefault(effect.name, effect)
+    if owner is not effect:
+        raise TypeError(f"effect {effect.name!r} is already {owner.__name__}")
+    return effect
+
+
+def parse_effect(text: str) -> Effect:
+    """The effect that `name:argument:argument` writes.
+
+    Raises:
+        ValueError: no such effect, or wrong arguments.
+    """
+    name, *words = text.split(":")
+    effect = EFFECTS.get(name)
+    if effect is None:
+        raise ValueError(f"no effect {name!r}; there are {', '.join(sorted(EFFECTS))}")
+    try:
+        return effect.parse(*words)
+    except TypeError:
+        raise ValueError(f"{text!r}: expected {name}:{effect.arguments}") from None

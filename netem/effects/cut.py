@@ -1,0 +1,49 @@
+"""Cut: the connection is lost for both ends when byte n has come out; what was sent after it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from netem.effects.base import Effect, Ending, Parcel, Stage, register
+from netem.units import parse_size
+
+
+@register
+@dataclass(frozen=True)
+class Cut(Effect):
+    """Lose the connection as soon as `after` bytes have come out (0: with the first byte, which is lost)."""
+
+    after: int
+    name: ClassVar[str] = "cut"
+    arguments: ClassVar[str] = "BYTES"
+
+    def __post_init__(self) -> None:
+        """Refuse a number below zero."""
+        if self.after < 0:
+            raise ValueError(f"cut after {self.after} bytes: expected 0 or more")
+
+    def begin(self) -> Stage:
+        """A stage that ends the parcel holding byte `after` with a cut, and lets nothing follow."""
+        left = self.after
+        cut = False
+
+        def stage(parcel: Parcel) -> Iterable[Parcel]:
+            nonlocal left, cut
+            if cut:
+                return ()
+            if len(parcel.data) < left or not parcel.data:
+                left -= len(parcel.data)
+                return (parcel,)
+            cut = True
+            head, _ = parcel.split(left)
+            head.ending = Ending.CUT
+            return (head,)
+
+        return stage
+
+    @classmethod
+    def parse(cls, after: str) -> Cut:
+        """`cut:64KiB`."""
+        return cls(parse_size(after))

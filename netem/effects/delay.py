@@ -1,0 +1,40 @@
+"""Delay: every byte comes out later by the same time; bytes under way take no room with the sender."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from netem.effects.base import Effect, Parcel, Stage, register
+from netem.units import nanoseconds, parse_time
+
+
+@register
+@dataclass(frozen=True)
+class Delay(Effect):
+    """Let every byte come out `seconds` later."""
+
+    seconds: float
+    name: ClassVar[str] = "delay"
+    arguments: ClassVar[str] = "TIME"
+
+    def __post_init__(self) -> None:
+        """Refuse a time before zero."""
+        nanoseconds(self.seconds)
+
+    def begin(self) -> Stage:
+        """A stage that moves `at` and leaves `left` as it is."""
+        delay = nanoseconds(self.seconds)
+
+        def stage(parcel: Parcel) -> Iterable[Parcel]:
+            if not parcel.stuck:
+                parcel.at += delay
+            return (parcel,)
+
+        return stage
+
+    @classmethod
+    def parse(cls, seconds: str) -> Delay:
+        """`delay:50ms`."""
+        return cls(parse_time(seconds))

@@ -1,0 +1,130 @@
+"""The link: what it is made of, and the queue of one direction of one connection on it. It reads no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netem.effects import Delay, Effect, Ending, Parcel, Rate, Stage
+from netem.units import NEVER, nanoseconds
+
+BUFFER = 128 * 1024
+"""Bytes a sender may have in its socket buffer, not yet on the link, as with TCP_NOTSENT_LOWAT of 128 KiB. What is on
+the way is not among them, so it costs no throughput."""
+
+WINDOW = 64 * 1024 * 1024
+"""Bytes sent and not yet taken by the receiver, at most: a link of 1 Gbit/s and 0.5 s is full with this."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symmetric link, and what else is done to each direction of it."""
+
+    rtt: float
+    """Seconds of one round trip: half each way."""
+    rate: float | None = None
+    """Bytes a second, each way and for each connection; None: no limit."""
+    up: Sequence[Effect] = ()
+    """Further effects from client to server, in order."""
+    down: Sequence[Effect] = ()
+    """Further effects from server to client, in order."""
+    buffer: int = BUFFER
+    """Bytes a sender may have waiting for the link."""
+    window: int = WINDOW
+    """Bytes of one direction sent and not yet taken by the receiver."""
+
+    def __post_init__(self) -> None:
+        """Refuse a link that cannot be."""
+        nanoseconds(self.rtt)
+        if self.buffer < 1 or self.window < 1:
+            raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
+        self._effects(self.up)
+
+    def _effects(self, extra: Sequence[Effect]) -> tuple[Effect, ...]:
+        # Rate before delay: bytes wait at the sender to get onto the link, and are then under way.
+        rate = () if self.rate is None else (Rate(self.rate),)
+        return (*extra, *rate, Delay(self.rtt / 2))
+
+    def lane(self, *, up: bool) -> Lane:
+        """A fresh queue for one direction of one connection."""
+        return Lane(
+            [effect.begin() for effect in self._effects(self.up if up else self.down)], self.buffer, self.window
+        )
+
+    def one_way(self, *, up: bool) -> int:
+        """Nanoseconds that one byte on an empty link takes."""
+        extra = self.up if up else self.down
+        return nanoseconds(self.rtt / 2) + sum(nanoseconds(e.seconds) for e in extra if isinstance(e, Delay))
+
+    @property
+    def round_trip(self) -> int:
+        """Nanoseconds of one round trip, the extra delays of both directions included."""
+        return self.one_way(up=True) + self.one_way(up=False)
+
+
+class Lane:
+    """One direction of one connection: what is on the way, first in, first out."""
+
+    def __init__(self, stages: Sequence[Stage], buffer: int, window: int) -> None:
+        self._stages = stages
+        self._buffer = buffer
+        self._window = window
+        self._queue: deque[Parcel] = deque()
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._unsent = 0
+        self._at = 0
+        self.undelivered = 0
+        """Bytes that entered and were not taken out."""
+
+    def enter(
+        self, now: int, data: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
+    ) -> list[Parcel]:
+        """Let bytes (and what follows them) onto the link at time `now`; the parcels they became."""
+        parcels = [Parcel(data, now, now, ending, tag)]
+        for stage in self._stages:
+            parcels = [out for parcel in parcels for out in stage(parcel)]
+        for parcel in parcels:
+            self._at = parcel.at = max(self._at, parcel.at)
+            self.undelivered += len(parcel.data)
+            if parcel.left > now and parcel.data:
+                self._waiting.append((parcel.left, len(parcel.data)))
+                self._unsent += len(parcel.data)
+        self._queue.extend(parcels)
+        return parcels
+
+    @property
+    def next_at(self) -> int:
+        """When the next parcel comes out; `NEVER` when there is none, or it is stuck."""
+        return self._queue[0].at if self._queue else NEVER
+
+    def take(self) -> Parcel:
+        """The next parcel, taken out of the queue.
+
+        Raises:
+            IndexError: there is none.
+        """
+        parcel = self._queue.popleft()
+        self.undelivered -= len(parcel.data)
+        return parcel
+
+    def clear(self) -> None:
+        """Drop what is on the way."""
+        self._queue.clear()
+        self._waiting.clear()
+        self._unsent = self.undelivered = 0
+
+    def unsent(self, now: int) -> int:
+        """Bytes still in the sender's buffer."""
+        while self._waiting and self._waiting[0][0] <= now:
+            self._unsent -= self._waiting.popleft()[1]
+        return self._unsent
+
+    def room(self, now: int) -> int:
+        """Bytes that may enter: what buffer and window leave."""
+        return max(0, min(self._buffer - self.unsent(now), self._window - self.undelivered))
+
+    def next_left(self, now: int) -> int:
+        """When the next bytes leave the sender's buffer; `NEVER` when none will."""
+        self.unsent(now)
+        return self._waiting[0][0] if self._waiting else NEVER

@@ -1,0 +1,434 @@
+"""The proxy: a TCP relay that puts a link between a client and a server, in wall time, and counts what passes.
+
+Bytes of each direction come out in order at absolute times, so errors do not add up, and what is on the way does not
+wait for what is ahead of it (pipelining is kept). A connection costs a handshake: the kernel accepts the client at
+once, so what it sends in the first round trip is held until that is over. TCP's own behaviour over distance (slow
+start, Nagle, retransmission) is not there: both sockets are on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from netem.counter import Counter, Counts
+from netem.effects import Effect, Ending
+from netem.link import BUFFER, WINDOW, Link
+from netem.units import NANOSECONDS, NEVER
+
+SLACK = 50_000
+"""Nanoseconds a parcel may come out early: less than one turn of the loop, and it saves arming a timer for it."""
+
+KERNEL_BUFFER = 64 * 1024
+"""Receive buffer of the proxy's sockets on a link with a rate: bytes there are on no link yet, so they must be few."""
+
+REFILL = 0.02
+"""Seconds of the rate that wait for the link at the least."""
+
+STARTING = 30.0
+"""Seconds the thread may take to listen."""
+
+
+class ProxyError(Exception):
+    """The proxy's own thread failed; what it measured is worth nothing."""
+
+
+class _Socket(asyncio.Protocol):
+    """One of the two sockets of a connection: what it receives goes into its direction's lane, towards the other."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, connection: _Connection, *, up: bool) -> None:
+        self._connection = connection
+        self._up = up
+        self._loop = connection.loop
+        self._lane = connection.link.lane(up=up)
+        self._low = min(connection.link.buffer, connection.link.window) // 2
+        self._timer: asyncio.TimerHandle | None = None
+        self._reading = True
+        self._writing = True
+        self.made = False
+        self.lost = False
+        self.ended = False
+        """It sends no more: its end of stream has entered the link, or it is gone."""
+        self.end_delivered = False
+        self.not_before = 0
+        """What it sends earlier counts as sent then: connections are made late here."""
+        self.peer: _Socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.made = True
+        # Nothing in user space: what the socket does not take stays in the lane, where it is counted.
+        transport.set_write_buffer_limits(high=0)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peer.pump()
+
+    def data_received(self, data: bytes) -> None:
+        now = self._now()
+        message = self._connection.counter.sent(
+            self._connection.number, now, len(data), up=self._up, ended=self.peer.ended
+        )
+        self._enter(now, data, Ending.MORE, message)
+
+    def eof_received(self) -> bool:
+        now = self._now()
+        message = self._connection.counter.sent(
+            self._connection.number, now, 0, up=self._up, end=True, ended=self.peer.ended
+        )
+        self.ended = True
+        self._enter(now, b"", Ending.EOF, message)
+        return True  # keep the other direction open
+
+    def pause_writing(self) -> None:
+        self._writing = False
+
+    def resume_writing(self) -> None:
+        self._writing = True
+        self.peer.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = self.ended = self._writing = True
+        if not self._connection.over:
+            self._enter(self._now(), b"", Ending.CUT, None)
+        self.peer.pump()
+        self._connection.check_over()
+
+    def _now(self) -> int:
+        return max(int(self._loop.time() * NANOSECONDS), self.not_before)
+
+    def _enter(self, now: int, data: bytes, ending: Ending, message: Any) -> None:
+        self._lane.enter(now, data, ending, (self._connection.counter, message))
+        self.pump()
+
+    def pump(self) -> None:
+        """Let come out what is due, and see to it that this runs again when the next is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = int(self._loop.time() * NANOSECONDS)
+        lane, peer = self._lane, self.peer
+        while peer.made and peer._writing and lane.next_at <= now + SLACK:
+            parcel = lane.take()
+            if peer.lost:
+                continue  # to nobody
+            counter, message = parcel.tag
+            # Counted before it is written: who has read it finds it counted.
+            if message is not None and (parcel.data or parcel.ending is Ending.EOF):
+                counter.delivered(message, now)
+            if parcel.data:
+                peer.transport.write(parcel.data)
+            if parcel.ending is not Ending.MORE:
+                self._end(parcel.ending)
+        when = lane.next_at if peer.made and peer._writing else NEVER
+        if self._reading:
+            if self.made and not self.lost and not lane.room(now):
+                self._reading = False
+                self.transport.pause_reading()
+        elif lane.room(now) >= self._low and not self.lost:
+            self._reading = True
+            if not self.ended:
+                self.transport.resume_reading()
+        if not self._reading:
+            when = min(when, lane.next_left(now))
+        if when < NEVER:
+            self._timer = self._loop.call_at(when / NANOSECONDS, self.pump)
+
+    def _end(self, ending: Ending) -> None:
+        self.end_delivered = True
+        if ending is Ending.EOF and not self.peer.end_delivered:
+            self.peer.transport.write_eof()
+        else:
+            self._connection.close()
+
+    def forget(self) -> None:
+        """Drop what is on the way."""
+        self._lane.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Connection:
+    """One connection of the client, and the one made for it to the server."""
+
+    def __init__(self, proxy: Proxy, number: int, counter: Counter) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.link = proxy.link
+        self.number = number
+        self.counter = counter
+        self.over = False
+        self._proxy = proxy
+        self.client = _Socket(self, up=True)
+        self.server = _Socket(self, up=False)
+        self.client.peer, self.server.peer = self.server, self.client
+        self._task: asyncio.Task[None] | None = None
+
+    def opened(self) -> _Socket:
+        """The kernel has accepted a client: charge the handshake and find the server."""
+        now = int(self.loop.time() * NANOSECONDS)
+        handshake = self._proxy.handshake
+        self.counter.opened(self.number, now, handshake=handshake)
+        if handshake:
+            self.client.not_before = now + self.link.round_trip
+            # A server hears of a connection with the third packet, half a round trip after the client does.
+            self.server.not_before = self.client.not_before + self.link.one_way(up=True)
+        self._task = self.loop.create_task(self._connect(now))
+        self._task.add_done_callback(self._proxy._task_done)
+        return self.client
+
+    async def _connect(self, begun: int) -> None:
+        host, port = self._proxy.upstream
+        if self._proxy.handshake:
+            await self._until(begun + self.link.one_way(up=True))
+        try:
+            await self._reach(host, port)
+        except OSError as error:
+            self._proxy._refused(error)
+            if self._proxy.handshake:
+                await self._until(begun + self.link.round_trip)
+            self.close()
+
+    async def _reach(self, host: str, port: int) -> None:
+        if self.link.rate is None:
+            await self.loop.create_connection(lambda: self.server, host, port)
+            return
+        # As create_connection does it, with a small receive buffer from the first packet on.
+        refused: OSError = OSError(f"no address for {host!r}")
+        for family, kind, protocol, _, address in await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+                await self.loop.sock_connect(sock, address)
+                await self.loop.create_connection(lambda: self.server, sock=sock)
+            except OSError as error:
+                sock.close()
+                refused = error
+            else:
+                return
+        raise refused
+
+    async def _until(self, when: int) -> None:
+        await asyncio.sleep(max(0.0, when / NANOSECONDS - self.loop.time()))
+
+    def close(self) -> None:
+        """Both directions have ended, or the connection is lost: close what is open."""
+        self.over = True
+        for end in (self.client, self.server):
+            end.forget()
+            if end.made and not end.lost:
+                end.transport.close()
+        self.check_over()
+
+    def abort(self) -> None:
+        """Lose both sides now."""
+        self.over = True
+        if self._task is not None:
+            self._task.cancel()
+        for end in (self.client, self.server):
+            end.forget()
+            if end.made and not end.lost:
+                end.transport.abort()
+
+    def check_over(self) -> None:
+        """Tell the proxy when nothing of it is left."""
+        if self.client.lost and (self.server.lost or not self.server.made):
+            if not self.server.made and self._task is not None and not self._task.done() and not self.over:
+                return  # the client is gone before the server was reached: it still gets what was sent
+            self.over = True
+            self._proxy._ended(self)
+
+
+class Proxy:
+    """A link in front of `upstream`, on its own thread; use it as a context manager.
+
+    `rtt` is in seconds, `rate` in bytes a second (each way, each connection). Clients connect to `host`, `port`.
+    """
+
+    def __init__(
+        self,
+        rtt: float,
+        upstream: tuple[str, int],
+        *,
+        listen: tuple[str, int] = ("127.0.0.1", 0),
+        rate: float | None = None,
+        up: Sequence[Effect] = (),
+        down: Sequence[Effect] = (),
+        handshake: bool = True,
+        buffer: int | None = None,
+        window: int = WINDOW,
+        on_operation: Callable[[Counts], None] | None = None,
+        on_refused: Callable[[OSError], None] | None = None,
+    ) -> None:
+        if buffer is None:
+            # On a fast link the loop must not come too late to fill it again.
+            buffer = max(BUFFER, int((rate or 0) * REFILL))
+        self.link = Link(rtt, rate, up, down, buffer, window)
+        self.upstream = upstream
+        self.handshake = handshake
+        self.host, self.port = listen
+        self._on_operation = on_operation
+        self._on_refused = on_refused
+        self._counter = Counter()
+        self._number = 0
+        self._connections: set[_Connection] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._listening = threading.Event()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            self.check()
+
+    def start(self) -> None:
+        """Listen; `port` is then the real one.
+
+        Raises:
+            OSError: it cannot listen there.
+        """
+        self._thread = threading.Thread(target=self._run, name="netem proxy", daemon=True)
+        self._thread.start()
+        if not self._listening.wait(STARTING):
+            raise ProxyError(f"not listening after {STARTING:g} s")
+        if isinstance(self._failure, OSError):
+            self._thread.join()
+            raise self._failure
+        self.check()
+
+    def close(self) -> None:
+        """Stop listening and close every connection, so that neither side waits for the other. Twice is nothing."""
+        if self._thread is None:
+            return
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
+                loop.call_soon_threadsafe(stop.set)
+        self._thread.join()
+
+    def check(self) -> None:
+        """Whether all is well.
+
+        Raises:
+            ProxyError: the thread failed.
+        """
+        if self._failure is not None:
+            raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
+
+    def take(self) -> Counts:
+        """The counts since the last `take` (or the start), over all connections; a new operation begins.
+
+        What a client has read is counted. After `close` it gives what was left.
+
+        Raises:
+            ProxyError: the proxy's thread failed.
+        """
+        return self._ask(self._take)
+
+    def counts(self) -> Counts:
+        """The counts so far; nothing is begun anew."""
+        return self._ask(lambda: self._counter.counts())
+
+    def _ask(self, question: Callable[[], Counts]) -> Counts:
+        self.check()
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
+            return question()
+
+        async def asked() -> Counts:
+            return question()
+
+        coroutine = asked()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:  # closed meanwhile
+            coroutine.close()
+            return question()
+        return future.result(STARTING)
+
+    def _take(self) -> Counts:
+        counts = self._counter.counts()
+        self._counter = Counter()
+        for connection in self._connections:
+            connection.counter = self._counter
+        return counts
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # the thread's end: told to whoever asks next
+            self._failure = error
+        finally:
+            self._listening.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._loop.set_exception_handler(self._failed)
+        with socket.create_server(
+            (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET, backlog=128
+        ) as listener:
+            if self.link.rate is not None:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+            self.port = listener.getsockname()[1]
+            server = await self._loop.create_server(self._accept, sock=listener)
+            self._listening.set()
+            await self._stop.wait()
+            server.close()
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)  # connection_lost of each
+            await asyncio.sleep(0)
+            if self._on_operation is not None and self._counter.counts().used:
+                self._on_operation(self._take())
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if self._failure is None:
+            self._failure = error if isinstance(error, BaseException) else RuntimeError(context["message"])
+        if self._stop is not None:
+            self._stop.set()
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(task.get_loop(), {"exception": error})
+
+    def _accept(self) -> _Socket:
+        if self._on_operation is not None and all(c.client.ended for c in self._connections):
+            # The client has ended all it had: what it opens now is another operation.
+            self._counter = Counter()
+        self._number += 1
+        connection = _Connection(self, self._number, self._counter)
+        self._connections.add(connection)
+        return connection.opened()
+
+    def _refused(self, error: OSError) -> None:
+        if self._on_refused is not None:
+            self._on_refused(error)
+
+    def _ended(self, connection: _Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        counter = connection.counter
+        if self._on_operation is not None and all(c.counter is not counter for c in self._connections):
+            if counter is self._counter:
+                self._counter = Counter()
+            self._on_operation(counter.counts())

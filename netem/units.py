@@ -1,0 +1,98 @@
+"""Times, sizes and rates as people write them, and back. A time or a rate without its unit is refused."""
+
+from __future__ import annotations
+
+import re
+
+NANOSECONDS = 1_000_000_000
+"""Every time inside netem is a whole number of nanoseconds, so that sums are exact; the interface speaks seconds."""
+
+NEVER = 1 << 62
+"""A time that does not come."""
+
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SIZES = {
+    "": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3,
+}  # fmt: skip
+_RATES = {
+    "bit": 0.125, "kbit": 125.0, "mbit": 125e3, "gbit": 125e6,
+    "bit/s": 0.125, "kbit/s": 125.0, "mbit/s": 125e3, "gbit/s": 125e6,
+    "b/s": 1.0, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9, "kib/s": 2.0**10, "mib/s": 2.0**20, "gib/s": 2.0**30,
+}  # fmt: skip
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z/]*)\s*", re.ASCII)
+
+
+def _split(text: str, what: str, example: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a {what}; write for example {example}")
+    return float(match[1]), match[2].lower()
+
+
+def parse_time(text: str) -> float:
+    """Seconds of `1000ms`, `1s`, `50us`, `0`.
+
+    Raises:
+        ValueError: no number, no unit, or an unknown one.
+    """
+    number, unit = _split(text, "time", "1000ms or 1s")
+    if unit not in _TIMES and number:
+        raise ValueError(f"{text!r} has no unit of time; write for example {text.strip()}ms" if not unit else
+                         f"{text!r}: unknown unit of time {unit!r}; known: {', '.join(_TIMES)}")  # fmt: skip
+    return number * _TIMES.get(unit, 1.0)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `65536`, `64KiB`, `1.5MB`.
+
+    Raises:
+        ValueError: no number, or an unknown unit.
+    """
+    number, unit = _split(text, "size", "65536 or 64KiB")
+    if unit not in _SIZES:
+        raise ValueError(f"{text!r}: unknown unit of size {unit!r}; known: B, kB, MB, GB, KiB, MiB, GiB")
+    return round(number * _SIZES[unit])
+
+
+def parse_rate(text: str) -> float:
+    """Bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`.
+
+    Raises:
+        ValueError: no number, no unit, an unknown one, or nothing a second.
+    """
+    number, unit = _split(text, "rate", "1mbit or 125kB/s")
+    if unit not in _RATES:
+        raise ValueError(
+            f"{text!r}: unknown unit of rate {unit!r}; known: kbit, mbit, gbit (bits), B/s, kB/s, MB/s (bytes)"
+        )
+    if not number:
+        raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
+    return number * _RATES[unit]
+
+
+def nanoseconds(seconds: float) -> int:
+    """The nearest whole number of nanoseconds.
+
+    Raises:
+        ValueError: a time before zero, or not a number.
+    """
+    if not 0 <= seconds < NEVER / NANOSECONDS:
+        raise ValueError(f"{seconds!r} seconds: expected a time from 0 on")
+    return round(seconds * NANOSECONDS)
+
+
+def show_size(size: int) -> str:
+    """`240 B`, `1.1 KB`, `20.0 MB`: decimal units, one digit."""
+    if size < 1000:
+        return f"{size} B"
+    number = float(size)
+    for unit in ("KB", "MB"):
+        number /= 1000
+        if number < 999.95:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1000:.1f} GB"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 round trip`, `2 round trips`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

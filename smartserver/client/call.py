@@ -1,0 +1,417 @@
+"""The only stub: encode, send, decode, raise. One `Client` is one connection; requests go one after another.
+
+A body is sent while reading: a refusal that comes early stops it. A body that comes is read as it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import msgspec
+
+from smartserver.client.medium import ConnectionLost, Medium, MediumError
+from smartserver.client.retry import Attempts
+from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
+from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    PeerClosed,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+    VersionMismatch,
+)
+from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, PING_INTERVAL, RECEIVE_CHUNK
+from smartserver.wire.messages import (
+    Call,
+    Counters,
+    Fault,
+    Known,
+    Outcome,
+    RequestFlag,
+    State,
+    Status,
+    decode_failure,
+    decode_progress,
+    decode_reply,
+    encode,
+)
+from smartserver.wire.messages import Request as RequestMessage
+from smartserver.wire.observer import Observer
+from transports.errors import CodedError
+
+RequestT = TypeVar("RequestT", bound=Arguments)
+ResultT = TypeVar("ResultT", bound=Result)
+
+FIRST_WRITE = 64 * 1024
+"""Bytes of request and body gathered before the first write, so that a small push is one flight."""
+
+BodySource = Callable[[], Iterable[tuple[bytes, int]]]
+"""Makes the body anew for each sending: pieces, and how many segments end in each."""
+
+ProgressReport = Callable[[str, int, int], None]
+"""Called with the phase, how much is done, and of how much (0: unknown)."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request to be sent: calls on one repository, all in one round trip."""
+
+    path: str
+    calls: Sequence[tuple[AnyVerb, Arguments]]
+    flags: RequestFlag = RequestFlag.NONE
+    known: Known | None = None
+    body: BodySource | None = None
+    id: bytes = field(default_factory=lambda: os.urandom(16))
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it may change something."""
+        return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
+
+
+class Refusal(Exception):
+    """The server changed nothing: the error of the request, what became of each call, and the state it left."""
+
+    def __init__(self, error: CodedError, outcomes: Sequence[CodedError | None], state: State | None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.outcomes = outcomes
+        self.state = state
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a request brought; `results` has for each call its result or its error."""
+
+    results: list[Result | CodedError]
+    state: State | None
+    counters: Counters
+    capabilities: list[str]
+    body: Iterator[bytes]
+    """The body as it comes; reading it is what receives it."""
+
+
+class NotOurProtocol(Exception):
+    """The peer speaks another version of the protocol."""
+
+
+class Client:
+    """Sends requests over one connection, which it opens when it first needs it and opens anew when it breaks."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Medium],
+        observers: Sequence[Observer] = (),
+        *,
+        agent: str = "",
+        progress: ProgressReport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._observers = observers
+        self._agent = agent
+        self._progress = progress
+        self._clock = clock
+        self._link: Link | None = None
+
+    def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
+        """One use of a verb.
+
+        Raises:
+            CodedError: what the verb declares.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        try:
+            answer = self.request(Outgoing(path, [(verb, arguments)]))
+        except Refusal as refusal:
+            raise refusal.error from None
+        result = answer.results[0]
+        if isinstance(result, CodedError):
+            raise result
+        return cast("ResultT", result)
+
+    def request(self, outgoing: Outgoing) -> Answer:
+        """Send a request and wait for its answer; a body that comes with it is left unread.
+
+        Raises:
+            Refusal: the server changed nothing.
+            OutcomeUnknown: the connection broke after a change may have been made.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        started = self._clock()
+        attempts = Attempts()
+        lost: MediumError | None = None
+        perhaps_done = False
+        while True:
+            try:
+                link = self._ready()
+                try:
+                    return link.exchange(outgoing, int((self._clock() - started) * 1000), self._agent)
+                finally:
+                    perhaps_done |= outgoing.mutates and link.sent_all
+            except MediumError as wrong:
+                self.close()
+                again = attempts.pause() if isinstance(wrong, ConnectionLost) or lost is not None else None
+                lost = lost or wrong
+                if again is None:
+                    if perhaps_done:
+                        raise OutcomeUnknown(str(lost)) from wrong
+                    raise lost from None
+                time.sleep(again)
+            except Refusal:
+                raise
+            except BaseException:
+                self.close()
+                raise
+
+    def _ready(self) -> Link:
+        if self._link is None or not self._link.usable:
+            self.close()
+            self._link = Link(self._connect(), self._observers, self._progress, self._clock)
+        return self._link
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Link:
+    """One connection and the requests on it."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        observers: Sequence[Observer],
+        progress: ProgressReport | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._medium = medium
+        self._connection = Connection(Role.CLIENT, observers)
+        self._progress = progress
+        self._clock = clock
+        self._last_id = 0
+        self._heard = clock()
+        self._asked = 0.0
+        self._going_away = False
+        self._open_body = 0
+        self.sent_all = False
+        """Whether the last request was sent whole: the server may have carried it out."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent here."""
+        return not self._going_away and not self._open_body
+
+    def close(self) -> None:
+        """Close the medium."""
+        self._medium.close()
+
+    def exchange(self, outgoing: Outgoing, age: int, agent: str) -> Answer:
+        """Send a request and read its answer."""
+        self._last_id += 1
+        request_id = self._last_id
+        self.sent_all = False
+        message = RequestMessage(
+            path=outgoing.path,
+            id=outgoing.id,
+            age=age,
+            calls=[Call(verb.name, msgspec.Raw(_encode(arguments))) for verb, arguments in outgoing.calls],
+            flags=int(outgoing.flags),
+            known=outgoing.known,
+            extras={"agent": msgspec.Raw(_encode(agent))} if agent and outgoing.known is None else {},
+        )
+        has_body = outgoing.body is not None
+        head = self._connection.send(Request(request_id, encode(message), body=has_body))
+        incoming = Incoming(request_id)
+        self._send(incoming, head, outgoing.body)
+        while not incoming.final:
+            self._wait(incoming)
+        return self._finish(incoming, outgoing)
+
+    # -- sending
+
+    def _send(self, incoming: Incoming, head: bytes, body: BodySource | None) -> None:
+        pending = bytearray(head)
+        if body is None:
+            self._write(pending, incoming, stop=False)
+            self.sent_all = True
+            return
+        segments = size = 0
+        for piece, ended in body():
+            segments += ended
+            size += len(piece)
+            pending += self._connection.send(Body(incoming.id, piece))
+            if len(pending) >= FIRST_WRITE:
+                self._write(pending, incoming, stop=True)
+                if incoming.final:
+                    # Refused before the body's end: what is cut off mid-frame must still be completed.
+                    self._write(pending, incoming, stop=False)
+                    self._write(bytearray(self._connection.send(Cancel(incoming.id))), incoming, stop=False)
+                    return
+        pending += self._connection.send(End(incoming.id, segments, size))
+        self._write(pending, incoming, stop=False)
+        self.sent_all = True
+
+    def _write(self, pending: bytearray, incoming: Incoming, *, stop: bool) -> None:
+        """Write all of `pending`, reading meanwhile; with `stop`, only until the final answer is here."""
+        while pending and not (stop and incoming.final):
+            readable, writable = self._medium.poll(read=True, write=True)
+            if readable:
+                self._receive(incoming)
+            if writable:
+                with memoryview(pending) as view:
+                    written = self._medium.write_some(view)
+                del pending[:written]
+
+    # -- receiving
+
+    def _wait(self, incoming: Incoming) -> None:
+        """Read something; a silent peer is asked for a sign of life."""
+        readable, _ = self._medium.poll(read=True, write=False, timeout=PING_INTERVAL)
+        if readable:
+            self._receive(incoming)
+            return
+        silent = self._clock() - self._heard
+        if silent > IDLE_TIMEOUT:
+            raise ConnectionLost(f"no sign of life for {silent:.0f} s")
+        self._write(bytearray(self._connection.send(Ping(b"alive?"))), incoming, stop=False)
+
+    def _receive(self, incoming: Incoming) -> None:
+        data = self._medium.read(RECEIVE_CHUNK)
+        self._heard = self._clock()
+        if data:
+            self._connection.receive_data(data)
+        else:
+            self._connection.receive_eof()
+        while (event := self._connection.next_event()) is not None:
+            self._handle(event, incoming)
+
+    def _handle(self, event: Event, incoming: Incoming) -> None:
+        match event:
+            case Reply() | Error():
+                incoming.part(event)
+            case Body():
+                incoming.chunks.append(event.chunk)
+            case End():
+                incoming.ended = event
+            case Progress():
+                if self._progress is not None:
+                    message = decode_progress(event.payload)
+                    self._progress(message.phase, message.done, message.total)
+            case Ping():
+                self._write(bytearray(self._connection.send(Pong(event.payload))), incoming, stop=False)
+            case GoAway():
+                self._going_away = True
+            case VersionMismatch():
+                spoken = ", ".join(map(str, event.versions))
+                raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")
+            case PeerClosed():
+                self._going_away = True
+                if not incoming.final or incoming.body_open:
+                    raise ConnectionLost("the server closed the connection before it answered")
+            case _:
+                pass
+
+    def _finish(self, incoming: Incoming, outgoing: Outgoing) -> Answer:
+        payload = b"".join(incoming.payload)
+        if incoming.refused:
+            failure = decode_failure(payload)
+            outcomes = [_error(outcome.fault) for outcome in failure.outcomes]
+            raise Refusal(_error(failure.fault) or UnknownRemoteError("", ""), outcomes, failure.state)
+        reply = decode_reply(payload)
+        if len(reply.outcomes) != len(outgoing.calls):
+            raise Unsupported(f"{len(reply.outcomes)} outcomes for {len(outgoing.calls)} calls", "one for each")
+        results = [_result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)]
+        if incoming.has_body:
+            self._open_body = incoming.id
+        return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming))
+
+    def _body(self, incoming: Incoming) -> Iterator[bytes]:
+        """The chunks of a body as they come.
+
+        Raises:
+            CodedError: the server could not go on; what came before stands.
+            ConnectionLost: the connection broke; the whole segments before it stand.
+        """
+        if not incoming.has_body:
+            return
+        while True:
+            while incoming.chunks:
+                yield incoming.chunks.popleft()
+            if incoming.ended is not None:
+                self._open_body = 0
+                return
+            if incoming.refused:
+                self._open_body = 0
+                failure = decode_failure(b"".join(incoming.payload))
+                raise _error(failure.fault) or UnknownRemoteError("", "")
+            self._wait(incoming)
+
+
+class Incoming:
+    """What has come for one request so far."""
+
+    def __init__(self, request_id: int) -> None:
+        self.id = request_id
+        self.payload: list[bytes] = []
+        self.chunks: deque[bytes] = deque()
+        self.ended: End | None = None
+        self.final = False
+        """The reply or refusal is whole."""
+        self.refused = False
+        self.has_body = False
+        self._size = 0
+
+    @property
+    def body_open(self) -> bool:
+        """Whether more of a body is to come."""
+        return self.has_body and self.ended is None and not self.refused
+
+    def part(self, event: Reply | Error) -> None:
+        """Take a part of the reply or refusal."""
+        if isinstance(event, Error) and not self.refused:
+            self.refused = True
+            self.payload.clear()  # An ERROR after the REPLY: the body ends here.
+            self._size = 0
+        self._size += len(event.payload)
+        if self._size > MAX_MESSAGE:
+            raise LimitExceeded("bytes of a reply", self._size, MAX_MESSAGE)
+        self.payload.append(event.payload)
+        if isinstance(event, Reply):
+            self.has_body = event.body
+        self.final = not event.more
+
+
+def _error(fault: Fault | None) -> CodedError | None:
+    return None if fault is None else error_from_wire(fault.code, fault.arguments)
+
+
+def _result(verb: AnyVerb, outcome: Outcome) -> Result | CodedError:
+    if outcome.status != Status.DONE:
+        return _error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
+    result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+    return result

@@ -1,0 +1,350 @@
+"""`RemoteRepository`: pull and push as single requests.
+
+A push goes out on what is known of the remote; where that was wrong the refusal carries what is right, and the push
+is planned again: one more round trip, and what the server holds is not sent twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from smartserver.client.call import Answer, Client, Outgoing, Refusal
+from smartserver.client.knowledge import Knowledge
+from smartserver.errors import (
+    KnownRevisions,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    NotDone,
+    WrongVcs,
+)
+from smartserver.records.model import Announced, Kind, RevisionId
+from smartserver.records.segment import encode_graph
+from smartserver.store.model import What
+from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
+from smartserver.verbs.branch_set_last_revision import (
+    SetLastRevisionRequest,
+    SetLastRevisionResult,
+    branch_set_last_revision,
+)
+from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.rules import Create, Rule
+from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
+from smartserver.wire.messages import RequestFlag, State
+from transports.errors import CodedError
+
+PIECE = 32 * 1024
+"""Bytes of an upload between two looks for a refusal."""
+
+PLANS = 4
+"""Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew."""
+
+
+class Plan(Protocol):
+    """The revisions a push brings, parents first."""
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        """Each revision and its parents."""
+
+    def segments(self) -> Iterable[bytes]:
+        """Their segments in the same order, made anew at each call."""
+
+
+class PushSource(Protocol):
+    """The local repository a push reads."""
+
+    def plan(self, tips: Sequence[RevisionId], haves: Sequence[RevisionId], without: Sequence[bytes] = ()) -> Plan:
+        """What the remote lacks of `tips` when it holds `haves` (those not here are ignored); records whose base is
+        in `without` are sent without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefUpdate:
+    """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
+
+    ref: bytes
+    tip: RevisionId | None
+    rule: Rule = Rule.FF
+    create: Create = Create.YES
+    expected: bytes | None = None
+
+
+class Outcome(enum.Enum):
+    """What became of an update."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What became of one update; `old` is what the ref held before, `error` why it was refused."""
+
+    update: RefUpdate
+    outcome: Outcome
+    old: bytes = b""
+    error: CodedError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRepository:
+    """What a repository is made as when the push finds none."""
+
+    vcs: str
+    kinds: Sequence[Kind]
+    settings: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
+
+    result: PullResult
+    body: Iterator[bytes]
+
+
+class RemoteRepository:
+    """One repository on a server."""
+
+    def __init__(self, client: Client, path: str, knowledge: Knowledge) -> None:
+        self.knowledge = knowledge
+        self._client = client
+        self._path = path
+
+    # -- pull
+
+    def pull(
+        self,
+        what: What,
+        haves: Sequence[RevisionId] = (),
+        refs: Sequence[bytes] | None = None,
+        ids: Sequence[RevisionId] = (),
+    ) -> Pulled:
+        """Learn the refs, and (`history`) receive what `refs` and `ids` reach and `haves` do not.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        wanted = None if refs is None else list(refs)
+        request = PullRequest(what, list(haves), wanted, list(ids))
+        try:
+            answer = self._client.request(
+                Outgoing(self._path, [(repository_pull, request)], known=self.knowledge.known)
+            )
+        except Refusal as refusal:
+            self._learn_refusal(refusal)
+            raise refusal.error from None
+        self._learn(answer)
+        result = answer.results[0]
+        if isinstance(result, CodedError):
+            raise result
+        return Pulled(cast("PullResult", result), answer.body)
+
+    # -- push
+
+    def push(
+        self,
+        updates: Sequence[RefUpdate],
+        source: PushSource,
+        new: NewRepository | None = None,
+        *,
+        atomic: bool = False,
+        check_only: bool = False,
+        on_plan: Callable[[int], None] = lambda revisions: None,
+    ) -> list[Updated]:
+        """Move refs and bring what they need, in one request; `new` allows the repository to be made.
+
+        Raises:
+            CodedError: the whole push was refused.
+            OutcomeUnknown: the connection broke after the change may have been made.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        haves = self.knowledge.tips()
+        without: list[bytes] = []
+        tips = [update.tip for update in updates if update.tip is not None]
+        creating = new if not self.knowledge.met else None
+        for attempt in range(PLANS):
+            last = attempt == PLANS - 1
+            plan = source.plan(tips, haves, without)
+            on_plan(len(plan.graph))
+            outgoing = self._outgoing(updates, plan, creating, atomic=atomic, check_only=check_only)
+            try:
+                answer = self._client.request(outgoing)
+            except Refusal as refusal:
+                self._learn_refusal(refusal)
+                error = refusal.error
+                if last:
+                    return self._refused(updates, refusal, outgoing)
+                if isinstance(error, KnownRevisions):
+                    settled = self._settled(updates)
+                    if settled is not None:
+                        return settled
+                    haves = [*error.tips, *self.knowledge.tips()]
+                    creating = None
+                elif isinstance(error, MissingBase):
+                    without += error.keys
+                elif isinstance(error, NoSuchRepository) and new is not None and creating is None:
+                    self.knowledge.forget()
+                    haves, creating = [], new
+                elif attempt == 0 and (isinstance(error, MissingParents) or _lacks_revision(refusal)):
+                    # The remote was made anew or restored: only what it says it has now counts.
+                    haves = [tip.id for value in self.knowledge.refs().values() for tip in value]
+                else:
+                    return self._refused(updates, refusal, outgoing)
+                continue
+            self._learn(answer)
+            return self._updated(updates, answer.results[-len(updates) :])
+        raise AssertionError("the last attempt returns or raises")
+
+    def _outgoing(
+        self,
+        updates: Sequence[RefUpdate],
+        plan: Plan,
+        creating: NewRepository | None,
+        *,
+        atomic: bool,
+        check_only: bool,
+    ) -> Outgoing:
+        calls: list[tuple[AnyVerb, Arguments]] = []
+        flags = RequestFlag.ATOMIC if atomic else RequestFlag.NONE
+        if creating is not None:
+            kinds = [KindField(kind.name, kind.check, kind.base) for kind in creating.kinds]
+            calls.append((repository_create, CreateRequest(creating.vcs, kinds, creating.settings)))
+        body: Callable[[], Iterable[tuple[bytes, int]]] | None = None
+        if plan.graph:
+            calls.append((repository_insert_pack, InsertPackRequest()))
+            flags |= RequestFlag.BODY
+            if check_only:
+                flags |= RequestFlag.GRAPH_FIRST
+                graph = encode_graph(plan.graph)
+                body = lambda: [(graph, 0)]  # noqa: E731
+            else:
+                first, whole = _begin(plan)
+                if not whole:
+                    flags |= RequestFlag.GRAPH_FIRST
+                body = _Body(plan, first, whole=whole)
+        if check_only:
+            flags |= RequestFlag.CHECK_ONLY
+        calls += [_call(update) for update in updates]
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body)
+
+    def _settled(self, updates: Sequence[RefUpdate]) -> list[Updated] | None:
+        """The outcome of updates that ask for what is there already, or None when one does not."""
+        for update in updates:
+            value = self.knowledge.ref(update.ref)
+            if (value[0].id if value else None) != update.tip:
+                return None
+        return [Updated(update, Outcome.UNCHANGED, update.tip or b"") for update in updates]
+
+    def _updated(self, updates: Sequence[RefUpdate], results: Sequence[Result | CodedError]) -> list[Updated]:
+        return [_outcome(update, result) for update, result in zip(updates, results, strict=True)]
+
+    def _refused(self, updates: Sequence[RefUpdate], refusal: Refusal, outgoing: Outgoing) -> list[Updated]:
+        """Each update's own refusal; where the request as a whole was refused, that error.
+
+        Raises:
+            CodedError: the whole push was refused.
+        """
+        if len(refusal.outcomes) != len(outgoing.calls):
+            if len(outgoing.calls) == 1:
+                return [Updated(updates[0], Outcome.REFUSED, error=refusal.error)]
+            raise refusal.error
+        errors = refusal.outcomes[-len(updates) :]
+        return [
+            Updated(update, Outcome.REFUSED, error=error or NotDone())
+            for update, error in zip(updates, errors, strict=True)
+        ]
+
+    # -- knowledge
+
+    def _learn(self, answer: Answer) -> None:
+        if answer.state is not None:
+            self.knowledge.learn(answer.state, answer.capabilities)
+
+    def _learn_refusal(self, refusal: Refusal) -> None:
+        state: State | None = refusal.state
+        if state is not None and not isinstance(refusal.error, WrongVcs):
+            self.knowledge.learn(state)
+
+
+class _Body:
+    """The body of a push, made anew for each sending; what was gathered to measure it is used once."""
+
+    def __init__(self, plan: Plan, first: Iterator[bytes] | list[bytes], *, whole: bool) -> None:
+        self._plan = plan
+        self._first: Iterator[bytes] | list[bytes] | None = first
+        self._whole = whole
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
+        self._first = None
+        if not self._whole:
+            graph = encode_graph(self._plan.graph)
+            for at in range(0, len(graph), PIECE):
+                yield graph[at : at + PIECE], 0
+        pending: list[bytes] = []
+        size = 0
+        for segment in segments:
+            pending.append(segment)
+            size += len(segment)
+            if size >= PIECE:
+                yield from _pieces(pending)
+                pending, size = [], 0
+        if pending:
+            yield from _pieces(pending)
+
+
+def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:
+    joined = b"".join(segments)
+    last = max(range(0, len(joined), PIECE), default=0)
+    for at in range(0, len(joined), PIECE):
+        yield joined[at : at + PIECE], len(segments) if at == last else 0
+
+
+def _begin(plan: Plan) -> tuple[Iterator[bytes] | list[bytes], bool]:
+    """The segments, and whether they are small enough to be sent without announcing their graph."""
+    gathered: list[bytes] = []
+    size = 0
+    stream = iter(plan.segments())
+    for segment in stream:
+        gathered.append(segment)
+        size += len(segment)
+        if size > GRAPH_FIRST_THRESHOLD:
+            return _chain(gathered, stream), False
+    return gathered, True
+
+
+def _chain(first: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield from first
+    yield from rest
+
+
+def _call(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
+    if update.tip is None:
+        return branch_delete, BranchDeleteRequest(update.ref, update.expected)
+    return branch_set_last_revision, SetLastRevisionRequest(
+        update.ref, update.tip, update.rule, update.create, update.expected or b""
+    )
+
+
+def _outcome(update: RefUpdate, result: Result | CodedError) -> Updated:
+    if isinstance(result, CodedError):
+        return Updated(update, Outcome.REFUSED, error=result)
+    old = b""
+    if isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
+        old = result.old[0]
+    return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
+
+
+def _lacks_revision(refusal: Refusal) -> bool:
+    return any(isinstance(error, MissingRevision) for error in (refusal.error, *refusal.outcomes))

@@ -1,0 +1,71 @@
+"""`hpss://host[:port]/path`: where a repository is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_PORT = 4155
+"""The port Bazaar's smart server has."""
+
+
+class BadUrl(ValueError):
+    """A URL that names no repository, and why."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"{url!r} is not a URL of a repository: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a repository is; `path` is decoded, without a slash at either end."""
+
+    host: str
+    port: int
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The one spelling under which knowledge of the remote is kept."""
+        return f"hpss://{self.host.lower()}:{self.port}/{self.path}"
+
+
+def parse(url: str) -> Location:
+    """Read a URL.
+
+    Raises:
+        BadUrl: it has no host, a port that is no port, or a path that is not UTF-8.
+    """
+    scheme, colon, rest = url.partition("://")
+    if not colon or scheme.lower() != "hpss":
+        raise BadUrl(url, "it does not begin with hpss://")
+    authority, _, path = rest.partition("/")
+    if "@" in authority:
+        raise BadUrl(url, "a user or password has no meaning for plain hpss")
+    if authority.startswith("["):
+        host, bracket, tail = authority[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise BadUrl(url, "its IPv6 address has no closing bracket")
+        port_text = tail[1:]
+    else:
+        host, _, port_text = authority.partition(":")
+    if not host:
+        raise BadUrl(url, "it has no host")
+    if port_text and not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) < 65536):
+        raise BadUrl(url, f"{port_text!r} is not a port of 1 to 65535")
+    if "?" in path or "#" in path:
+        raise BadUrl(url, "a query or fragment has no meaning; write ? as %3F and # as %23")
+    try:
+        decoded = _percent_decode(path).decode()
+    except UnicodeDecodeError:
+        raise BadUrl(url, "its path is not UTF-8") from None
+    except ValueError:
+        raise BadUrl(url, "a % in its path is not followed by two hexadecimal digits") from None
+    return Location(host, int(port_text) if port_text else DEFAULT_PORT, decoded.strip("/"))
+
+
+def _percent_decode(text: str) -> bytes:
+    """RFC 3986, 2.1; urllib.parse would do it, for 8 ms of each command's start."""
+    first, *rest = text.encode().split(b"%")
+    if any(len(part) < 2 for part in rest):
+        raise ValueError(text)
+    return first + b"".join(bytes.fromhex(part[:2].decode()) + part[2:] for part in rest)

@@ -1,0 +1,268 @@
+"""A record's frame: its text compressed by zstd with the text of its base as prefix. Only this module imports zstandard.
+
+A frame is one zstd frame of level 9 without its magic number: content size on, checksum and dictionary id off, the base
+a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame can claim more than
+its header or its own blocks could hold.
+
+zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
+records); else through zstandard's public interface. Both give the same results. Neither is imported before the first
+frame is made or read: a pull that copies segments needs none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from smartserver.records import limits
+from smartserver.records.segment import STORED, ZSTD
+from smartserver.records.varint import Malformed
+
+LEVEL: Final = 9
+
+_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_BLOCK: Final = 128 << 10
+"""The most text one block of a zstd frame may hold."""
+
+_PROBE: Final = 64 << 10
+"""Bytes of a large text that are compressed alone, to see whether it is worth while."""
+
+_PROBED: Final = 1 << 20
+"""Texts from this size are probed first: below, compressing whole costs less than 10 ms."""
+
+_SHARED_BUFFER: Final = 1 << 20
+"""Bytes of a thread's output buffer that are kept between frames."""
+
+
+class _Zstd(Protocol):
+    """One way to call zstd; not shared between threads. `base` is empty or at least `limits.MIN_BASE` bytes."""
+
+    def compress(self, text: bytes, base: bytes) -> bytes:
+        """The frame of `text`, without magic number."""
+
+    def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+        """The `length` bytes of text in an inspected frame.
+
+        Raises:
+            ValueError: the frame is damaged.
+        """
+
+
+def compress(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
+    """The encoding and frame of `text`; a base that does not count (see `usable_base`) is left out.
+
+    Where the frame would be no smaller than the text, the text itself is stored. Then it has no base.
+    """
+    if not usable_base(text, base):
+        base = b""
+    zstd = _zstd()
+    if len(text) >= _PROBED and not base and incompressible(text):
+        return STORED, text
+    frame = zstd.compress(text, base) if text else b""
+    if len(frame) >= len(text):
+        return STORED, text
+    return ZSTD, frame
+
+
+def usable_base(text: bytes, base: bytes) -> bool:
+    """Whether `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
+    return len(base) >= limits.MIN_BASE and len(base) + len(text) <= limits.MAX_BASED
+
+
+def incompressible(text: bytes) -> bool:
+    """Whether a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
+    middle = max(0, (len(text) - _PROBE) // 2)
+    piece = text[middle : middle + _PROBE]
+    return len(_zstd().compress(piece, b"")) * 100 > len(piece) * 98
+
+
+def decompress(encoding: int, frame: bytes | memoryview, length: int, base: bytes = b"") -> bytes:
+    """The text of `length` bytes that a frame holds; `base` is the whole text of its base.
+
+    Raises:
+        Malformed: it is no such frame: another length, bytes left over, a window, dictionary or block that is not legal.
+    """
+    if encoding == STORED:
+        if len(frame) != length:
+            raise Malformed(0, f"a stored frame of {len(frame)} bytes, expected {length}")
+        return bytes(frame)
+    if encoding != ZSTD:
+        raise Malformed(0, f"unknown encoding {encoding}")
+    _inspect(frame, length)
+    if base and not limits.MIN_BASE <= len(base) <= limits.MAX_BASED - length:
+        if len(base) >= limits.MIN_BASE:
+            raise Malformed(0, f"a base of {len(base)} bytes for a text of {length}")
+        base = b""
+    try:
+        return _zstd().decompress(frame, length, base)
+    except ValueError as wrong:
+        raise Malformed(0, f"a damaged frame: {wrong}") from None
+
+
+def window_log(size: int) -> int:
+    """The window for `size` bytes of base and text together: always all of them, within zstd's and our limits."""
+    return min(max(size.bit_length(), limits.MIN_WINDOW_LOG), limits.MAX_WINDOW_LOG)
+
+
+def _inspect(frame: bytes | memoryview, length: int) -> None:
+    """Check everything a frame says of itself, and that it ends where it says.
+
+    Raises:
+        Malformed: it is not a single frame that could hold `length` bytes.
+    """
+    if length > limits.MAX_RECORD:
+        raise Malformed(0, f"a text of {length} bytes, expected no more than {limits.MAX_RECORD}")
+    if not frame:
+        raise Malformed(0, "an empty frame")
+    descriptor = frame[0]
+    if descriptor & 0b1111:  # reserved bit, checksum, dictionary id; the fourth is unused and always written 0
+        raise Malformed(0, f"frame descriptor {descriptor:#04x} has options that are not used here")
+    single = descriptor & 0x20
+    field = (0 if not single else 1, 2, 4, 8)[descriptor >> 6]
+    at = 1
+    if not single:
+        if not field:
+            raise Malformed(0, "a frame without its content size")
+        if len(frame) > 1 and frame[1] > (limits.MAX_WINDOW_LOG - 10) << 3:
+            raise Malformed(1, f"a window over 2**{limits.MAX_WINDOW_LOG} bytes")
+        at = 2
+    content = int.from_bytes(frame[at : at + field], "little") + (256 if field == 2 else 0)
+    at += field
+    if content != length:
+        raise Malformed(0, f"a frame of {content} bytes of text, expected {length}")
+    blocks = 0
+    last = 0
+    while not last:
+        head = int.from_bytes(frame[at : at + 3], "little")
+        last = head & 1
+        kind = head >> 1 & 3
+        at += 4 if kind == 1 else 3 + (head >> 3)  # kind 1: one byte, repeated
+        if kind == 3 or at > len(frame):
+            raise Malformed(min(at, len(frame)), "a block of a frame is cut off or of no known kind")
+        blocks += 1
+    if at != len(frame):
+        raise Malformed(at, f"{len(frame) - at} bytes after the end of a frame")
+    if length > blocks * _BLOCK:
+        raise Malformed(0, f"{blocks} blocks cannot hold {length} bytes")
+
+
+class _PublicZstd:
+    """zstd through zstandard's public interface: a context and a dictionary a frame."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._zstandard = zstandard
+
+    def compress(self, text: bytes, base: bytes) -> bytes:
+        zs = self._zstandard
+        size = len(text) + len(base)
+        options: dict[str, int] = {"window_log": window_log(size)}
+        if size > limits.WIDE:
+            options["hash_log"] = options["chain_log"] = min(options["window_log"], limits.MAX_TABLE_LOG)
+        parameters = zs.ZstdCompressionParameters.from_level(
+            LEVEL, source_size=size, write_content_size=1, write_checksum=0, write_dict_id=0, **options
+        )
+        prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
+        return zs.ZstdCompressor(dict_data=prefix, compression_params=parameters).compress(text)[len(_MAGIC) :]
+
+    def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+        zs = self._zstandard
+        prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
+        try:
+            text = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompress(
+                _MAGIC + frame, max_output_size=length, allow_extra_data=False
+            )
+        except zs.ZstdError as wrong:
+            raise ValueError(str(wrong)) from None
+        if len(text) != length:
+            raise ValueError(f"{len(text)} bytes of text, expected {length}")
+        return text
+
+
+class _SharedZstd:
+    """zstd through the library inside zstandard's wheel: two contexts that are kept, bases by reference.
+
+    Raises ImportError or AttributeError when made where that (private) part of zstandard is missing or has changed.
+    """
+
+    def __init__(self) -> None:
+        from zstandard import _cffi
+
+        self._lib: Any = _cffi.lib
+        self._ffi: Any = _cffi.ffi
+        lib = self._lib
+        self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
+        self._reader = self._ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
+        self._writer = self._ffi.gc(lib.ZSTD_createCCtx(), lib.ZSTD_freeCCtx)
+        self._out = self._new("char[]", _SHARED_BUFFER)
+        self._must(lib.ZSTD_DCtx_setFormat(self._reader, lib.ZSTD_f_zstd1_magicless))
+        for option, value in (
+            (lib.ZSTD_c_format, lib.ZSTD_f_zstd1_magicless),
+            (lib.ZSTD_c_contentSizeFlag, 1),
+            (lib.ZSTD_c_checksumFlag, 0),
+            (lib.ZSTD_c_dictIDFlag, 0),
+        ):
+            self._must(lib.ZSTD_CCtx_setParameter(self._writer, option, value))
+        for name in ("ZSTD_CCtx_setCParams", "ZSTD_getCParams", "ZSTD_CCtx_refPrefix", "ZSTD_compress2"):
+            getattr(lib, name)
+
+    def compress(self, text: bytes, base: bytes) -> bytes:
+        lib, of = self._lib, self._ffi.from_buffer
+        size = len(text) + len(base)
+        parameters = lib.ZSTD_getCParams(LEVEL, size, 0)
+        parameters.windowLog = window_log(size)
+        if size > limits.WIDE:
+            parameters.hashLog = parameters.chainLog = min(parameters.windowLog, limits.MAX_TABLE_LOG)
+        self._must(lib.ZSTD_CCtx_setCParams(self._writer, parameters))
+        if base:
+            self._must(lib.ZSTD_CCtx_refPrefix(self._writer, of(base), len(base)))
+        room = lib.ZSTD_compressBound(len(text))
+        out = self._room(room)
+        return self._text(out, lib.ZSTD_compress2(self._writer, out, room, of(text), len(text)))
+
+    def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+        lib, of = self._lib, self._ffi.from_buffer
+        if base:
+            self._must(lib.ZSTD_DCtx_refPrefix(self._reader, of(base), len(base)))
+        out = self._room(length)
+        text = self._text(out, lib.ZSTD_decompressDCtx(self._reader, out, length, of(frame), len(frame)))
+        if len(text) != length:
+            raise ValueError(f"{len(text)} bytes of text, expected {length}")
+        return text
+
+    def _room(self, size: int) -> Any:
+        return self._out if size <= _SHARED_BUFFER else self._new("char[]", size)
+
+    def _text(self, out: Any, result: int) -> bytes:
+        return bytes(self._ffi.buffer(out, self._must(result)))
+
+    def _must(self, result: int) -> int:
+        if self._lib.ZSTD_isError(result):
+            self._lib.ZSTD_DCtx_reset(self._reader, self._lib.ZSTD_reset_session_only)
+            self._lib.ZSTD_CCtx_reset(self._writer, self._lib.ZSTD_reset_session_only)
+            raise ValueError(self._ffi.string(self._lib.ZSTD_getErrorName(result)).decode())
+        return result
+
+
+_threads = threading.local()
+_makers: list[Callable[[], _Zstd]] = [_SharedZstd, _PublicZstd]
+"""Tried in this order; the first that can be made serves every thread."""
+
+
+def _zstd() -> _Zstd:
+    try:
+        zstd: _Zstd = _threads.zstd
+    except AttributeError:
+        zstd = _threads.zstd = _make()
+    return zstd
+
+
+def _make() -> _Zstd:
+    for maker in _makers[:-1]:
+        try:
+            return maker()
+        except (ImportError, AttributeError, ValueError):
+            continue
+    return _makers[-1]()

@@ -1,0 +1,61 @@
+"""Every size limit of records and segments, each with where its number comes from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_ID: Final = 1024
+"""Bytes of a revision id, record key or meta. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
+and git's are 20 or 32. A longer one would not fit beside others in one small reply."""
+
+MAX_META: Final = 65_536
+"""Bytes of a record's meta. The longest known is a Breezy text's list of parents: a few ids."""
+
+MAX_PARENTS: Final = 65_536
+"""Parents of a revision. The widest merge of the Linux kernel has 66; generated histories reach some thousands."""
+
+MAX_ENTRIES: Final = 1 << 20
+"""Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
+
+MAX_KINDS: Final = 255
+"""Kinds of a repository: a record names its kind in one byte. Breezy, the richest, has 5."""
+
+MAX_RECORD: Final = (1 << 31) - 1
+"""Bytes of one fulltext: lengths stay within a signed 32-bit integer, and a text is held in memory whole."""
+
+MAX_SEGMENT: Final = (1 << 31) - 1
+"""Bytes of one segment, which is held in memory whole once, as one record may be."""
+
+MAX_SEGMENT_TEXT: Final = 64 << 30
+"""Sum of the fulltext lengths one segment may claim: what the server decodes for one request at most, by default."""
+
+MAX_GRAPH: Final = 64 << 20
+"""Bytes of an announced graph. At about 24 bytes a revision it holds 2.7 million, twice the Linux kernel's."""
+
+MAX_DEPTH: Final = 255
+"""Delta steps from a record to its full text: the index keeps the depth in one byte. Writers stay under 100."""
+
+MAX_CHAIN: Final = 1 << 30
+"""Sum of the fulltext lengths along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
+
+MAX_BASED: Final = 64 << 20
+"""Bytes of base and text together beyond which a record goes without a base: above, the match finder's tables that
+still find the base (2**24 entries) lose it again, and the encoder needs over 300 MB."""
+
+MIN_BASE: Final = 8
+"""A shorter base counts as none: zstd ignores a prefix under 8 bytes."""
+
+MIN_WINDOW_LOG: Final = 10
+"""zstd's own least window, 1 KiB."""
+
+MAX_WINDOW_LOG: Final = 27
+"""The largest window a reader accepts (128 MiB), the default limit of every zstd decoder."""
+
+WIDE: Final = 4 << 20
+"""Bytes of base and text together above which level 9's own hash tables no longer reach back over a whole base."""
+
+MAX_TABLE_LOG: Final = 24
+"""The largest hash and chain tables an encoder makes (64 MiB each); 25 was measured to gain nothing."""
+
+TEXT_CACHE: Final = 128 << 20
+"""Bytes of fulltexts a writer keeps to use as bases; half costs a tenth more decoding, twice gains 3 %."""

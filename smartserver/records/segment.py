@@ -1,0 +1,430 @@
+"""The bytes of a revision: a header that names its parents and records, then the records' frames.
+
+Disk, push and pull use these same bytes, so whatever this module accepts is stored and sent on as it stands: nothing
+may be legal in two forms, and every count and length is checked before anything is built from it.
+
+    segment = length revision parents records frame*        length: bytes that follow it
+    revision = bytes                                        bytes: a length, then so many bytes
+    parents = count (length << 1 | absent, id)*
+    records = count (kind u8, encoding u8, key, meta, base, text length, frame length, check?)*
+    key = bytes                                             empty where it is the revision's own id
+    base = 0 | 1 bytes | 2+2i | 3+2i                        none, a key, entry i, the key that is parent i's id
+    graph = length count (revision, count (0 parent | distance)*)*
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits
+from smartserver.records.check import check_bytes
+from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment
+from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
+
+Buffer = bytes | bytearray | memoryview
+
+STORED: Final = 0
+"""Encoding of a frame that is the text itself."""
+
+ZSTD: Final = 1
+"""Encoding of a zstd frame whose prefix is the text of the base."""
+
+_LEAST_ENTRY: Final = 7
+"""Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
+
+__all__ = [
+    "STORED",
+    "ZSTD",
+    "Malformed",
+    "SegmentStream",
+    "decode_graph",
+    "decode_segment",
+    "encode_graph",
+    "encode_segment",
+    "frames",
+]
+
+
+def encode_segment(
+    revision: RevisionId,
+    parents: Sequence[Parent],
+    entries: Sequence[Entry],
+    frames: Sequence[bytes],
+    kinds: Sequence[Kind],
+) -> bytes:
+    """The segment of `revision`: its records' headers and, in the same order, their frames.
+
+    The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
+    that, so it is not checked twice here.
+
+    Raises:
+        LimitExceeded: the segment is over its limit.
+        ValueError: a check has not the length its kind asks for.
+    """
+    out = [_bytes(revision), encode(len(parents))]
+    for parent in parents:
+        out += (encode(len(parent.id) << 1 | parent.absent), parent.id)
+    out.append(encode(len(entries)))
+    check_lengths = [check_bytes(kind) for kind in kinds]
+    for entry in entries:
+        if len(entry.check) != check_lengths[entry.kind]:
+            raise ValueError(f"record {entry.key.hex()} has a check of {len(entry.check)} bytes")
+        out += (
+            bytes((entry.kind, entry.encoding)),
+            b"\0" if entry.key == revision else _bytes(entry.key),
+            _bytes(entry.meta),
+            encode(entry.base),
+            _bytes(entry.base_key) if entry.base == BaseTag.FULL_KEY else b"",
+            encode(entry.length),
+            encode(entry.frame_length),
+            entry.check,
+        )
+    header = b"".join(out)
+    length = len(header) + sum(map(len, frames))
+    if length > limits.MAX_SEGMENT:
+        raise LimitExceeded("bytes of a segment", length, limits.MAX_SEGMENT)
+    return b"".join((encode(length), header, *frames))
+
+
+def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
+    """The header of the segment at `at`; its frames need not be in `buf`.
+
+    Raises:
+        Malformed: this is no segment.
+        LimitExceeded: a length or count is over its limit.
+    """
+    start = at
+    length, at = decode(buf, at)
+    body = at
+    if length > limits.MAX_SEGMENT:
+        raise LimitExceeded("bytes of a segment", length, limits.MAX_SEGMENT)
+    if not isinstance(buf, bytes):
+        # The model holds bytes, and a memoryview is slower to read one byte at a time.
+        buf = bytes(buf[start : body + length])
+        body, at, start = body - start, at - start, 0
+    revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
+    parents, at = _read_parents(buf, at, revision)
+    entries, at = _read_entries(buf, at, revision, parents, _Kinds(kinds))
+    if at - body + sum([entry.frame_length for entry in entries]) != length:
+        raise Malformed(start, f"header and frames do not add up to the segment's {length} bytes")
+    return Segment(revision, parents, entries, at - start, body - start + length)
+
+
+def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
+    """The frames of the segment that lies at `at`, in entry order.
+
+    Raises:
+        Malformed: `buf` ends before the segment does.
+    """
+    if len(buf) - at < segment.length:
+        raise Malformed(at, f"{len(buf) - at} bytes of a segment of {segment.length}")
+    view = memoryview(buf)
+    at += segment.frames_at
+    for entry in segment.entries:
+        yield view[at : at + entry.frame_length]
+        at += entry.frame_length
+
+
+def encode_graph(revisions: Sequence[Announced]) -> bytes:
+    """The announcement of `revisions`, parents before children; about 24 bytes a revision for git.
+
+    Raises:
+        LimitExceeded: the graph is over its limit.
+    """
+    place: dict[RevisionId, int] = {}
+    out = [encode(len(revisions))]
+    for n, (revision, parents) in enumerate(revisions):
+        out += (_bytes(revision), encode(len(parents)))
+        for parent in parents:
+            before = None if parent.absent else place.get(parent.id)
+            if before is None:
+                out += (b"\0", encode(len(parent.id) << 1 | parent.absent), parent.id)
+            else:
+                out.append(encode(n - before))
+        place[revision] = n
+    body = b"".join(out)
+    if len(body) > limits.MAX_GRAPH:
+        raise LimitExceeded("bytes of an announced graph", len(body), limits.MAX_GRAPH)
+    return encode(len(body)) + body
+
+
+def decode_graph(buf: Buffer) -> list[Announced]:
+    """The announced revisions of a whole graph block, parents before children.
+
+    Raises:
+        Malformed: this is no graph block, or a revision is listed twice or after its child.
+        LimitExceeded: a length or count is over its limit.
+    """
+    buf = bytes(buf)
+    length, at = decode(buf, 0)
+    if length > limits.MAX_GRAPH:
+        raise LimitExceeded("bytes of an announced graph", length, limits.MAX_GRAPH)
+    if at + length != len(buf):
+        raise Malformed(0, f"a graph of {length} bytes in {len(buf) - at}")
+    count, at = decode(buf, at)
+    listed: list[Announced] = []
+    seen: set[RevisionId] = set()
+    outside: set[RevisionId] = set()
+    for n in range(count):
+        begin = at
+        revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
+        if revision in seen or revision in outside:
+            raise Malformed(begin, f"revision {revision.hex()} is listed twice or after its child")
+        parent_count, at = _read_count(buf, at, "parents of a revision", limits.MAX_PARENTS, 1)
+        parents: list[Parent] = []
+        for _ in range(parent_count):
+            distance, at = decode(buf, at)
+            if distance > n:
+                raise Malformed(at, "a parent lies before the first revision")
+            if distance:
+                parents.append(Parent(listed[n - distance].revision))
+                continue
+            parent, at = _read_parent(buf, at, revision)
+            if not parent.absent:
+                if parent.id in seen:
+                    raise Malformed(at, f"parent {parent.id.hex()} is listed before, and not named by its distance")
+                outside.add(parent.id)
+            parents.append(parent)
+        seen.add(revision)
+        listed.append(Announced(revision, tuple(parents)))
+    if at != len(buf):
+        raise Malformed(at, "bytes after the last revision of a graph")
+    return listed
+
+
+class SegmentStream:
+    """Cuts a stream into the announced graph, when one comes first, and whole segments.
+
+    Holds at most one unfinished segment; `limit` bytes is the largest one taken.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], *, graph_first: bool, limit: int = limits.MAX_SEGMENT) -> None:
+        self._kinds = tuple(kinds)
+        self._limit = limit
+        self._graph_due = graph_first
+        self._graph: list[Announced] | None = None
+        self._whole: deque[bytes] = deque()
+        self._rest: io.BytesIO | None = None
+        self._due = 0
+        self._taken = 0
+
+    def feed(self, chunk: Buffer) -> None:
+        """Take the next bytes of the stream, cut anywhere.
+
+        Raises:
+            Malformed: they are no segments.
+            LimitExceeded: a segment or the graph is longer than its limit.
+        """
+        at = 0
+        end = len(chunk)
+        while at < end:
+            if self._rest is None:
+                # The length before anything else, so that nothing is spooled that is going to be refused.
+                total = self._total(chunk[at : at + MAX_BYTES])
+                if total and total <= end - at:
+                    self._take(bytes(chunk[at : at + total]))
+                    at += total
+                    continue
+                self._rest = io.BytesIO()
+                self._due = total
+            if not self._due:
+                self._rest.write(chunk[at : at + 1])
+                self._due = self._total(self._rest.getvalue())
+                at += 1
+            else:
+                at += self._rest.write(chunk[at : at + self._due - self._rest.tell()])
+            if self._rest.tell() == self._due:
+                # BytesIO hands over its own buffer here: a large segment is never held twice.
+                whole, self._rest = self._rest.getvalue(), None
+                self._take(whole)
+
+    def graph(self) -> list[Announced] | None:
+        """The announced graph; None until it is here whole, and where none comes."""
+        return self._graph
+
+    def segments(self) -> Iterator[bytes]:
+        """The segments that are here whole and were not given before."""
+        while self._whole:
+            yield self._whole.popleft()
+
+    def decoded(self) -> Iterator[tuple[Segment, bytes]]:
+        """As `segments`, each with its header.
+
+        Raises:
+            Malformed, LimitExceeded: as `decode_segment`.
+        """
+        for whole in self.segments():
+            yield decode_segment(whole, 0, self._kinds), whole
+
+    def finish(self) -> None:
+        """Check that the stream ended where a segment does.
+
+        Raises:
+            Malformed: it ended within a segment or the graph, or before the graph.
+        """
+        if self._rest is not None:
+            raise Malformed(self._taken, f"the stream ends {self._rest.tell()} bytes into a segment or graph")
+        if self._graph_due:
+            raise Malformed(self._taken, "the stream ends before its graph")
+
+    def _total(self, head: Buffer) -> int:
+        """Bytes of the unit that begins with `head`, or 0 when the length itself is cut off."""
+        if len(head) < MAX_BYTES and all(byte & 0x80 for byte in head):
+            return 0
+        try:
+            length, size = decode(head, 0)
+        except Malformed as wrong:
+            raise Malformed(self._taken, wrong.why) from None
+        what, limit = ("an announced graph", limits.MAX_GRAPH) if self._graph_due else ("a segment", self._limit)
+        if length > limit:
+            raise LimitExceeded(f"bytes of {what}", length, limit)
+        return size + length
+
+    def _take(self, whole: bytes) -> None:
+        if self._graph_due:
+            self._graph = decode_graph(whole)
+            self._graph_due = False
+        else:
+            self._whole.append(whole)
+        self._taken += len(whole)
+
+
+class _Kinds:
+    """What reading a record header must know of the repository's kinds, looked up by index."""
+
+    __slots__ = ("base", "check", "count")
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.count = len(kinds)
+        self.check = [check_bytes(kind) for kind in kinds]
+        self.base = [kind.base for kind in kinds]
+
+
+def _bytes(value: bytes) -> bytes:
+    return encode(len(value)) + value
+
+
+def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[bytes, int]:
+    length, begin = decode(buf, at)
+    if length > most:
+        raise LimitExceeded(f"bytes of a {what}", length, most)
+    end = begin + length
+    if length < least or end > len(buf):
+        raise Malformed(at, f"a {what} is empty or cut off")
+    return buf[begin:end], end
+
+
+def _read_count(buf: bytes, at: int, what: str, most: int, least_bytes: int) -> tuple[int, int]:
+    count, end = decode(buf, at)
+    if count > most:
+        raise LimitExceeded(what, count, most)
+    if count * least_bytes > len(buf) - end:
+        raise Malformed(at, f"{what}: {count} cannot lie in {len(buf) - end} bytes")
+    return count, end
+
+
+def _read_parent(buf: bytes, at: int, revision: RevisionId) -> tuple[Parent, int]:
+    tag, begin = decode(buf, at)
+    length = tag >> 1
+    if length > limits.MAX_ID:
+        raise LimitExceeded("bytes of a parent's id", length, limits.MAX_ID)
+    end = begin + length
+    if not length or end > len(buf):
+        raise Malformed(at, "a parent's id is empty or cut off")
+    parent = Parent(buf[begin:end], bool(tag & 1))
+    if parent.id == revision:
+        raise Malformed(at, f"revision {revision.hex()} is its own parent")
+    return parent, end
+
+
+def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Parent, ...], int]:
+    count, at = _read_count(buf, at, "parents of a revision", limits.MAX_PARENTS, 2)
+    parents = []
+    for _ in range(count):
+        parent, at = _read_parent(buf, at, revision)
+        parents.append(parent)
+    return tuple(parents), at
+
+
+def _read_entries(
+    buf: bytes, at: int, revision: RevisionId, parents: tuple[Parent, ...], kinds: _Kinds
+) -> tuple[tuple[Entry, ...], int]:
+    count, at = _read_count(buf, at, "records of a revision", limits.MAX_ENTRIES, _LEAST_ENTRY)
+    entries: list[Entry] = []
+    seen: set[tuple[int, bytes]] = set()
+    text = 0
+    for _ in range(count):
+        begin = at
+        if at + _LEAST_ENTRY > len(buf):
+            raise Malformed(at, "a record's header is cut off")
+        kind = buf[at]
+        encoding = buf[at + 1]
+        if kind >= kinds.count:
+            raise Malformed(at, f"kind {kind}, but the repository has {kinds.count}")
+        if encoding > ZSTD:
+            raise Malformed(at + 1, f"unknown encoding {encoding}")
+        key, at = _read_bytes(buf, at + 2, "record key", 0, limits.MAX_ID)
+        if key == revision:
+            raise Malformed(begin + 2, "a key that is the revision's id is not written as empty")
+        key = key or revision
+        if (kind, key) in seen:
+            raise Malformed(begin, f"record {key.hex()} comes twice")
+        seen.add((kind, key))
+        meta, at = _read_bytes(buf, at, "record's meta", 0, limits.MAX_META)
+        base, at = decode(buf, at)
+        base_key = b""
+        if base:
+            if base == BaseTag.FULL_KEY:
+                base_key, at = _read_bytes(buf, at, "base key", 1, limits.MAX_ID)
+            _check_base(begin, kinds.base[kind], kind, encoding, key, base, base_key, parents, entries)
+        length, at = decode(buf, at)
+        frame_length, at = decode(buf, at)
+        if length > limits.MAX_RECORD:
+            raise LimitExceeded("bytes of a record", length, limits.MAX_RECORD)
+        if encoding == STORED and length != frame_length:
+            raise Malformed(begin, f"a stored frame of {frame_length} bytes for a text of {length}")
+        check = b""
+        if kinds.check[kind]:
+            check = buf[at : at + kinds.check[kind]]
+            at += kinds.check[kind]
+            if at > len(buf):
+                raise Malformed(begin, "a record's check is cut off")
+        text += length
+        entries.append(Entry(kind, encoding, key, meta, base, base_key, length, frame_length, check))
+    if text > limits.MAX_SEGMENT_TEXT:
+        raise LimitExceeded("bytes of text in a segment", text, limits.MAX_SEGMENT_TEXT)
+    return tuple(entries), at
+
+
+def _check_base(
+    at: int,
+    may_have_base: bool,
+    kind: int,
+    encoding: int,
+    key: bytes,
+    base: int,
+    base_key: bytes,
+    parents: tuple[Parent, ...],
+    entries: list[Entry],
+) -> None:
+    """Refuse a base no writer may name; whether it exists and is an ancestor's is the store's to know."""
+    if not may_have_base:
+        raise Malformed(at, f"a record of kind {kind} with a base")
+    if encoding == STORED:
+        raise Malformed(at, "a stored frame with a base")
+    if base != BaseTag.FULL_KEY:
+        index = (base - 2) >> 1
+        if base & 1:
+            if index >= len(parents) or parents[index].absent:
+                raise Malformed(at, f"its base is parent {index}, which is not there")
+            base_key = parents[index].id
+        elif index >= len(entries) or entries[index].kind != kind:
+            raise Malformed(at, f"its base is entry {index}, which is not an earlier one of its kind")
+        else:
+            base_key = entries[index].key
+    if base_key == key:
+        raise Malformed(at, f"record {key.hex()} has itself as base")

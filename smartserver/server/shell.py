@@ -1,0 +1,159 @@
+"""The Twisted shell of a session, for every medium that is a Twisted transport. It moves bytes and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol as Interface
+from typing import cast
+
+from twisted.internet import defer, interfaces, protocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from smartserver.server.access import Access
+from smartserver.server.executor import Executor
+from smartserver.server.session import Session
+from smartserver.server.site import Site
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS
+
+
+class Clock(Interface):
+    """What is used of a reactor's clock."""
+
+    def callLater(self, delay: float, call: Callable[[], object]) -> object:
+        """Call this once, `delay` seconds from now."""
+
+
+class _Carrier(Interface):
+    """What is used of a Twisted transport; TCP connections and StandardIO both have it."""
+
+    def write(self, data: bytes) -> None: ...
+    def loseConnection(self) -> None: ...
+    def loseWriteConnection(self) -> None: ...
+    def pauseProducing(self) -> None: ...
+    def resumeProducing(self) -> None: ...
+    def registerProducer(self, producer: object, streaming: bool) -> None: ...
+    def unregisterProducer(self) -> None: ...
+
+
+@implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
+class SessionProtocol(protocol.Protocol):
+    """One connection: its session, and this object as the session's shell."""
+
+    def __init__(self, server: Sessions, access: Access, peer: str) -> None:
+        self._server = server
+        self._peer = peer
+        self._access = access
+        self._draining: int | None = None
+        self.session: Session | None = None
+        self.when_lost: Callable[[], None] | None = None
+        """Called when the connection is gone."""
+
+    # -- from Twisted
+
+    def connectionMade(self) -> None:
+        """The connection is open."""
+        self._carrier = cast("_Carrier", self.transport)
+        self.session = Session(self._server.site, self._access, self, self._server.executor, self._peer)
+        self._server.open.add(self)
+        self._carrier.registerProducer(self, True)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._draining is not None:
+            self._draining -= len(data)
+            if self._draining < 0:
+                self._carrier.loseConnection()
+        elif self.session is not None:
+            self.session.data_received(data)
+
+    def readConnectionLost(self) -> None:
+        """The peer sends no more."""
+        if self._draining is not None:
+            self._carrier.loseConnection()
+        elif self.session is not None:
+            self.session.eof_received()
+
+    def writeConnectionLost(self) -> None:
+        """Everything was sent."""
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        """The connection is gone."""
+        self._server.open.discard(self)
+        if self.session is not None:
+            self.session.connection_lost()
+        self._server.changed()
+        if self.when_lost is not None:
+            self.when_lost()
+
+    def pauseProducing(self) -> None:
+        """Enough lies unsent."""
+        if self.session is not None:
+            self.session.pause_writing()
+
+    def resumeProducing(self) -> None:
+        """Send on."""
+        if self.session is not None:
+            self.session.resume_writing()
+
+    def stopProducing(self) -> None:
+        """The connection is gone; `connectionLost` follows."""
+
+    # -- from the session
+
+    def write(self, data: bytes) -> None:
+        """Send, in order."""
+        self._carrier.write(data)
+
+    def close(self) -> None:
+        """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer."""
+        self._draining = DRAIN_BYTES
+        self._carrier.unregisterProducer()
+        self._carrier.resumeProducing()
+        self._carrier.loseWriteConnection()
+        self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        self._carrier.pauseProducing()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._carrier.resumeProducing()
+
+
+class Sessions:
+    """The open connections of one server process."""
+
+    def __init__(self, site: Site, executor: Executor, clock: Clock) -> None:
+        self.site = site
+        self.executor = executor
+        self.clock = clock
+        self.open: set[SessionProtocol] = set()
+        self._empty: defer.Deferred[None] | None = None
+
+    def changed(self, *, force: bool = False) -> None:
+        """A connection closed; with `force`, wait for the others no longer."""
+        if self._empty is not None and (force or not self.open):
+            empty, self._empty = self._empty, None
+            empty.callback(None)
+
+    def stop_within(self, seconds: float) -> Callable[[], defer.Deferred[None]]:
+        """What to call to stop: fires when every connection has finished what it did, or after `seconds`."""
+
+        def stop() -> defer.Deferred[None]:
+            done = self.go_away("the server is stopping")
+            if not done.called:
+                self.clock.callLater(seconds, lambda: None if done.called else self.changed(force=True))
+            return done
+
+        return stop
+
+    def go_away(self, reason: str) -> defer.Deferred[None]:
+        """Let every connection finish what it does and close; fires when none is left."""
+        empty = self._empty = defer.Deferred[None]()
+        for each in list(self.open):
+            if each.session is not None:
+                each.session.go_away(reason)
+        self.changed()
+        return empty

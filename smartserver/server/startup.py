@@ -1,0 +1,78 @@
+"""What a server does before its first client: find the repositories below the root and clear what a crash left."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from smartserver.server import jail
+from smartserver.server.shell import Clock
+from smartserver.server.site import Site
+from smartserver.server.tcp import TcpReactor
+from transports.base import EntryKind, Transport
+from transports.errors import CodedError
+from transports.local import LocalTransport
+
+log = logging.getLogger("smartserver")
+
+MAX_DEPTH = 8
+"""Folders below the root that are searched for repositories to tidy; deeper ones are tidied when they are used."""
+
+
+class Reactor(Clock, TcpReactor, Protocol):
+    """What the program uses of Twisted's reactor, whose own interfaces say nothing to a type checker."""
+
+    def run(self) -> None:
+        """Move bytes until `stop`."""
+
+    def stop(self) -> None:
+        """End `run`."""
+
+    def callFromThread(self, call: Callable[[], None]) -> None:
+        """Call this on the reactor's thread."""
+
+    def addSystemEventTrigger(self, phase: str, event: str, call: Callable[[], object]) -> object:
+        """Call this when the reactor stops; a Deferred it returns is waited for."""
+
+
+def inside_of(root: LocalTransport) -> Callable[[str], bool]:
+    """A check that a path, links followed, stays below a folder."""
+    real = root.real_path()
+    below = real.rstrip(os.sep) + os.sep
+
+    def inside(name: str) -> bool:
+        found = root.real_path(name)
+        return found == real or found.startswith(below)
+
+    return inside
+
+
+def tidy_all(site: Site) -> None:
+    """Clear `incoming` of every repository below the root and delete files no root names any more."""
+    for path in repositories(site.root):
+        try:
+            site.find(path).repository.collect_garbage_files()
+        except (CodedError, OSError) as wrong:
+            log.warning("tidying %s: %s", path, wrong)
+
+
+def repositories(root: Transport, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Paths of the repositories below a place; nothing is looked for inside one."""
+    try:
+        names = root.list_directory(path)
+    except CodedError:
+        return
+    if "format" in names and "packs" in names:
+        yield path
+        return
+    if depth == MAX_DEPTH:
+        return
+    for name in names:
+        below = f"{path}/{name}" if path else name
+        try:
+            if jail.clean(below) == below and root.stat(below).kind is EntryKind.DIRECTORY:
+                yield from repositories(root, below, depth + 1)
+        except CodedError:
+            continue

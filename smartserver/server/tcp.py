@@ -1,0 +1,90 @@
+"""Serving on a TCP port."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Protocol as Interface
+from typing import cast
+
+from twisted.internet import protocol
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IAddress
+
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.wire.limits import NOTSENT_LOWAT
+
+BACKLOG = 511
+"""Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
+
+
+class _TcpTransport(Interface):
+    """What is used of Twisted's TCP transport besides; its zope interfaces say nothing to a type checker."""
+
+    def setTcpNoDelay(self, enabled: bool) -> None: ...
+    def setTcpKeepAlive(self, enabled: bool) -> None: ...
+    def getHandle(self) -> socket.socket: ...
+
+
+class ListeningPort(Interface):
+    """An open port."""
+
+    def getHost(self) -> IPv4Address | IPv6Address:
+        """Where it listens."""
+
+    def stopListening(self) -> object:
+        """Accept no more."""
+
+
+class TcpReactor(Interface):
+    """What is used of a reactor."""
+
+    def listenTCP(self, port: int, factory: protocol.Factory, backlog: int, interface: str) -> ListeningPort:
+        """Begin to listen."""
+
+
+class TcpFactory(protocol.Factory):
+    """Makes a session for each connection; who is not named by the medium is anonymous."""
+
+    noisy = False
+
+    def __init__(self, sessions: Sessions, policy: Anonymous) -> None:
+        self._sessions = sessions
+        self._policy = policy
+
+    def buildProtocol(self, address: IAddress | None) -> SessionProtocol:
+        """One connection."""
+        host = address.host if isinstance(address, (IPv4Address, IPv6Address)) else ""
+        access = anonymous(self._policy, local=is_loopback(host))
+        return TcpProtocol(self._sessions, access, host)
+
+
+class TcpProtocol(SessionProtocol):
+    """A TCP connection: one write leaves as one flight, and little lies in the kernel unsent."""
+
+    def connectionMade(self) -> None:
+        """Set the socket's options."""
+        connection = cast("_TcpTransport", self.transport)
+        connection.setTcpNoDelay(True)
+        connection.setTcpKeepAlive(True)
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+        connection.getHandle().setsockopt(socket.IPPROTO_TCP, option, NOTSENT_LOWAT)
+        super().connectionMade()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's loopback."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(reactor: TcpReactor, sessions: Sessions, host: str, port: int, policy: Anonymous) -> ListeningPort:
+    """Begin to listen.
+
+    Raises:
+        CannotListenError: the address is taken or not this machine's.
+    """
+    return reactor.listenTCP(port, TcpFactory(sessions, policy), BACKLOG, host)

@@ -1,0 +1,169 @@
+"""The records of a stream so far: found by key, their texts decoded again when they are asked for.
+
+Nothing of the size of the texts is kept but the most recent ones: the rest is read back from the quarantined pack.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from smartserver.records.delta import decompress
+from smartserver.records.model import Key, Record
+from smartserver.store.index import Row
+
+TEXT_BYTES = 64 << 20
+"""Bytes of fulltext kept: a whole history then decodes each base 1.7 times."""
+
+NO_BASE = -1
+STORED_BASE = -2
+"""In the base column: the base lies in the repository."""
+
+
+class RecentRecords:
+    """Records by kind and key, the least recently used dropped first; for one thread."""
+
+    def __init__(self, limit: int = TEXT_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._records: OrderedDict[tuple[int, Key], Record] = OrderedDict()
+
+    def get(self, kind: int, key: Key) -> Record | None:
+        """That record, if it is still here."""
+        found = self._records.get((kind, key))
+        if found is not None:
+            self._records.move_to_end((kind, key))
+        return found
+
+    def put(self, record: Record) -> None:
+        """Keep a record; the largest ones are not worth what they would push out."""
+        place = (record.kind, record.key)
+        if len(record.text) > self._limit // 2 or place in self._records:
+            return
+        self._records[place] = record
+        self._size += len(record.text) + len(record.key)
+        while self._size > self._limit:
+            _, dropped = self._records.popitem(last=False)
+            self._size -= len(dropped.text) + len(dropped.key)
+
+
+class Frame(NamedTuple):
+    """Where a frame of the stream lies in the quarantined pack, and how it decodes."""
+
+    encoding: int
+    offset: int
+    size: int
+    length: int
+    """Bytes of the fulltext."""
+    base: int
+    """The number of its base, `NO_BASE` or `STORED_BASE`."""
+    stored: Key
+    """Key of a base that is stored, else empty."""
+
+
+class Arrivals:
+    """The records of the new revisions of one stream, numbered as they came."""
+
+    def __init__(self, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]) -> None:
+        """`read`: bytes of the quarantined pack, by offset and size; `stored`: a record of the repository."""
+        self._read = read
+        self._stored = stored
+        self._copies: dict[tuple[int, Key], int | list[int]] = {}
+        self._ordinals = array("Q")
+        self._offsets = array("Q")
+        self._sizes = array("Q")
+        self._lengths = array("Q")
+        self._bases = array("q")
+        self._encodings = bytearray()
+        self._metas: dict[bytes, bytes] = {}
+        self._meta = list[bytes]()
+        self._depths = array("L")
+        self._chains = array("Q")
+        self._lineages = array("L")
+        self._stored_keys: dict[int, Key] = {}
+        self.recent = RecentRecords()
+
+    def __len__(self) -> int:
+        return len(self._ordinals)
+
+    def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
+        """Append a record that the revision `ordinal` introduced and give its number."""
+        number = len(self._ordinals)
+        known = self._copies.setdefault((kind, key), number)
+        if known is not number and known != number:
+            if isinstance(known, list):
+                known.append(number)
+            else:
+                self._copies[kind, key] = [known, number]
+        self._ordinals.append(ordinal)
+        self._offsets.append(frame.offset)
+        self._sizes.append(frame.size)
+        self._lengths.append(frame.length)
+        self._bases.append(frame.base)
+        self._encodings.append(frame.encoding)
+        self._meta.append(self._metas.setdefault(meta, meta))
+        if frame.stored:
+            self._stored_keys[number] = frame.stored
+        self._depths.append(row.depth)
+        self._chains.append(row.chain_kib)
+        self._lineages.append(row.lineage)
+        return number
+
+    def copies(self, kind: int, key: Key) -> Iterator[int]:
+        """The numbers of a record's copies, the first to come first."""
+        found = self._copies.get((kind, key))
+        if found is None:
+            return iter(())
+        return iter(found) if isinstance(found, list) else iter((found,))
+
+    def ordinals(self, kind: int, key: Key) -> Iterator[int]:
+        """The revisions of the stream that introduced a record."""
+        return map(self._ordinals.__getitem__, self.copies(kind, key))
+
+    def row(self, number: int) -> Row:
+        """Depth, chain and lineage of a copy."""
+        return Row(self._depths[number], self._chains[number], self._lineages[number])
+
+    def base(self, kind: int, number: int) -> tuple[int | None, Key]:
+        """The number of a copy's base, or None and the key of one that is stored; (None, empty): it has none."""
+        base = self._bases[number]
+        if base >= 0:
+            return base, b""
+        return None, self._stored_keys.get(number, b"")
+
+    def record(self, kind: int, key: Key) -> Record | None:
+        """A record of the stream, else of the repository, else None; decoded as far as it is not recent.
+
+        Raises:
+            CorruptFile: a stored base is damaged.
+            TransportError: the store failed.
+        """
+        found = self.recent.get(kind, key)
+        if found is not None:
+            return found
+        number = next(self.copies(kind, key), None)
+        if number is None:
+            found = self._stored(kind, key)
+        else:
+            found = Record(kind, key, self._meta[number], self._text(kind, number))
+        if found is not None:
+            self.recent.put(found)
+        return found
+
+    def _text(self, kind: int, number: int) -> bytes:
+        """The text of a copy: down its chain to a full one or into the repository, and up again."""
+        chain = [number]
+        while self._bases[chain[-1]] >= 0:
+            chain.append(self._bases[chain[-1]])
+        text = b""
+        if self._bases[chain[-1]] == STORED_BASE:
+            stored = self._stored(kind, self._stored_keys[chain[-1]])
+            if stored is None:
+                raise LookupError(f"the stored base of record {chain[-1]} of the stream is gone")
+            text = stored.text
+        for number in reversed(chain):
+            frame = self._read(self._offsets[number], self._sizes[number])
+            text = decompress(self._encodings[number], frame, self._lengths[number], text)
+        return text

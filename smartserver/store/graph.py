@@ -1,0 +1,279 @@
+"""The revision graph over all packs of a snapshot: ancestry, have and want.
+
+A revision's ordinal is its place in arrival order over all packs; repack never changes it, and a parent's is always
+lower than its child's. So ancestry is a scan downward over marks, block by block: what has no mark costs nothing. Edges
+to parents their writer lacked are not in the graph at all.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from smartserver.records.model import Announced, RevisionId
+from smartserver.store.index import OUTSIDE, Index
+
+BLOCK_BITS = 14
+BLOCK = 1 << BLOCK_BITS
+"""Ordinals whose marks are held at once: a scan over few revisions then costs microseconds, in any repository."""
+
+_PART_SHIFT = 18
+"""A block's number is its part and its place in the part: 2^31 revisions have 2^17 blocks."""
+_BLOCK_MASK = (1 << _PART_SHIFT) - 1
+
+_WANTED = 1
+_HAD = 2
+
+
+class Part:
+    """The revisions of one pack, or of one announcement: consecutive ordinals from `first`."""
+
+    __slots__ = ("_by_id", "_revision", "count", "entries", "first", "outside", "starts")
+
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        starts: Sequence[int] | memoryview,
+        entries: Sequence[int] | memoryview,
+        outside: Sequence[int],
+        by_id: Callable[[RevisionId], int | None],
+        revision: Callable[[int], RevisionId],
+    ) -> None:
+        """`starts`, `entries`: parents of each revision, as in an index; `outside`: global ordinals."""
+        self.first = first
+        self.count = count
+        self.starts = starts
+        self.entries = entries
+        self.outside = outside
+        self._by_id = by_id
+        self._revision = revision
+
+    def find(self, revision: RevisionId) -> int | None:
+        """Its global ordinal, or None."""
+        local = self._by_id(revision)
+        return None if local is None else self.first + local
+
+    def revision(self, ordinal: int) -> RevisionId:
+        """The id at a global ordinal of this part."""
+        return self._revision(ordinal - self.first)
+
+
+class Graph:
+    """An immutable graph; a graph with more revisions is another one and shares its parts."""
+
+    __slots__ = ("_firsts", "count", "parts")
+
+    def __init__(self, parts: Sequence[Part] = ()) -> None:
+        self.parts = tuple(parts)
+        self._firsts = [part.first for part in parts]
+        self.count = parts[-1].first + parts[-1].count if parts else 0
+
+    def with_index(self, index: Index, reuse: Part | None = None) -> tuple[Graph, list[RevisionId]]:
+        """This graph and the revisions of the next pack, and which of that pack's outside parents are not in it.
+
+        `reuse`: the part an earlier graph had for that index: ordinals never change, so it is as good now.
+        """
+        if reuse is not None and reuse.first == self.count:
+            return Graph((*self.parts, reuse)), []
+        outside = array("I")
+        missing = []
+        for revision in index.outside:
+            ordinal = self.ordinal(revision)
+            if ordinal is None:
+                missing.append(revision)
+            else:
+                outside.append(ordinal)
+        part = Part(
+            self.count,
+            index.segments,
+            index.parent_starts,
+            index.parent_entries,
+            outside,
+            index.segment_of,
+            index.revision,
+        )
+        return Graph((*self.parts, part)), missing
+
+    def with_announced(self, announced: Iterable[Announced]) -> tuple[Graph, list[RevisionId]]:
+        """This graph and those announced revisions that are not in it, in their order; and the parents, not marked
+        absent, that are neither here nor announced before their child."""
+        ids: list[RevisionId] = []
+        local: dict[RevisionId, int] = {}
+        starts, entries, outside = array("I", (0,)), array("I"), array("I")
+        missing: dict[RevisionId, None] = {}
+        for revision, parents in announced:
+            if revision in local or self.ordinal(revision) is not None:
+                continue
+            for parent in parents:
+                if parent.absent:
+                    continue
+                if (here := local.get(parent.id)) is not None:
+                    entries.append(here)
+                elif (stored := self.ordinal(parent.id)) is not None:
+                    entries.append(OUTSIDE | len(outside))
+                    outside.append(stored)
+                else:
+                    missing[parent.id] = None
+            starts.append(len(entries))
+            local[revision] = len(ids)
+            ids.append(revision)
+        if not ids:
+            return self, list(missing)
+        part = Part(self.count, len(ids), starts, entries, outside, local.get, ids.__getitem__)
+        return Graph((*self.parts, part)), list(missing)
+
+    def part_at(self, ordinal: int) -> int:
+        """The number of the part an ordinal lies in.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        if not 0 <= ordinal < self.count:
+            raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
+        return bisect.bisect_right(self._firsts, ordinal) - 1
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The ordinal of a revision, or None where it is not here."""
+        for part in reversed(self.parts):  # What is asked for is mostly new.
+            found = part.find(revision)
+            if found is not None:
+                return found
+        return None
+
+    def revision(self, ordinal: int) -> RevisionId:
+        """The id at an ordinal.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        return self.parts[self.part_at(ordinal)].revision(ordinal)
+
+    def parents(self, ordinal: int) -> tuple[int, ...]:
+        """The ordinals of a revision's parents, absent ones left out.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        part = self.parts[self.part_at(ordinal)]
+        local = ordinal - part.first
+        return tuple(
+            part.outside[entry ^ OUTSIDE] if entry & OUTSIDE else part.first + entry
+            for entry in part.entries[part.starts[local] : part.starts[local + 1]]
+        )
+
+    def is_ancestor(self, ancestor: int, ordinal: int) -> bool:
+        """Whether `ordinal` is or descends from `ancestor`."""
+        if ancestor >= ordinal:
+            return ancestor == ordinal
+        return self._scan({ordinal: _WANTED}, frozenset(), ancestor)[1] != 0
+
+    def missing(self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = ()) -> list[int]:
+        """The ordinals of `wants` and their ancestors without `haves` and theirs, ascending.
+
+        `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
+        count as had.
+        """
+        marks = dict.fromkeys(wants, _WANTED)
+        for have in haves:
+            marks[have] = marks.get(have, 0) | _HAD
+        found = self._scan(marks, frozenset(cut), -1)[0]
+        found.reverse()
+        return found
+
+    def heads(self, ordinals: Collection[int]) -> list[int]:
+        """Those of `ordinals` that no other of them descends from, ascending."""
+        return self.missing(ordinals, {parent for ordinal in ordinals for parent in self.parents(ordinal)})
+
+    def _key(self, ordinal: int) -> int:
+        """The number of the block an ordinal lies in; blocks are numbered upward and end with their part."""
+        part = bisect.bisect_right(self._firsts, ordinal) - 1
+        return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
+
+    def _scan(self, marks: Mapping[int, int], cut: frozenset[int], stop: int) -> tuple[list[int], int]:
+        """Carry `marks` down to all ancestors above `stop`: those left only wanted, descending, and `stop`'s mark.
+
+        Ends early when nothing is only wanted any more. One function, its state in local variables: a million
+        revisions take 0.3 s.
+        """
+        pending: dict[int, dict[int, int]] = {}
+        """Marks in blocks not yet scanned."""
+        live = 0
+        """How many ordinals not yet visited are only wanted."""
+        for ordinal, mark in marks.items():
+            pending.setdefault(self._key(ordinal), {})[ordinal] = mark
+            live += mark == _WANTED
+        # A revision that is cut turns from had to wanted when the scan comes by, so it must come by.
+        lowest_cut = min(cut, default=self.count)
+        wanted: list[int] = []
+        while pending:
+            key = max(pending)
+            here = pending.pop(key)
+            part = self.parts[key >> _PART_SHIFT]
+            first, starts, entries, outside = part.first, part.starts, part.entries, part.outside
+            low = (key & _BLOCK_MASK) << BLOCK_BITS  # Local ordinal of the block's start.
+            size = min(BLOCK, part.count - low)
+            base = first + low
+            if base + size <= stop:
+                break
+            flags, queued = bytearray(size), bytearray(size)
+            for ordinal, mark in here.items():
+                flags[ordinal - base] = mark
+                queued[ordinal - base] = 1
+            end = max(0, stop + 1 - base)
+            at = size
+            while True:
+                if at > end and queued[at - 1]:
+                    at -= 1
+                else:
+                    at = queued.rfind(1, end, at)
+                    if at < 0:
+                        break
+                mark = flags[at]
+                if mark == _WANTED:
+                    live -= 1
+                    wanted.append(base + at)
+                elif cut and base + at in cut:
+                    mark &= _WANTED
+                    if not mark:
+                        continue
+                    wanted.append(base + at)
+                start, final = starts[low + at], starts[low + at + 1]
+                while start < final:
+                    parent = entries[start]
+                    start += 1
+                    if parent < OUTSIDE:
+                        local = parent - low
+                        if local >= 0:
+                            old = flags[local]
+                            if not old:
+                                flags[local] = mark
+                                queued[local] = 1
+                                if mark == _WANTED:
+                                    live += 1
+                            elif old | mark != old:
+                                if old == _WANTED:
+                                    live -= 1
+                                flags[local] = old | mark
+                            continue
+                        block = key & ~_BLOCK_MASK | parent >> BLOCK_BITS
+                        parent += first
+                    else:
+                        parent = outside[parent ^ OUTSIDE]
+                        block = self._key(parent)
+                    there = pending.get(block)
+                    if there is None:
+                        there = pending[block] = {}
+                    old = there.get(parent, 0)
+                    if old | mark != old:
+                        if mark == _WANTED and not old:
+                            live += 1
+                        elif old == _WANTED:
+                            live -= 1
+                        there[parent] = old | mark
+                if not live and base + at <= lowest_cut:
+                    return wanted, 0
+            if stop >= base:
+                return wanted, flags[stop - base]
+        return wanted, 0

@@ -1,0 +1,211 @@
+"""A pack: an immutable file of segments, back to back, that says by itself what it holds.
+
+Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. Written front to back,
+read by position only, never mapped: a truncated mapping kills the process, a short read is an error with a name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+
+from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.model import Kind
+from smartserver.records.segment import SegmentStream
+from smartserver.records.varint import Malformed
+from transports.base import ReadFile, WriteFile
+
+MAGIC = b"hpsspack"
+VERSION = 1
+TRAILER = 16
+"""Bytes of the BLAKE2b that ends every pack and index."""
+CHUNK = 1 << 20
+"""Bytes of one sequential read."""
+
+_FIXED = struct.Struct("<8sBBH")
+
+
+def encode_header(kinds: Sequence[Kind]) -> bytes:
+    """The bytes before the first segment: `kinds` in the order records name them by index."""
+    listed = bytearray((len(kinds),))
+    for kind in kinds:
+        for text in (kind.name.encode(), kind.check.encode()):
+            listed.append(len(text))
+            listed += text
+        listed.append(kind.base)
+    return _FIXED.pack(MAGIC, VERSION, 0, _FIXED.size + len(listed)) + listed
+
+
+def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
+    """The kinds, and the offset of the first segment.
+
+    Raises:
+        CorruptFile: this is not the header of a pack this release reads.
+    """
+    if len(head) < _FIXED.size:
+        raise CorruptFile(name, len(head), f"{len(head)} bytes, a pack's header has {_FIXED.size} or more")
+    magic, version, flags, length = _FIXED.unpack_from(head)
+    if magic != MAGIC:
+        raise CorruptFile(name, 0, f"begins with {magic!r}, a pack with {MAGIC!r}")
+    if version != VERSION or flags:
+        raise CorruptFile(
+            name, 8, f"pack version {version} flags {flags}, this release reads version {VERSION} flags 0"
+        )
+    kinds: list[Kind] = []
+    at = _FIXED.size + 1
+    try:
+        for _ in range(head[_FIXED.size]):
+            texts = []
+            for _text in range(2):
+                stop = at + 1 + head[at]
+                texts.append(head[at + 1 : stop].decode())
+                at = stop
+            if head[at] > 1:
+                raise ValueError(f"a kind's base flag is {head[at]}")
+            kinds.append(Kind(texts[0], texts[1], bool(head[at])))
+            at += 1
+    except (IndexError, ValueError) as wrong:
+        raise CorruptFile(name, at, f"the list of kinds cannot be read: {wrong}") from wrong
+    if at != length:
+        raise CorruptFile(name, 10, f"says its header has {length} bytes, but it ends after {at}")
+    return tuple(kinds), length
+
+
+class PackWriter:
+    """Streams segments into a new pack file, hashing as it goes."""
+
+    def __init__(self, file: WriteFile, kinds: Sequence[Kind]) -> None:
+        self._file = file
+        self._hash = hashlib.blake2b(digest_size=TRAILER)
+        self.length = 0
+        """Bytes written so far: the offset of the next segment."""
+        self.append(encode_header(kinds))
+
+    def append(self, chunk: bytes) -> None:
+        """Write bytes of segments as they lie: part of one, or many.
+
+        Raises:
+            NoSpace, TransportFailed.
+        """
+        self._file.write(chunk)
+        self._hash.update(chunk)
+        self.length += len(chunk)
+
+    def add(self, segment: bytes) -> int:
+        """Write one segment and give its offset.
+
+        Raises:
+            NoSpace, TransportFailed.
+        """
+        offset = self.length
+        self.append(segment)
+        return offset
+
+    def finish(self) -> tuple[int, bytes]:
+        """Write the trailer; gives the file's length and hash. The caller syncs.
+
+        Raises:
+            NoSpace, TransportFailed.
+        """
+        trailer = self._hash.digest()
+        self._file.write(trailer)
+        self.length += TRAILER
+        return self.length, trailer
+
+
+class PackReader:
+    """Reads one pack by position; usable from several threads at once."""
+
+    def __init__(self, file: ReadFile, length: int, name: str) -> None:
+        """`length`: what the root says the file has; `name`: its path, for messages.
+
+        Raises:
+            CorruptFile: another length, or not a pack this release reads.
+            TransportFailed: the store failed.
+        """
+        self.name = name
+        self.length = length
+        self._file = file
+        size = file.size()
+        if size != length:
+            raise CorruptFile(name, min(size, length), f"{size} bytes, expected {length}")
+        self.header = file.read_at(0, 4096)
+        self.kinds, self.first = decode_header(self.header[: max(0, length - TRAILER)], name)
+        self.header = self.header[: self.first]
+        self.end = length - TRAILER
+        """Offset of the trailer: where the last segment ends."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes of the segments.
+
+        Raises:
+            CorruptFile: those bytes are not there.
+            TransportFailed: the store failed.
+        """
+        if not self.first <= offset <= offset + size <= self.end:
+            raise CorruptFile(
+                self.name, offset, f"{size} bytes are outside of the segments ({self.first} to {self.end})"
+            )
+        found = self._file.read_at(offset, size)
+        if len(found) != size:
+            raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
+        return found
+
+    def chunks(self) -> Iterator[bytes]:
+        """All segments as they lie, in sequential reads, hashed on the way.
+
+        Raises:
+            CorruptFile: after the last chunk, when the file is not what was written.
+            TransportFailed: the store failed.
+        """
+        digest = hashlib.blake2b(self.header, digest_size=TRAILER)
+        for offset in range(self.first, self.end, CHUNK):
+            chunk = self.read(offset, min(CHUNK, self.end - offset))
+            digest.update(chunk)
+            yield chunk
+        if digest.digest() != self.trailer():
+            raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
+
+    def trailer(self) -> bytes:
+        """The hash at the end of the file.
+
+        Raises:
+            TransportFailed: the store failed.
+        """
+        return self._file.read_at(self.end, TRAILER)
+
+    def verify_hash(self, expected: bytes) -> None:
+        """Read the whole file and compare its hash with its trailer and with `expected`, what the root says.
+
+        Raises:
+            CorruptFile: they differ.
+            TransportFailed: the store failed.
+        """
+        for _chunk in self.chunks():
+            pass
+        if self.trailer() != expected:
+            raise CorruptFile(self.name, self.end, f"ends with {self.trailer().hex()}, expected {expected.hex()}")
+
+    def segments(self) -> Iterator[tuple[int, bytes]]:
+        """Each segment with its offset, in order; the file's hash is checked after the last one is given.
+
+        Raises:
+            CorruptFile: a segment cannot be read, or the file is not what was written.
+            TransportFailed: the store failed.
+        """
+        offset = self.first
+        stream = SegmentStream(self.kinds, graph_first=False, limit=self.end - self.first)
+        try:
+            for chunk in self.chunks():
+                stream.feed(chunk)
+                for segment in stream.segments():
+                    yield offset, segment
+                    offset += len(segment)
+            stream.finish()
+        except (Malformed, LimitExceeded) as wrong:
+            raise CorruptFile(self.name, offset, f"segment: {wrong}") from wrong
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._file.close()

@@ -1,0 +1,183 @@
+"""What a new revision must prove: that its records rest on and refer to nothing but what comes with it or before it.
+
+A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What the base
+refers to was proved when the base came, and is left out: so the proof costs what a revision changed, not what it holds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from smartserver.errors import CorruptRecord, MissingReference, WrongParents
+from smartserver.records.check import own_parents, references, revision_record
+from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId, Segment
+from smartserver.store.ancestry import Reach
+
+REFERENCES_KEPT = 200_000
+"""Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago."""
+
+NOTHING: frozenset[Key] = frozenset()
+
+
+class ReferenceCache:
+    """What records refer to, the least recently used dropped first; keyed by kind and key, so only for content keys."""
+
+    def __init__(self, limit: int = REFERENCES_KEPT) -> None:
+        self._limit = limit
+        self._size = 0
+        self._found: OrderedDict[tuple[int, Key], frozenset[Key]] = OrderedDict()
+
+    def get(self, kind: int, key: Key) -> frozenset[Key] | None:
+        """What is kept of that record."""
+        found = self._found.get((kind, key))
+        if found is not None:
+            self._found.move_to_end((kind, key))
+        return found
+
+    def put(self, kind: int, key: Key, found: frozenset[Key]) -> None:
+        """Keep what a record refers to."""
+        if (kind, key) in self._found:
+            return
+        self._found[kind, key] = found
+        self._size += len(found) + 1
+        while self._size > self._limit:
+            _, dropped = self._found.popitem(last=False)
+            self._size -= len(dropped) + 1
+
+
+def check_own_record(vcs: str, kinds: Sequence[Kind], segment: Segment, own: Record | None) -> None:
+    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came.
+
+    Raises:
+        CorruptRecord: the revision's own record is not in the segment, or cannot be read.
+        WrongParents: it names others, or one is marked absent that it names.
+    """
+    kind = revision_record(vcs)
+    if kind is None:
+        return
+    revision = segment.revision
+    if own is None:
+        raise CorruptRecord(revision, revision, "the record that is the revision itself is not in its segment")
+    try:
+        named = own_parents(kinds[kind], own.key, own.meta, own.text)
+    except ValueError as wrong:
+        raise CorruptRecord(revision, own.key, str(wrong)) from wrong
+    if named is not None and named != tuple(parent.id for parent in segment.parents):
+        raise WrongParents(revision)
+    if named is not None and any(parent.absent for parent in segment.parents):
+        raise WrongParents(revision)
+
+
+class SegmentProof:
+    """The proof of one segment: its entries in order, then `finish`.
+
+    `reach`: the revision and its ancestors. `copies`: the ordinals of the revisions before this one that introduced a
+    record.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        segment: Segment,
+        reach: Reach,
+        copies: Callable[[int, Key], Iterable[int]],
+        cache: ReferenceCache,
+    ) -> None:
+        self._kinds = kinds
+        self._segment = segment
+        self._reach = reach
+        self._copies = copies
+        self._cache = cache
+        self._own: dict[tuple[int, Key], int] = {}
+        self._needed: list[tuple[Entry, frozenset[Key]]] = []
+
+    @property
+    def revision(self) -> RevisionId:
+        """Whose proof it is."""
+        return self._segment.revision
+
+    def entry_of(self, kind: int, key: Key) -> int | None:
+        """The entry of this segment that holds a record, among those added so far."""
+        return self._own.get((kind, key))
+
+    def base(self, index: int, entry: Entry) -> Key | None:
+        """The key of an entry's base; None where it has none.
+
+        Raises:
+            CorruptRecord: it may not have one, or not this one.
+            UnreachableBase: neither this revision before the entry nor an ancestor introduced it.
+        """
+        if entry.base == BaseTag.NONE:
+            return None
+        if not self._kinds[entry.kind].base:
+            raise CorruptRecord(self.revision, entry.key, f"kind {self._kinds[entry.kind].name!r} has no delta bases")
+        key = self._segment.base_of(entry)
+        own = self._own.get((entry.kind, key))
+        if entry.base != BaseTag.FULL_KEY and not entry.base & 1 and own != (entry.base - 2) >> 1:
+            raise CorruptRecord(self.revision, entry.key, "its base is an entry of another kind, or not before it")
+        if own is None and not self.reaches(entry.kind, key):
+            raise UnreachableBase(key)
+        return key
+
+    def reaches(self, kind: int, key: Key) -> bool:
+        """Whether an ancestor introduced that record."""
+        has = self._reach.has
+        return any(has(ordinal) for ordinal in self._copies(kind, key))
+
+    def add(self, index: int, entry: Entry, text: bytes, base: Record | None) -> None:
+        """Take an entry that is what its key says; `base`: the record it is based on, if any.
+
+        Raises:
+            CorruptRecord: it comes twice, or cannot be read.
+        """
+        place = (entry.kind, entry.key)
+        if place in self._own:
+            raise CorruptRecord(self.revision, entry.key, "it comes twice in one segment")
+        self._own[place] = index
+        needed = self.references(Record(entry.kind, entry.key, entry.meta, text))
+        if needed and base is not None:
+            needed -= self.references(base)
+        if needed:
+            self._needed.append((entry, needed))
+
+    def references(self, record: Record) -> frozenset[Key]:
+        """What a record refers to.
+
+        Raises:
+            CorruptRecord: it cannot be read.
+        """
+        found = self._cache.get(record.kind, record.key)
+        if found is None:
+            try:
+                found = frozenset(references(self._kinds[record.kind], record.key, record.meta, record.text))
+            except ValueError as wrong:
+                raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
+            if not found:
+                return NOTHING
+            self._cache.put(record.kind, record.key, found)
+        return found
+
+    def finish(self) -> None:
+        """Prove that everything referred to is here.
+
+        Raises:
+            MissingReference: it is not.
+        """
+        proved: set[tuple[int, Key]] = set()
+        for entry, needed in self._needed:
+            for key in needed:
+                place = (entry.kind, key)
+                if place in self._own or place in proved:
+                    continue
+                if not self.reaches(entry.kind, key):
+                    raise MissingReference(self.revision, entry.key, key)
+                proved.add(place)
+
+
+class UnreachableBase(Exception):
+    """A base that neither the revision nor an ancestor introduced; never crosses the wire."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key.hex())
+        self.key = key

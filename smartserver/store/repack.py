@@ -1,0 +1,90 @@
+"""Fewer packs: neighbours joined segment by segment, as they lie. Order never changes, nothing is dropped or decoded.
+
+Sizes are kept geometric: after a repack each pack is at least twice what follows it, so a byte is written anew about as
+often as the repository doubles. Packs of more than 1 GiB are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smartserver.errors import CorruptFile
+from smartserver.store.index import merge
+from smartserver.store.pack import PackWriter
+from smartserver.store.root import PackEntry
+from smartserver.store.snapshot import OpenPack
+from transports.base import Transport
+
+MOST_PACKS = 12
+"""Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
+FEW_PACKS = 6
+"""Packs a repack leaves at most: the next one is then this many pushes off at least, `MOST_PACKS` less this."""
+LARGE = 1 << 30
+"""Bytes of a pack that is left alone."""
+
+
+def plan(packs: Sequence[PackEntry]) -> slice | None:
+    """The neighbours to be joined now, or None: there are few enough."""
+    runs = _runs(packs)
+    small = sum(stop - start for start, stop in runs)
+    if small <= MOST_PACKS:
+        return None
+    start, stop = max(runs, key=lambda run: (run[1] - run[0], run))
+    if stop - start < 2:
+        return None  # Each lies between two large ones.
+    if stop < len(packs):
+        return slice(start, stop)  # It will never grow again, so it need not be rewritten again.
+    room = FEW_PACKS - (small - (stop - start))
+    joined = packs[stop - 1].length
+    for first in range(stop - 2, start, -1):
+        joined += packs[first].length
+        if first - start < room and packs[first - 1].length >= 2 * joined:
+            return slice(first, stop)
+    return slice(start, stop)
+
+
+def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
+    """Half-open ranges of neighbours that are not large."""
+    runs: list[tuple[int, int]] = []
+    for at, pack in enumerate(packs):
+        if pack.length > LARGE:
+            continue
+        if runs and runs[-1][1] == at:
+            runs[-1] = (runs[-1][0], at + 1)
+        else:
+            runs.append((at, at + 1))
+    return runs
+
+
+def run(transport: Transport, packs: Sequence[OpenPack], name: bytes, pack_path: str, index_path: str) -> PackEntry:
+    """Join neighbouring packs into one new pack and index at the paths given, and make both files' content durable.
+
+    The caller renames both, syncs the folders, and swaps the root if it still names all of `packs` side by side. Each
+    pack is checked against its hash on the way: damage never gets a new trailer.
+
+    Raises:
+        CorruptFile: a pack or index is damaged; what was written is to be deleted.
+        LimitExceeded: more records or revisions than an index holds.
+        FileExists, NoSpace, NoSuchFile, TransportFailed.
+    """
+    header = packs[0].reader.header
+    for pack in packs:
+        if pack.reader.header != header:
+            raise CorruptFile(pack.reader.name, 0, "its kinds are not those of the pack before it")
+    file = transport.create(pack_path)
+    try:
+        writer = PackWriter(file, packs[0].reader.kinds)
+        for pack in packs:
+            for chunk in pack.reader.chunks():
+                writer.append(chunk)
+            if pack.reader.trailer() != pack.entry.hash:
+                raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
+        length, digest = writer.finish()
+        file.sync()
+    finally:
+        file.close()
+    index = merge([pack.index for pack in packs], length, digest)
+    transport.put(index_path, (index,))
+    segments = sum(pack.entry.segments for pack in packs)
+    records = sum(pack.entry.records for pack in packs)
+    return PackEntry(name, length, digest, len(index), index[-len(digest) :], segments, records)

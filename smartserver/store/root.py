@@ -1,0 +1,413 @@
+"""What a root says, and how the next one is made.
+
+Each root's version is one more than the last one's. It stays under 64 KiB: past 48 KiB the older half of its log and
+its largest tables move to immutable files, written before the root that names them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import RefValue
+from smartserver.store import log as swap_log
+from smartserver.store.document import (
+    DROPPED,
+    MAP,
+    MAX_ROOT,
+    REFS,
+    Dropped,
+    PackEntry,
+    Root,
+    check_writable,
+    decode_root,
+    decode_value,
+    empty_root,
+    encode_root,
+    encode_value,
+    milliseconds,
+)
+from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
+from smartserver.store.model import Changes, RefChange
+from smartserver.store.tables import (
+    INLINE,
+    DraftTable,
+    Lookup,
+    OpenTable,
+    Table,
+    TableFile,
+    TableMapping,
+    check_name,
+)
+from transports.base import Transport
+from transports.errors import TransportError
+
+__all__ = [
+    "FOLD_AT",
+    "MAX_ROOT",
+    "Dropped",
+    "LogEntry",
+    "NewLogEntry",
+    "PackEntry",
+    "Root",
+    "RootView",
+    "check_name",
+    "check_writable",
+    "decode_root",
+    "empty_root",
+    "encode_root",
+    "next_root",
+    "ref_changes",
+    "tombstone",
+]
+
+FOLD_AT = 48 * 1024
+"""A root of more bytes is folded."""
+DROPPED_KEPT = 24 * 3600 * 1000
+"""Milliseconds a file no root names any more is kept for those who read an older root."""
+
+Files = list[tuple[str, bytes]]
+"""Path and content of files to be written and synced before the root that names them."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_DROPPED = msgspec.msgpack.Decoder(tuple[int, int])
+
+
+def _identity(value: bytes) -> bytes:
+    return value
+
+
+class RootView:
+    """A root with its files, read when asked for.
+
+    Whatever reads a file raises CorruptFile when it is damaged, and NoSuchFile when a later root dropped it more than
+    24 hours ago: read the root again. `previous`: a view whose opened tables are taken over where they are the same.
+    """
+
+    def __init__(self, root: Root, transport: Transport, previous: RootView | None = None) -> None:
+        self.root = root
+        self.transport = transport
+        self._opened: dict[bytes, OpenTable] = {}
+        if previous is not None:
+            named = {table.file.name for table in root.tables.values() if table.file is not None}
+            self._opened = {name: opened for name, opened in list(previous._opened.items()) if name in named}
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs, in name order."""
+        return TableMapping(self.lookup(REFS), decode_value)
+
+    def ref(self, name: bytes) -> RefValue | None:
+        """One ref, or None."""
+        value = self.lookup(REFS).get(name)
+        return None if value is None else decode_value(value)
+
+    @property
+    def maps(self) -> Mapping[str, Mapping[bytes, bytes]]:
+        """The maps by name."""
+        return {
+            name.removeprefix(MAP): TableMapping(self.lookup(name), _identity)
+            for name in self.root.tables
+            if name.startswith(MAP)
+        }
+
+    def dropped(self) -> list[Dropped]:
+        """The files no root names any more, whose 24 hours are not over or which were not forgotten yet."""
+        return [Dropped(name, *_DROPPED.decode(value)) for name, value in self.lookup(DROPPED).items()]
+
+    def lookup(self, table: str) -> Lookup:
+        """A table by its name in the root; an empty one when there is none."""
+        found = self.root.tables.get(table)
+        return Lookup(found or Table("opaque"), self.root.changes.get(table, {}), self.open_table)
+
+    def open_table(self, file: TableFile) -> OpenTable:
+        """A table's file, opened once."""
+        opened = self._opened.get(file.name)
+        if opened is None:
+            opened = self._opened[file.name] = OpenTable(self.transport.map_file(file.path), file)
+        return opened
+
+    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+        """What changed since the root a client knows (incarnation, version); everything when that cannot be told."""
+        root = self.root
+        if known is None or known[0] != root.incarnation or not root.log_from <= known[1] <= root.version:
+            return Changes(root.incarnation, root.version, None, self.refs(), self.maps, root.vcs, dict(root.settings))
+        since = known[1]
+        refs: dict[bytes, RefValue | None] = {}
+        maps: dict[str, dict[bytes, bytes | None]] = {}
+        for entry in root.log:
+            for change in entry.changes if entry.version > since else ():
+                if change.table == REFS:
+                    refs[change.key] = None if change.new is None else decode_value(change.new)
+                elif change.table.startswith(MAP):
+                    maps.setdefault(change.table.removeprefix(MAP), {})[change.key] = change.new
+        told = root.settings_version <= since
+        return Changes(
+            root.incarnation,
+            root.version,
+            since,
+            refs,
+            maps,
+            "" if told else root.vcs,
+            {} if told else dict(root.settings),
+        )
+
+    def find_request(self, request: bytes, *, in_files: bool, first_sent: int = 0) -> LogEntry | None:
+        """The log's entry of a request, newest first.
+
+        `in_files`: look into the log's files too, which only a repeated request is worth. `first_sent`: milliseconds
+        since the epoch when the request was first sent, where known; files from before it are not read.
+        """
+        found = swap_log.find_request(self.root.log, request)
+        if found is not None or not in_files:
+            return found
+        for file in reversed(self.root.log_files):
+            if file.time < first_sent - swap_log.CLOCK_MARGIN:
+                break
+            found = swap_log.find_in_file(self.transport, file, request)
+            if found is not None:
+                return found
+        return None
+
+    def log_covers(self, age_ms: int, now: float) -> bool:
+        """Whether a request first sent `age_ms` ago would be in the log, had it been carried out."""
+        return milliseconds(now) - age_ms >= self.root.log_since
+
+    def log(self) -> Iterator[LogEntry]:
+        """Every entry the root still names, newest first."""
+        yield from reversed(self.root.log)
+        for file in reversed(self.root.log_files):
+            content = swap_log.read_log(self.transport, file)
+            yield from reversed(swap_log.decode_log(content, file.path))
+
+    def verify(self) -> list[str]:
+        """Read every file the root names; the damages found."""
+        tables = [table.file for table in self.root.tables.values() if table.file is not None]
+        checks = [partial(self._check_table, file) for file in tables]
+        checks += [partial(self._check_log, file) for file in self.root.log_files]
+        problems: list[str] = []
+        for check in checks:
+            try:
+                check()
+            except (CorruptFile, TransportError) as wrong:
+                problems.append(str(wrong))
+        return problems
+
+    def _check_table(self, file: TableFile) -> None:
+        OpenTable(self.transport.map_file(file.path), file).verify()
+
+    def _check_log(self, file: LogFile) -> None:
+        swap_log.decode_log(swap_log.read_log(self.transport, file), file.path)
+
+
+def ref_changes(entry: LogEntry) -> list[RefChange]:
+    """The refs an entry of the log changed."""
+    return [
+        RefChange(
+            change.key,
+            None if change.old is None else decode_value(change.old),
+            None if change.new is None else decode_value(change.new),
+        )
+        for change in entry.changes
+        if change.table == REFS
+    ]
+
+
+def next_root(
+    view: RootView,
+    *,
+    now: float,
+    log: NewLogEntry | None = None,
+    packs: Sequence[PackEntry] | None = None,
+    refs: Mapping[bytes, RefValue | None] = {},
+    maps: Mapping[str, Mapping[bytes, bytes | None]] = {},
+    declare: Mapping[str, str] = {},
+    settings: Mapping[str, bytes | None] = {},
+    dropped: Sequence[bytes] = (),
+    forget: Sequence[bytes] = (),
+    epoch: int | None = None,
+    randomness: Callable[[int], bytes] = os.urandom,
+) -> tuple[Root, Files]:
+    """The root after `view`'s, and the files to be made durable before it.
+
+    `now`: seconds since the epoch. `packs`: all of them, in arrival order. In `refs`, `maps` and `settings` None
+    removes a key. `declare`: new maps, each `ids` or `opaque`. `dropped`: packs the new root no longer names; table
+    files it replaces are listed with them. `forget`: dropped files that were deleted. `log` may be left out where
+    neither refs nor maps change (repack).
+
+    Raises:
+        InvalidName: a ref name or map key that cannot be one.
+        LimitExceeded: it would take more than 64 KiB although everything that can lies in files.
+        CorruptFile, TransportError: a table that must be read or folded cannot be.
+    """
+    draft = _Draft(view, now, randomness)
+    if packs is not None:
+        draft.packs = tuple(packs)
+    if epoch is not None:
+        draft.epoch = epoch
+    for word, kind in declare.items():
+        draft.declare(word, kind)
+    for name, value in refs.items():
+        draft.change(REFS, name, None if value is None else encode_value(value))
+    for word, entries in maps.items():
+        for key, entry in entries.items():
+            draft.change(MAP + word, key, entry)
+    for word, setting in settings.items():
+        draft.set(word, setting)
+    for gone in dropped:
+        draft.drop(gone)
+    for gone in forget:
+        draft.tables[DROPPED].put(gone, None)
+    draft.record(log)
+    return draft.finish()
+
+
+def tombstone(
+    view: RootView, *, now: float, log: NewLogEntry, randomness: Callable[[int], bytes] = os.urandom
+) -> tuple[Root, Files]:
+    """The root that says the repository is deleted: packs and tables are dropped, the log stays to answer repeats."""
+    draft = _Draft(view, now, randomness)
+    for pack in draft.packs:
+        draft.drop(pack.name)
+    draft.packs = ()
+    for name in [name for name in draft.tables if name != DROPPED]:
+        file = draft.tables.pop(name).file
+        if file is not None:
+            draft.drop(file.name)
+    draft.tables[REFS] = DraftTable(Lookup(Table("ids"), {}, view.open_table))
+    draft.settings, draft.settings_version = {}, draft.version
+    draft.deleted = True
+    draft.record(log)
+    return draft.finish()
+
+
+class _Draft:
+    """The next root while it is made."""
+
+    def __init__(self, view: RootView, now: float, randomness: Callable[[int], bytes]) -> None:
+        root = view.root
+        self._view = view
+        self._randomness = randomness
+        self.version = root.version + 1
+        # The log's times never go back, whatever the clock does.
+        self.now = max(milliseconds(now), root.log[-1].time if root.log else 0)
+        self.packs = root.packs
+        self.epoch = root.epoch
+        self.settings = dict(root.settings)
+        self.settings_version = root.settings_version
+        self.tables = {name: DraftTable(view.lookup(name)) for name in root.tables}
+        self.log = list(root.log)
+        self.log_from = root.log_from
+        self.deleted = root.deleted
+        self._changed: list[LogChange] = []
+        self._moved: list[LogEntry] = []
+        """Log entries on their way into a file, oldest first."""
+
+    def declare(self, name: str, kind: str) -> None:
+        check_name(name.encode())
+        if kind not in ("ids", "opaque"):
+            raise ValueError(f"a map is ids or opaque, not {kind!r}")
+        if MAP + name not in self.tables:
+            self.tables[MAP + name] = DraftTable(Lookup(Table(kind), {}, self._view.open_table))
+
+    def change(self, table: str, key: bytes, new: bytes | None) -> None:
+        check_name(key)
+        if table not in self.tables:
+            raise ValueError(f"the map {table.removeprefix(MAP)!r} was never declared")
+        old = self.tables[table].get(key)
+        if old != new:
+            self.tables[table].put(key, new)
+            self._changed.append(LogChange(table, key, old, new))
+
+    def set(self, name: str, value: bytes | None) -> None:
+        if self.settings.get(name) == value:
+            return
+        if value is None:
+            del self.settings[name]
+        else:
+            self.settings[name] = value
+        self.settings_version = self.version
+
+    def drop(self, name: bytes) -> None:
+        self.tables[DROPPED].put(name, _encode((self.now, self.version)))
+
+    def record(self, new: NewLogEntry | None) -> None:
+        if new is not None:
+            entry = LogEntry(self.version, self.now, new.user, new.request, new.outcomes, self._changed)
+            self.log.append(entry)
+            if len(_encode(entry)) > swap_log.LARGE_ENTRY:
+                self._moved, self.log = self.log, []
+        elif self._changed:
+            raise ValueError("refs and maps change with an entry of the log only")
+
+    def finish(self) -> tuple[Root, Files]:
+        for name, table in list(self.tables.items()):
+            if table.file is None and table.size() >= INLINE:
+                self._fold_table(name)
+        while True:
+            root, files = self._root()
+            if len(_encode(root)) <= FOLD_AT or not self._fold_largest():
+                encode_root(root)  # Refuses what is too large before anything is written.
+                return root, files
+
+    def _fold_largest(self) -> bool:
+        """Move what takes most of the root to a file; False when nothing is left to move."""
+        sizes = {name: table.size() for name, table in self.tables.items()}
+        largest = max(sizes, key=sizes.__getitem__)
+        log = len(_encode(self.log)) if self.log else 0
+        if log and log >= sizes[largest]:
+            older, self.log = swap_log.older_half(self.log)
+            self._moved += older
+            return True
+        if sizes[largest]:
+            self._fold_table(largest)
+            return True
+        return False
+
+    def _fold_table(self, name: str) -> None:
+        table = self.tables[name]
+        if name == DROPPED:
+            self._forget_old(table)
+        replaced = table.fold(self._randomness(16), into_file=table.file is None)
+        if replaced is not None:
+            self.drop(replaced)
+
+    def _forget_old(self, table: DraftTable) -> None:
+        """Files dropped long ago: unnamed now, and old enough to be deleted for that."""
+        for name, value in list(table.items()):
+            if _DROPPED.decode(value)[0] + DROPPED_KEPT < self.now:
+                table.put(name, None)
+
+    def _root(self) -> tuple[Root, Files]:
+        files = [file for table in self.tables.values() if (file := table.new_file()) is not None]
+        old = self._view.root
+        log_since, log_from = old.log_since, self.log_from
+        named = list(old.log_files)
+        if self._moved:
+            named, moved = swap_log.absorb(self._view.transport, named, self._moved)
+            line, content = swap_log.log_file(moved, self._randomness(8))
+            named.append(line)
+            files.append((line.path, content))
+            log_from = line.last
+        while named and (named[0].time + swap_log.KEPT < self.now or len(named) > swap_log.MAX_FILES):
+            log_since = named.pop(0).time + swap_log.CLOCK_MARGIN
+        ordered = sorted(self.tables.items())
+        root = msgspec.structs.replace(
+            old,
+            version=self.version,
+            epoch=self.epoch,
+            packs=self.packs,
+            settings=self.settings,
+            settings_version=self.settings_version,
+            tables={name: table.table() for name, table in ordered},
+            changes={name: dict(sorted(table.changes.items())) for name, table in ordered if table.changes},
+            log=tuple(self.log),
+            log_from=log_from,
+            log_since=log_since,
+            log_files=tuple(named),
+            deleted=self.deleted,
+        )
+        return root, files

@@ -1,0 +1,421 @@
+"""A snapshot: a root, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
+
+Indexes are opened with the snapshot, packs when first read. A file that is gone (`NoSuchFile`) means that the root
+moved on: the caller reads it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from smartserver.errors import CorruptFile
+from smartserver.records.check import verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
+from smartserver.records.varint import Malformed
+from smartserver.store.caches import TextCache
+from smartserver.store.graph import Graph, Part
+from smartserver.store.headers import decode_header
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, rebuild, record_digest
+from smartserver.store.pack import PackReader
+from smartserver.store.root import PackEntry, Root, RootView
+from transports.base import Transport
+from transports.errors import NoSuchFile
+
+NEAR = 64 << 10
+"""Bytes between the start of a record's header and the end of its frame that are read at once."""
+HEADER = 512
+"""Bytes read for a header whose length is not known; a longer one is read again."""
+
+
+def pack_path(name: bytes) -> str:
+    """Where a pack lies in its repository."""
+    return f"packs/{name.hex()}.pack"
+
+
+def index_path(name: bytes) -> str:
+    """Where a pack's index lies in its repository."""
+    return f"packs/{name.hex()}.idx"
+
+
+class OpenPack:
+    """A pack and its index, shared by the snapshots whose roots name it; closed when the last lets go of it."""
+
+    def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind]) -> None:
+        self.entry = entry
+        self.path = pack_path(entry.name)
+        self.index: Index
+        self.rebuilt: bytes | None = None
+        """The index as made from the pack, where its file was missing or damaged."""
+        self._transport = transport
+        self._kinds = tuple(kinds)
+        self._reader: PackReader | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def reader(self) -> PackReader:
+        """The pack's file, opened when first asked for.
+
+        Raises:
+            NoSuchFile: it is gone.
+            CorruptFile: not of the length or the kinds the root names.
+            TransportFailed: the store failed.
+        """
+        reader = self._reader
+        if reader is None:
+            with self._opening:
+                reader = self._reader
+                if reader is None:
+                    reader = self._open()
+        return reader
+
+    def _open(self) -> PackReader:
+        file = self._transport.open_read(self.path)
+        try:
+            reader = PackReader(file, self.entry.length, self.path)
+            if reader.kinds != self._kinds:
+                raise CorruptFile(self.path, 0, f"its kinds are {reader.kinds}, the repository's {self._kinds}")
+        except BaseException:
+            file.close()
+            raise
+        self._reader = reader
+        return reader
+
+    def open_index(self, resolve: Callable[[int, Key], Row | None]) -> None:
+        """Map the index, or make it again from the pack where its file is missing, damaged or another pack's.
+
+        Raises:
+            NoSuchFile: index and pack are gone.
+            CorruptFile: the pack is damaged too.
+            TransportFailed: the store failed.
+        """
+        path = index_path(self.entry.name)
+        try:
+            view = self._transport.map_file(path)
+            if len(view) != self.entry.index_length:
+                raise CorruptFile(path, len(view), f"{len(view)} bytes, expected {self.entry.index_length}")
+            index = Index(view, path)
+            if index.hash != self.entry.index_hash or index.pack_hash != self.entry.hash:
+                raise CorruptFile(path, len(view), "not the index the root names")
+        except (CorruptFile, NoSuchFile):
+            self.rebuilt = rebuild(self.reader, resolve)
+            index = Index(self.rebuilt, path)
+            if index.pack_hash != self.entry.hash:
+                raise CorruptFile(
+                    self.path, self.reader.end, f"ends with {index.pack_hash.hex()}, expected {self.entry.hash.hex()}"
+                ) from None
+        self.index = index
+
+    def __del__(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+
+class Location(NamedTuple):
+    """One copy of a record."""
+
+    pack: int
+    """The place of its pack among the snapshot's."""
+    row: int
+    """Its row in the pack's index."""
+    ordinal: int
+    """The global ordinal of the revision that introduced this copy."""
+    depth: int
+    chain_kib: int
+    lineage: int
+    header_offset: int
+    frame_offset: int
+    frame_length: int
+    length: int
+    """Bytes of its fulltext."""
+
+
+class SegmentReader:
+    """The bytes of ranges of segments as they lie, front to back; for one thread at a time."""
+
+    def __init__(self, runs: Iterable[tuple[OpenPack, int, int]]) -> None:
+        """`runs`: a pack, and the offsets where the run begins and ends."""
+        self._runs = list(runs)
+        self._runs.reverse()
+        self.left = sum(stop - start for _, start, stop in self._runs)
+        """Bytes not read yet."""
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes, fewer only at the end; then empty.
+
+        Raises:
+            NoSuchFile: a pack not opened before is gone.
+            CorruptFile: a pack became shorter.
+            TransportFailed: the store failed.
+        """
+        pieces = []
+        wanted = min(size, self.left)
+        self.left -= wanted
+        while wanted:
+            pack, start, stop = self._runs.pop()
+            taken = min(wanted, stop - start)
+            pieces.append(pack.reader.read(start, taken))
+            wanted -= taken
+            if start + taken < stop:
+                self._runs.append((pack, start + taken, stop))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class Snapshot:
+    """What one root names, opened."""
+
+    def __init__(self, view: RootView, packs: Sequence[OpenPack], graph: Graph, texts: TextCache) -> None:
+        self.view = view
+        self.root = view.root
+        self.packs = tuple(packs)
+        self.graph = graph
+        self.texts = texts
+        self._external: dict[tuple[int, int], tuple[int, int]] = {}
+        """External bases found so far: pack and entry -> pack and row."""
+
+    @classmethod
+    def open(
+        cls, transport: Transport, root: Root, previous: Snapshot | None = None, texts: TextCache | None = None
+    ) -> Snapshot:
+        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts.
+
+        Raises:
+            NoSuchFile: a pack is gone: read the root again.
+            CorruptFile: a pack is damaged and its index too, or names a parent that is in no pack before it.
+            TransportFailed: the store failed.
+        """
+        if texts is None:
+            texts = previous.texts if previous is not None else TextCache()
+        view = RootView(root, transport, previous.view if previous is not None else None)
+        opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
+        # In another epoch revisions were dropped: ordinals are new.
+        if previous is not None and _family(previous.root) == _family(root):
+            if previous.root.packs == root.packs:
+                return cls(view, previous.packs, previous.graph, texts)
+            opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
+        packs: list[OpenPack] = []
+        graph = Graph()
+        for entry in root.packs:
+            found = opened.get(entry)
+            if found is not None:
+                pack, part = found
+                graph, missing = graph.with_index(pack.index, part)
+            else:
+                pack = OpenPack(transport, entry, root.kinds)
+                pack.open_index(cls(view, packs, graph, texts).first_row)
+                graph, missing = graph.with_index(pack.index)
+            if missing:
+                raise CorruptFile(pack.path, 0, f"the parent {missing[0].hex()} is in no pack before it")
+            packs.append(pack)
+        return cls(view, packs, graph, texts)
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The global ordinal of a revision, or None where it is not stored."""
+        return self.graph.ordinal(revision)
+
+    def revision(self, ordinal: int) -> RevisionId:
+        """The id at a global ordinal.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        return self.graph.revision(ordinal)
+
+    def locate(self, kind: int, key: Key) -> list[Location]:
+        """All copies of a record, the lowest position first; none where it is not stored."""
+        digest = record_digest(kind, key)
+        return [
+            self._location(number, row)
+            for number, pack in enumerate(self.packs)
+            for row in pack.index.find_digest(digest)
+        ]
+
+    def first(self, kind: int, key: Key) -> Location | None:
+        """The copy at the lowest position, which is what a base key means."""
+        found = self._first(record_digest(kind, key), len(self.packs))
+        return None if found is None else self._location(*found)
+
+    def first_row(self, kind: int, key: Key) -> Row | None:
+        """Depth, chain and lineage of the copy at the lowest position."""
+        found = self._first(record_digest(kind, key), len(self.packs))
+        return None if found is None else self.packs[found[0]].index.row(found[1])
+
+    def base(self, location: Location) -> Location | None:
+        """The base of a record, or None where it has none.
+
+        Raises:
+            CorruptFile: it is in no pack before the record's.
+        """
+        found = self._base(location.pack, location.row)
+        return None if found is None else self._location(*found)
+
+    def record(self, location: Location, *, check: bool = True) -> Record:
+        """A record, its chain decoded. With `check` it is proved to be what its key or check says.
+
+        Raises:
+            CorruptFile: it cannot be read, or is not what it says.
+            NoSuchFile: its pack is gone: read the root again.
+            TransportFailed: the store failed.
+        """
+        pack = self.packs[location.pack]
+        entry, frame = self._load(location.pack, location.row)
+        kind = self.root.kinds[entry.kind]
+        key = self._text_key(pack.index.digest(location.row)) if kind.base else None
+        cached = self.texts.get(key) if key is not None else None
+        text = cached.text if cached is not None else self._decode(location.pack, location.row, entry, frame)
+        proved = cached is not None and cached.proved
+        if check and not proved:
+            try:
+                verify_record(kind, entry.key, entry.meta, text, entry.check)
+            except ValueError as wrong:
+                raise _damaged(pack, location.header_offset, entry, str(wrong)) from wrong
+            proved = True
+        if key is not None and (cached is None or cached.proved != proved):
+            self.texts.put(key, text, proved=proved)
+        return Record(entry.kind, entry.key, entry.meta, text)
+
+    def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
+        """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        for start, stop in ranges:
+            while start < stop:
+                number = self.graph.part_at(start)
+                part = self.graph.parts[number]
+                last = min(stop, part.first + part.count)
+                offsets = self.packs[number].index.segment_offsets
+                yield self.packs[number], offsets[start - part.first], offsets[last - part.first]
+                start = last
+
+    def size(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Bytes of the segments in half-open ranges of global ordinals.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        return sum(stop - start for _, start, stop in self.runs(ranges))
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> SegmentReader:
+        """The segments in half-open ranges of global ordinals, as they lie.
+
+        Raises:
+            IndexError: there is no such revision.
+        """
+        return SegmentReader(self.runs(ranges))
+
+    def segment(self, ordinal: int) -> bytes:
+        """One segment as it lies.
+
+        Raises:
+            IndexError: there is no such revision.
+            CorruptFile, NoSuchFile, TransportFailed: as `SegmentReader.read`.
+        """
+        reader = self.read_ranges(((ordinal, ordinal + 1),))
+        return reader.read(reader.left)
+
+    def _location(self, number: int, row: int) -> Location:
+        pack = self.packs[number]
+        index = pack.index
+        return Location(
+            number,
+            row,
+            self.graph.parts[number].first + index.row_segments[row],
+            index.depths[row],
+            index.chains[row],
+            index.lineages[row],
+            index.header_offsets[row],
+            index.frame_offsets[row],
+            index.frame_lengths[row],
+            index.lengths[row],
+        )
+
+    def _text_key(self, digest: bytes) -> bytes:
+        # One text a key, where records of the kind may be bases: so the key will do for all copies.
+        return self.root.incarnation + digest
+
+    def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
+        """Pack and row of the lowest copy in the packs in front of pack `before`."""
+        for number in range(before):
+            rows = self.packs[number].index.find_digest(digest)
+            if rows:
+                return number, rows[0]
+        return None
+
+    def _base(self, number: int, row: int) -> tuple[int, int] | None:
+        index = self.packs[number].index
+        raw = index.bases[row]
+        if raw == NO_BASE:
+            return None
+        if not raw & EXTERNAL:
+            if raw >= index.records or index.header_offsets[raw] >= index.header_offsets[row]:
+                raise CorruptFile(index.name, 0, f"row {row}: its base, row {raw}, does not lie before it")
+            return number, raw
+        place = (number, raw ^ EXTERNAL)
+        found = self._external.get(place)
+        if found is None:
+            kind, key = index.external(place[1])
+            found = self._first(record_digest(kind, key), number)
+            if found is None:
+                raise CorruptFile(
+                    self.packs[number].path, index.header_offsets[row], f"its base {key.hex()} is in no pack before it"
+                )
+            self._external[place] = found
+        return found
+
+    def _load(self, number: int, row: int) -> tuple[Entry, bytes]:
+        """The header and the frame of a record, compared with the index."""
+        pack = self.packs[number]
+        index = pack.index
+        start, frame_at, frame_length = index.header_offsets[row], index.frame_offsets[row], index.frame_lengths[row]
+        revision = index.revision(index.row_segments[row])
+        stop = frame_at + frame_length
+        whole = stop - start <= NEAR
+        size = stop - start if whole else min(HEADER, frame_at - start)
+        while True:
+            read = pack.reader.read(start, size)
+            try:
+                entry = decode_header(read, revision, self.root.kinds)
+                break
+            except Malformed as wrong:
+                if size >= frame_at - start:
+                    raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
+                size = min(size * 16, frame_at - start)
+        if entry.frame_length != frame_length or entry.length != index.lengths[row]:
+            raise _damaged(pack, start, entry, "its lengths are not those in the index")
+        if record_digest(entry.kind, entry.key) != index.digest(row):
+            raise _damaged(pack, start, entry, "not the key in the index")
+        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+
+    def _decode(self, number: int, row: int, entry: Entry, frame: bytes) -> bytes:
+        """The fulltext: down the chain to what is known or rests on nothing, and up again."""
+        steps = [(number, row, entry, frame)]
+        text = b""
+        while (found := self._base(number, row)) is not None:
+            number, row = found
+            cached = self.texts.get(self._text_key(self.packs[number].index.digest(row)))
+            if cached is not None:
+                text = cached.text
+                break
+            steps.append((number, row, *self._load(number, row)))
+        while steps:
+            number, row, entry, frame = steps.pop()
+            pack = self.packs[number]
+            try:
+                text = decompress(entry.encoding, frame, entry.length, text)
+            except Malformed as wrong:
+                raise _damaged(pack, pack.index.frame_offsets[row], entry, str(wrong)) from wrong
+            if steps:
+                self.texts.put(self._text_key(pack.index.digest(row)), text, proved=False)
+        return text
+
+
+def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:
+    return CorruptFile(pack.path, offset, f"record {entry.key.hex()}: {why}")
+
+
+def _family(root: Root) -> tuple[object, ...]:
+    return root.incarnation, root.epoch, root.kinds

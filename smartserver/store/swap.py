@@ -1,0 +1,268 @@
+"""How the root is read and replaced: the only module that writes `format`, `root` and `lock`.
+
+Write order: the files a new root names, synced, their folders synced; then, all under the lock, the new root under a
+temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one. What
+fails before the rename changed nothing; what fails at or after it is `OutcomeUnknown`, and no sync is tried twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.store.document import Root, check_writable, decode_root, encode_root
+from smartserver.store.format import (
+    FOLDERS,
+    FORMAT,
+    LOCK,
+    NAMES,
+    ROOT,
+    SPOKEN,
+    Discipline,
+    Format,
+    parse_format,
+    recognise,
+)
+from transports.base import Capability, Transport
+from transports.errors import FileExists, NoSuchFile, NotADirectory, PermissionDenied, TransportError
+
+TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
+"""What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
+
+
+class RootMoved(Exception):
+    """The root is no longer the one the new one was made from: plan again."""
+
+
+class RootFile:
+    """The root of the repository at `path` below `transport`; usable from several threads at once."""
+
+    def __init__(
+        self, transport: Transport, path: str = "", *, randomness: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self.path = path
+        self.folder = transport.child(path) if path else transport
+        self._above = transport
+        self._randomness = randomness
+        self._format: Format | None = None
+
+    def read(self) -> Root:
+        """The root as it is now; a tombstone is one with `deleted` set.
+
+        Raises:
+            NoSuchRepository: there is none; `recognise` may say what is there instead.
+            CorruptFile: it is damaged.
+            Unsupported: its format or a feature is not one this release reads.
+            TransportError: the store failed; it says nothing about whether there is one.
+        """
+        root = self._find()
+        if root is None:
+            raise NoSuchRepository(self.path)
+        return root
+
+    def create(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> bool:
+        """Make the repository, or make it anew over a tombstone; False when there is one.
+
+        Raises:
+            NestedRepository: it would lie inside another one.
+            InvalidPath: the folder holds something else.
+            Unsupported: the store cannot lock, or what is there has an unknown format.
+            OutcomeUnknown: it may exist now.
+        """
+        with self.swapping(create=True) as swap:
+            if swap.existing is not None and not swap.existing.deleted:
+                return False
+            swap.replace(root, files)
+            return True
+
+    def prepare(self) -> None:
+        """Make the repository's folders, all durable; half-made ones are taken over. Without a root it is none yet.
+
+        Raises:
+            NestedRepository, InvalidPath, Unsupported: as `create`.
+        """
+        if not self.folder.capabilities & Capability.LOCK:
+            raise Unsupported("a new repository on a store without file locks", SPOKEN)
+        parts = self.path.split("/") if self.path else []
+        places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+        for place in places[:-1]:
+            above = f"{place}/" if place else ""
+            if self._above.exists(above + ROOT) and self._above.exists(above + FORMAT):
+                raise NestedRepository(self.path, place)
+        for place in places[1:]:
+            _ensure_folder(self._above, place)
+        other = recognise(self.folder)
+        if other is not None:
+            raise InvalidPath(self.path, f"{other} is there")
+        for name in self.folder.list_directory(""):
+            if name not in NAMES and not name.startswith(TEMPORARY):
+                raise InvalidPath(self.path, f"the folder holds {name!r}, which belongs to no repository")
+        for name in FOLDERS:
+            _ensure_folder(self.folder, name)
+        # Also what another process made: it may have crashed before it synced.
+        for place in places[::-1]:
+            self._above.sync_directory(place)
+
+    @contextlib.contextmanager
+    def swapping(self, *, create: bool = False) -> Iterator[Swap]:
+        """Hold the repository's lock, with the root read again under it; no waiting for a client in here.
+
+        `create`: accept that there is no repository, and prepare one.
+
+        Raises:
+            NoSuchRepository: there is none.
+            CorruptFile: the root is damaged.
+            Unsupported: its format or a feature is not one this release writes.
+        """
+        if create and self._find() is None:
+            self.prepare()
+        elif self._read_format() is None:
+            raise NoSuchRepository(self.path)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self.folder.lock(LOCK))
+            except (NoSuchFile, NotADirectory):
+                raise NoSuchRepository(self.path) from None
+            existing = self._find()
+            if existing is None and not create:
+                raise NoSuchRepository(self.path)
+            if existing is not None:
+                check_writable(existing)
+            elif self._read_format() is None:
+                self._write_format()
+            yield Swap(self, existing, self._randomness)
+
+    def sweep(self) -> list[str]:
+        """Delete temporary files that crashed writers left in the repository's folder; their names.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+        with self.swapping():
+            left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
+            for name in left:
+                self.folder.delete(name)
+        return left
+
+    def _find(self) -> Root | None:
+        if self._read_format() is None:
+            return None
+        try:
+            content = self.folder.get(ROOT)
+        except (NoSuchFile, NotADirectory):
+            self._format = None
+            return None
+        return decode_root(content)
+
+    def _read_format(self) -> Format | None:
+        """The format, read once, obeyed here: None where there is no such file."""
+        if self._format is None:
+            try:
+                found = parse_format(self.folder.get(FORMAT))
+            except (NoSuchFile, NotADirectory):
+                return None
+            if found.discipline is not Discipline.FILE:
+                raise Unsupported(f"a repository with swap={found.discipline.value}", SPOKEN)
+            self._format = found
+        return self._format
+
+    def _write_format(self) -> None:
+        found = Format(Discipline.FILE)
+        with contextlib.ExitStack() as undo:
+            temporary = f"{FORMAT}.{self._randomness(8).hex()}"
+            write_new(self.folder, temporary, found.line(), undo)
+            self.folder.rename(temporary, FORMAT)
+            undo.pop_all()
+        self.folder.sync_directory("")
+        self._format = found
+
+
+class Swap:
+    """The right to replace the root, while the lock is held."""
+
+    def __init__(self, file: RootFile, existing: Root | None, randomness: Callable[[int], bytes]) -> None:
+        self.existing = existing
+        """The root as read under the lock, a tombstone too; None: there is no repository."""
+        self._file = file
+        self._randomness = randomness
+
+    @property
+    def current(self) -> Root:
+        """The root as read under the lock; a tombstone is one with `deleted` set.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+        if self.existing is None:
+            raise NoSuchRepository(self._file.path)
+        return self.existing
+
+    def replace(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Make `files` durable, then `root` the repository's root.
+
+        Raises:
+            RootMoved: `root` was not made from the root that is there.
+            LimitExceeded: it takes more than 64 KiB.
+            OutcomeUnknown: the rename or what follows failed; the root is the old one or the new one.
+            TransportError: nothing changed.
+        """
+        self._check_succession(root)
+        content = encode_root(root)
+        folder = self._file.folder
+        with contextlib.ExitStack() as undo:
+            for path, file_content in files:
+                write_new(folder, path, file_content, undo)
+            for name in sorted({path.rpartition("/")[0] for path, _ in files}):
+                folder.sync_directory(name)
+            temporary = f"{ROOT}.{self._randomness(8).hex()}"
+            write_new(folder, temporary, content, undo)
+            # From here on nothing may be deleted, whatever interrupts: the root may name it.
+            written = undo.pop_all()
+        try:
+            folder.rename(temporary, ROOT)
+        except (NoSuchFile, PermissionDenied):
+            written.close()
+            raise
+        except TransportError as wrong:
+            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+        self.existing = root
+        try:
+            folder.sync_directory("")
+        except TransportError as wrong:
+            raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+
+    def _check_succession(self, root: Root) -> None:
+        old = self.existing
+        if old is None or (old.deleted and old.incarnation != root.incarnation):
+            if root.version == 1:
+                return
+        elif (old.incarnation, old.version + 1) == (root.incarnation, root.version):
+            return
+        there = "none" if old is None else f"version {old.version} of {old.incarnation.hex()}"
+        raise RootMoved(f"version {root.version} of {root.incarnation.hex()} cannot follow {there}")
+
+
+def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.ExitStack) -> None:
+    """Write a new file and make its content durable; `undo` deletes it, as far as that works.
+
+    Raises:
+        FileExists: the name is taken, and stays as it is.
+        TransportError: the store failed.
+    """
+    file = folder.create(path)
+    undo.callback(_discard, folder, path)
+    with contextlib.closing(file):
+        file.write(content)
+        file.sync()
+
+
+def _discard(folder: Transport, path: str) -> None:
+    with contextlib.suppress(TransportError):
+        folder.delete(path)
+
+
+def _ensure_folder(transport: Transport, path: str) -> None:
+    with contextlib.suppress(FileExists):
+        transport.make_directory(path)

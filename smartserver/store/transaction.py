@@ -1,0 +1,183 @@
+"""`RepositoryTransaction`: one request's view of a repository and the changes it asks for; pure.
+
+It lays three things over a state that never changes: a repository about to be made, the announced graph, and the refs
+changed so far. The repository writes down what differs, in one swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, WrongVcs
+from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.store.graph import Graph
+from smartserver.store.model import PullPlan
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.tables import check_name
+
+MISSING_NAMED = 1024
+"""Missing parents an error names: it travels in one small reply."""
+
+
+class RepositoryTransaction:
+    """A `store.model.Transaction` over a snapshot; None where there is no repository (a tombstone counts as none)."""
+
+    def __init__(self, path: str, snapshot: Snapshot | None, announced: Sequence[Announced] = ()) -> None:
+        self.snapshot = snapshot
+        """What it looks at; None where there is no repository yet."""
+        self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
+        """VCS, kinds and settings of the repository this request makes."""
+        self.changes: dict[bytes, RefValue | None] = {}
+        """Refs that differ from the snapshot's, None for one that goes."""
+        self._path = path
+        self._announced = tuple(announced)
+        self._stored = snapshot.graph if snapshot is not None else Graph()
+        self._graph, self._missing = self._stored.with_announced(self._announced)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def exists(self) -> bool:
+        return self.snapshot is not None or self.created is not None
+
+    @property
+    def vcs(self) -> str:
+        return self.created[0] if self.created is not None else self._present().root.vcs
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return self.created[1] if self.created is not None else self._present().root.kinds
+
+    @property
+    def settings(self) -> Mapping[str, bytes]:
+        return self.created[2] if self.created is not None else self._present().root.settings
+
+    @property
+    def announced(self) -> Sequence[Announced]:
+        return self._announced
+
+    @property
+    def new_revisions(self) -> int:
+        """How many of the announced revisions are not stored."""
+        return self._graph.count - self._stored.count
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        if self.created is not None:
+            stored: Mapping[bytes, RefValue] = {}
+        else:
+            stored = self._present().view.refs()
+        if not self.changes:
+            return stored
+        joined: dict[bytes, RefValue | None] = {**stored, **self.changes}
+        return {name: value for name, value in sorted(joined.items()) if value is not None}
+
+    def ref(self, name: bytes) -> RefValue | None:
+        if name in self.changes:
+            return self.changes[name]
+        return self._stored_ref(name)
+
+    def has_revision(self, revision: RevisionId) -> bool:
+        return self._graph.ordinal(revision) is not None
+
+    def is_stored(self, revision: RevisionId) -> bool:
+        return self._stored.ordinal(revision) is not None
+
+    def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision))
+
+    def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
+        if not self.exists:
+            self.created = (vcs, tuple(kinds), dict(settings))
+            return True
+        if self.vcs != vcs:
+            raise WrongVcs(self._path, self.vcs, vcs)
+        if self.kinds != tuple(kinds):
+            raise WrongVcs(self._path, _described(vcs, self.kinds), _described(vcs, kinds))
+        return False
+
+    def set_ref(self, name: bytes, value: RefValue | None) -> None:
+        stored = self._stored_ref(name)
+        check_name(name)
+        for tip in value or ():
+            self._ordinal(tip.id)
+        if value is not None:
+            value = tuple(sorted(value, key=lambda tip: tip.id))
+        if (value or None) == stored:
+            self.changes.pop(name, None)
+        else:
+            self.changes[name] = value or None
+
+    def check_parents(self) -> None:
+        if self._missing:
+            raise MissingParents(self._missing[:MISSING_NAMED])
+
+    def known_heads(self) -> list[RevisionId]:
+        held = [revision for revision in self._announced if self.is_stored(revision.revision)]
+        # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
+        inner = {parent.id for revision in held for parent in revision.parents if not parent.absent}
+        return list(dict.fromkeys(revision.revision for revision in held if revision.revision not in inner))
+
+    def plan_pull(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId],
+        absent: Sequence[RevisionId] = (),
+        after: RevisionId | None = None,
+    ) -> PullPlan:
+        if self.created is not None:
+            raise NoSuchRepository(self._path)
+        snapshot = self._present()
+        graph = snapshot.graph
+        found = [graph.ordinal(have) for have in haves]
+        had = [ordinal for ordinal in found if ordinal is not None]
+        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
+        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut)
+        if after is not None:
+            start = self._stored_ordinal(after)
+            ordinals = [ordinal for ordinal in ordinals if ordinal > start]
+        ranges = merge(ordinals)
+        return PullPlan(
+            ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found)
+        )
+
+    def _present(self) -> Snapshot:
+        if self.snapshot is None:
+            raise NoSuchRepository(self._path)
+        return self.snapshot
+
+    def _stored_ref(self, name: bytes) -> RefValue | None:
+        return None if self.created is not None else self._present().view.ref(name)
+
+    def _ordinal(self, revision: RevisionId) -> int:
+        ordinal = self._graph.ordinal(revision)
+        if ordinal is None:
+            raise MissingRevision(revision)
+        return ordinal
+
+    def _stored_ordinal(self, revision: RevisionId) -> int:
+        ordinal = self._stored.ordinal(revision)
+        if ordinal is None:
+            raise MissingRevision(revision)
+        return ordinal
+
+
+def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending ordinals as half-open ranges."""
+    if not ordinals:
+        return ()
+    starts = [ordinals[0]]
+    stops = []
+    for before, ordinal in pairwise(ordinals):
+        if ordinal != before + 1:
+            stops.append(before + 1)
+            starts.append(ordinal)
+    stops.append(ordinals[-1] + 1)
+    return tuple(zip(starts, stops, strict=True))
+
+
+def _described(vcs: str, kinds: Sequence[Kind]) -> str:
+    listed = ", ".join(f"{kind.name} ({kind.check}, {'may be a base' if kind.base else 'no base'})" for kind in kinds)
+    return f"{vcs} with the kinds {listed}"

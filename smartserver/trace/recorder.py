@@ -1,0 +1,137 @@
+"""What went over a connection: one `CallRecord` a request, made from the events an `Observer` sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from smartserver.wire.events import Body, Error, Event, Reply, Request
+from smartserver.wire.messages import decode_failure, decode_reply, decode_request
+
+MAX_SHOWN = 16
+"""Bytes of a binary argument that are shown."""
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One request: what it asked for, its bytes each way, and when."""
+
+    verbs: list[str]
+    arguments: list[str]
+    path: str
+    started: float
+    ended: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    server_microseconds: int = 0
+    result: str = ""
+    is_vfs: bool = False
+    payload: list[bytes] = field(default_factory=list)
+
+
+class Recorder:
+    """Sees every event of one client's connections; implements `wire.observer.Observer`.
+
+    A round trip is counted when something comes after something was sent: the times this side had to wait, whatever
+    was in the flights. Connecting is counted apart.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, finished: Callable[[CallRecord], None] | None = None
+    ) -> None:
+        self.calls: list[CallRecord] = []
+        self.round_trips = 0
+        self.connections = 0
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self.started = clock()
+        self._clock = clock
+        self._finished = finished
+        self._open: dict[int, CallRecord] = {}
+        self._waiting = False
+
+    def connected(self) -> None:
+        """A connection was opened."""
+        self.connections += 1
+        self._open.clear()
+
+    def sent(self, event: Event, size: int) -> None:
+        """Bytes left."""
+        self.bytes_up += size
+        self._waiting = True
+        if isinstance(event, Request):
+            self._open[event.id] = self._begin(event)
+        record = self._open.get(getattr(event, "id", 0))
+        if record is not None:
+            record.bytes_up += size
+
+    def received(self, event: Event, size: int) -> None:
+        """Bytes came."""
+        self.bytes_down += size
+        if self._waiting:
+            self._waiting = False
+            self.round_trips += 1
+        record = self._open.get(getattr(event, "id", 0))
+        if record is None:
+            return
+        record.bytes_down += size
+        record.ended = self._clock()
+        if isinstance(event, (Reply, Error)):
+            record.payload.append(event.payload)
+            if not event.more:
+                self._answered(record, event)
+        elif not isinstance(event, Body):
+            record.ended = self._clock()
+
+    @property
+    def vfs_calls(self) -> int:
+        """Calls of file-level verbs."""
+        return sum(record.is_vfs for record in self.calls)
+
+    def _begin(self, event: Request) -> CallRecord:
+        request = decode_request(event.payload)
+        record = CallRecord(
+            [call.verb for call in request.calls],
+            [_short(call.arguments) for call in request.calls],
+            request.path,
+            self._clock(),
+            is_vfs=any("." not in call.verb for call in request.calls),
+        )
+        self.calls.append(record)
+        return record
+
+    def _answered(self, record: CallRecord, event: Reply | Error) -> None:
+        payload = b"".join(record.payload)
+        record.payload.clear()
+        if isinstance(event, Error):
+            failure = decode_failure(payload)
+            record.result = failure.fault.code
+            record.server_microseconds = failure.counters.microseconds
+        else:
+            reply = decode_reply(payload)
+            refused = sum(outcome.status != 0 for outcome in reply.outcomes)
+            record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
+            record.server_microseconds = reply.counters.microseconds
+        if self._finished is not None:
+            self._finished(record)
+
+
+def _short(raw: msgspec.Raw) -> str:
+    """Arguments as a person reads them: ids cut, long lists counted."""
+    return ", ".join(_value(value) for value in msgspec.msgpack.decode(raw, type=list[object]))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bytes):
+        printable = value.decode("ascii", "replace")
+        if printable.isascii() and printable.isprintable():
+            return printable
+        return value[:4].hex() if len(value) <= MAX_SHOWN * 2 else f"{len(value)} bytes"
+    if isinstance(value, (list, dict)):
+        if len(value) > 2:
+            return f"[{len(value)}]"
+        return "[" + ", ".join(_value(each) for each in value) + "]"
+    return str(value)

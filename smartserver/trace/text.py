@@ -1,0 +1,47 @@
+"""`-Dhpss`: a line for each request and one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from smartserver.trace.recorder import CallRecord, Recorder
+
+
+def line(record: CallRecord) -> str:
+    """One request: its verbs and arguments in short, bytes each way, milliseconds in all and in the server."""
+    calls = "; ".join(f"{verb}({arguments})" for verb, arguments in zip(record.verbs, record.arguments, strict=True))
+    if len(record.verbs) > 4:
+        calls = f"{record.verbs[0]}(...) and {len(record.verbs) - 1} more"
+    elapsed = (record.ended - record.started) * 1000
+    return (
+        f"hpss: {calls} on {record.path or '/'}: {record.result}, {size(record.bytes_up)} up, "
+        f"{size(record.bytes_down)} down, {elapsed:.0f} ms ({record.server_microseconds / 1000:.1f} ms in the server)"
+    )
+
+
+def summary(recorder: Recorder, now: float) -> str:
+    """Everything a command did."""
+    trips, calls = recorder.round_trips, len(recorder.calls)
+    connects = f" + {recorder.connections} to connect" if recorder.connections else ""
+    return (
+        f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)} "
+        f"({recorder.vfs_calls} vfs), {size(recorder.bytes_up)} up, {size(recorder.bytes_down)} down, "
+        f"{(now - recorder.started) * 1000:.0f} ms"
+    )
+
+
+def printing(write: Callable[[str], None]) -> Recorder:
+    """A recorder that prints each request as it is answered."""
+    return Recorder(finished=lambda record: write(line(record)))
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them, in powers of 1,000."""
+    if count < 1000:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KB", "MB", "GB"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} TB"

@@ -1,0 +1,107 @@
+"""What every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
+
+VcsError
+├── CannotSend      what was to be pushed cannot be: history or objects are missing here
+├── WrongContent    what was pulled is not what its keys say, or cannot be rebuilt
+└── ToolFailed      a command of the version-control system failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from smartserver.records.model import Announced, Key, Kind, RevisionId
+
+Progress = Callable[[int, int], None]
+"""Called with (objects done, objects in all); the second is 0 while it is not known."""
+
+
+class VcsError(Exception):
+    """A local repository cannot do what was asked; the message is one line for the user."""
+
+
+@dataclass(eq=False)
+class CannotSend(VcsError):
+    """What was to be pushed cannot be: this repository does not have all of it."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class WrongContent(VcsError):
+    """A pulled record is not what its key says, or its base is not here."""
+
+    key: Key
+    why: str
+
+    def __str__(self) -> str:
+        return f"object {self.key.hex()} from the server: {self.why}"
+
+
+@dataclass(eq=False)
+class ToolFailed(VcsError):
+    """A command of the version-control system failed."""
+
+    command: str
+    status: int
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.command} failed with status {self.status}" + (f": {self.said}" if self.said else "")
+
+
+class Plan(Protocol):
+    """What a push will send: the graph now, the segments when asked."""
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        """The revisions to be sent, parents first."""
+
+    def segments(self) -> Iterator[bytes]:
+        """Whole segments in the order of `graph`; may be asked for again.
+
+        Raises:
+            CannotSend: an object is missing here.
+        """
+
+    def without_bases(self, keys: Collection[Key]) -> Self:
+        """The same plan, using none of `keys` as a delta base."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What a pull brought into the local repository."""
+
+    objects: int
+    revisions: int
+    keep: str | None = None
+    """A file that keeps the new objects from being collected until refs name them; the caller removes it."""
+
+
+class LocalRepository(Protocol):
+    """A repository of one version-control system on this machine."""
+
+    @property
+    def vcs(self) -> str:
+        """What a hosted repository of this content is called, e.g. `git sha1`."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of record it is made of."""
+
+    def refs(self) -> dict[bytes, RevisionId]:
+        """Every ref and its tip."""
+
+    def complete_haves(self, candidates: Iterable[RevisionId], limit: int = 256) -> list[RevisionId]:
+        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
+
+        `candidates`: tips of the remote as last seen, newest first.
+        """
+
+    def close(self) -> None:
+        """End the processes it keeps open."""

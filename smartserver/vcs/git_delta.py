@@ -1,0 +1,203 @@
+"""Deltas as git's packs hold them: copies from a base and insertions. Pure; made for speed in Python, not for least size.
+
+Wherever bytes are compared or searched, slices are handed to the interpreter's C code; nothing loops over bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+
+_NEAR_COPY = struct.Struct("<BHH").pack
+_FAR_COPY = struct.Struct("<BIH").pack
+_MAX_COPY = 0xFFFF
+"""Bytes one copy instruction can name with a two-byte length."""
+
+_SMALL_GAP = 40
+"""Differing bytes under which looking for matches costs more than it gains."""
+
+_MIN_LINE = 8
+"""Shorter lines are found everywhere and mean nothing."""
+
+_MIN_MATCH = 16
+
+_LOOK_UPS = 64
+"""How often, over all look-ups together, the base may be searched through: reordered big files end there."""
+_WINDOW = 256
+
+_number = int.from_bytes
+
+
+def size(n: int) -> bytes:
+    """A length as a delta's head and an entry's head hold it: seven bits a byte, least first."""
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def _copy(offset: int, n: int) -> bytes:
+    """Instructions that copy `n` bytes of the base.
+
+    Fixed widths: the zero bytes git would leave out cost less than Python that leaves them out.
+    """
+    if n <= 0:
+        return b""
+    if n > _MAX_COPY:
+        steps = range(0, n, _MAX_COPY)
+        return b"".join([_FAR_COPY(0xBF, offset + at, min(_MAX_COPY, n - at)) for at in steps])
+    if offset <= 0xFFFF:
+        return _NEAR_COPY(0xB3, offset, n)
+    return _FAR_COPY(0xBF, offset, n)
+
+
+def _insert(text: bytes) -> bytes:
+    n = len(text)
+    if n < 128:
+        return bytes((n,)) + text if n else b""
+    return b"".join([bytes((min(127, n - at),)) + text[at : at + 127] for at in range(0, n, 127)])
+
+
+def _common(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
+    """How far `a[i:]` and `b[j:]` agree, at most `most`: steps grow while they match, the last one is told by xor."""
+    done, step, growing = 0, _WINDOW, True
+    while done < most:
+        k = min(step, most - done)
+        x, y = a[i + done : i + done + k], b[j + done : j + done + k]
+        if x == y:
+            done += k
+            if growing:
+                step *= 4
+        elif k <= _WINDOW:
+            differ = _number(x, "little") ^ _number(y, "little")
+            return done + ((differ & -differ).bit_length() - 1 >> 3)
+        else:
+            step, growing = step >> 2, False
+    return done
+
+
+def _common_back(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
+    """How far `a[:i]` and `b[:j]` agree from their ends, at most `most`."""
+    done, step, growing = 0, _WINDOW, True
+    while done < most:
+        k = min(step, most - done)
+        x, y = a[i - done - k : i - done], b[j - done - k : j - done]
+        if x == y:
+            done += k
+            if growing:
+                step *= 4
+        elif k <= _WINDOW:
+            differ = _number(x, "big") ^ _number(y, "big")
+            return done + ((differ & -differ).bit_length() - 1 >> 3)
+        else:
+            step, growing = step >> 2, False
+    return done
+
+
+def tree_entries(width: int) -> Callable[[bytes], list[bytes]]:
+    """Splits a tree into its entries; `width`: bytes of a key. What is not an entry is left out of the list."""
+    pattern: re.Pattern[bytes] = re.compile(rb"[0-7]+ [^\0]+\0.{%d}" % width, re.DOTALL)
+    return pattern.findall
+
+
+def tree_delta(base: bytes, text: bytes, split: Callable[[bytes], list[bytes]]) -> bytes | None:
+    """A delta of whole entries from one tree to another; None when one of them is not made of entries alone."""
+    where: dict[bytes, int] = {}
+    at = 0
+    for entry in split(base):
+        where[entry] = at
+        at += len(entry)
+    if at != len(base):
+        return None
+    out = [size(len(base)), size(len(text))]
+    start = stop = -1
+    fresh: list[bytes] = []
+    seen = 0
+    for entry in split(text):
+        seen += len(entry)
+        found = where.get(entry)
+        if found is not None and found == stop:
+            stop += len(entry)
+            continue
+        if stop >= 0:
+            out.append(_copy(start, stop - start))
+            start = stop = -1
+        if found is None:
+            fresh.append(entry)
+            continue
+        if fresh:
+            out.append(_insert(b"".join(fresh)))
+            fresh = []
+        start, stop = found, found + len(entry)
+    if stop >= 0:
+        out.append(_copy(start, stop - start))
+    out.append(_insert(b"".join(fresh)))
+    return b"".join(out) if seen == len(text) else None
+
+
+def delta(base: bytes, text: bytes, split: Callable[[bytes], list[bytes]] | None = None) -> bytes:
+    """A delta from `base` to `text`; `split` cuts trees into entries (`tree_entries`).
+
+    What both share at their ends is copied. In between whole lines of the base are looked up, and each one found grows
+    both ways as far as it matches.
+    """
+    most = min(len(base), len(text))
+    head = _common(base, 0, text, 0, most)
+    tail = _common_back(base, len(base), text, len(text), most - head)
+    end, base_end = len(text) - tail, len(base) - tail
+    if end - head <= _SMALL_GAP or base_end - head <= _SMALL_GAP:
+        ends = _copy(0, head), _insert(text[head:end]), _copy(base_end, tail)
+        return b"".join((size(len(base)), size(len(text)), *ends))
+    if split is not None:
+        by_entry = tree_delta(base, text, split)
+        if by_entry is not None:
+            return by_entry
+    out = [size(len(base)), size(len(text)), _copy(0, head)]
+    done = _match_lines(base, text, head, end, base_end, out)
+    if done < end:
+        out.append(_insert(text[done:end]))
+        done = end
+    rest = len(text) - done
+    out.append(_copy(len(base) - rest, rest))
+    return b"".join(out)
+
+
+def _match_lines(base: bytes, text: bytes, head: int, end: int, base_end: int, out: list[bytes]) -> int:
+    """Append instructions for matches in `text[head:end]`; how far they reach, which may be beyond `end`."""
+    first = base.rfind(b"\n", 0, head) + 1
+    budget = _LOOK_UPS * len(base)
+    lines: set[bytes] | None = None
+    done = near = head
+    at = text.find(b"\n", head, end)
+    while at >= 0 and budget > 0:
+        stop = text.find(b"\n", at + 1, end)
+        if stop < 0:
+            break
+        if stop - at > _MIN_LINE:
+            if lines is None:
+                lines = set(base[first:base_end].split(b"\n"))
+            if text[at + 1 : stop] in lines:
+                line = text[at : stop + 1]
+                found = base.find(line, near)
+                budget -= found - near if found >= 0 else len(base) - near
+                if found < 0:
+                    found = base.find(line, first)
+                    budget -= found - first
+                if found >= 0:
+                    back = _common_back(base, found, text, at, min(found, at - done, _WINDOW))
+                    match = back + _common(base, found, text, at, min(len(base) - found, len(text) - at))
+                    if match >= _MIN_MATCH:
+                        at -= back
+                        out.append(_insert(text[done:at]))
+                        out.append(_copy(found - back, match))
+                        at = done = at + match
+                        if match > 80:  # Likely the same place in both: look on from there.
+                            near = found - back + match
+                        if at >= end:
+                            break
+                        stop = text.find(b"\n", at, end)
+        at = stop
+    return done

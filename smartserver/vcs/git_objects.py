@@ -1,0 +1,232 @@
+"""Git objects as git's plumbing gives them: one process asked object by object, or one fed a whole list."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from binascii import hexlify, unhexlify
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from smartserver.vcs.base import VcsError
+
+if TYPE_CHECKING:
+    from smartserver.records.model import Key
+
+COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+"""Git's pack type numbers; a record's meta is one of them as a byte."""
+
+TYPE_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
+TYPE_NUMBERS = {name: number for number, name in TYPE_NAMES.items()}
+METAS = {number: bytes((number,)) for number in TYPE_NAMES}
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+"""Starts a git command on the repository: `start(*arguments, stdin=..., stdout=...)`."""
+
+
+class MissingObject(VcsError):
+    """The repository refers to an object it does not have."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"object {self.key.hex()} is missing from this repository"
+
+
+class GitObject(NamedTuple):
+    """An object: its key, git's type number and its text."""
+
+    key: Key
+    type: int
+    text: bytes
+
+
+class TreeEntry(NamedTuple):
+    """One line of a tree; `mode` is as git compares it (`canonical_mode`)."""
+
+    name: bytes
+    mode: int
+    key: Key
+
+    @property
+    def type(self) -> int:
+        """`TREE`, `BLOB`, or 0 for a submodule's commit, which is not part of this repository."""
+        return mode_type(self.mode)
+
+
+def canonical_mode(mode: int) -> int:
+    """`mode` as git sees it: five values, whatever odd bits an old tool wrote."""
+    kind = mode & 0o170000
+    if kind == 0o100000:
+        return 0o100755 if mode & 0o100 else 0o100644
+    if kind in (0o040000, 0o120000):
+        return kind
+    return 0o160000
+
+
+def mode_type(mode: int) -> int:
+    """The type of object a canonical mode stands for; 0 for a submodule."""
+    if mode == 0o040000:
+        return TREE
+    return 0 if mode == 0o160000 else BLOB
+
+
+def parse_tree(text: bytes, width: int) -> list[TreeEntry]:
+    """The entries of a tree in their order; `width`: bytes of a key.
+
+    Raises:
+        ValueError: it is not a tree.
+    """
+    entries = []
+    at = 0
+    while at < len(text):
+        space = text.index(b" ", at)
+        end = text.index(b"\0", space)
+        key = text[end + 1 : end + 1 + width]
+        if len(key) != width:
+            raise ValueError("a tree ends within an entry")
+        entries.append(TreeEntry(text[space + 1 : end], canonical_mode(int(text[at:space], 8)), key))
+        at = end + 1 + width
+    return entries
+
+
+def commit_links(text: bytes) -> tuple[Key, tuple[Key, ...]]:
+    """The tree and the parents a commit names.
+
+    Raises:
+        ValueError: it is not a commit.
+    """
+    lines = text.split(b"\n\n", 1)[0].split(b"\n")
+    if not lines[0].startswith(b"tree "):
+        raise ValueError("a commit without a tree")
+    parents = []
+    for line in lines[1:]:
+        if not line.startswith(b"parent "):
+            break
+        parents.append(unhexlify(line[7:]))
+    return unhexlify(lines[0][5:]), tuple(parents)
+
+
+def tag_target(text: bytes) -> tuple[Key, int]:
+    """The object a tag names and its type.
+
+    Raises:
+        ValueError: it is not a tag.
+    """
+    lines = text.split(b"\n", 2)
+    if len(lines) < 2 or not lines[0].startswith(b"object ") or not lines[1].startswith(b"type "):
+        raise ValueError("a tag without an object")
+    number = TYPE_NUMBERS.get(lines[1][5:])
+    if number is None:
+        raise ValueError(f"a tag of an unknown type {lines[1][5:]!r}")
+    return unhexlify(lines[0][7:]), number
+
+
+def _next_object(output: IO[bytes], asked: bytes) -> GitObject | None:
+    """The next answer of `cat-file --batch`; None when it says the object is not there."""
+    head = output.readline()
+    if not head.endswith(b"\n"):
+        raise EOFError(f"git cat-file ended when asked for {asked.decode('utf-8', 'replace')}")
+    fields = head[:-1].rsplit(b" ", 2)
+    number = TYPE_NUMBERS.get(fields[1]) if len(fields) == 3 else None
+    if number is None or not fields[2].isdigit():
+        return None  # "<what was asked> missing" (or ambiguous)
+    size = int(fields[2])
+    text = output.read(size)
+    if len(text) != size or output.read(1) != b"\n":
+        raise EOFError(f"git cat-file ended within {fields[0].decode('ascii')}")
+    return GitObject(unhexlify(fields[0]), number, text)
+
+
+class ObjectReader:
+    """One `git cat-file --batch`, asked one object at a time; started with the first question. Not for two threads."""
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _ask(self, name: bytes) -> GitObject | None:
+        self.open()
+        assert self._process is not None
+        questions, answers = self._process.stdin, self._process.stdout
+        assert questions is not None
+        assert answers is not None
+        try:
+            questions.write(name + b"\n")
+            questions.flush()
+            return _next_object(answers, name)
+        except (BrokenPipeError, EOFError) as wrong:
+            self.close()
+            raise VcsError(f"git cat-file ended early: {wrong}") from wrong
+        except BaseException:
+            self.close()  # An answer is half read: the next question would get the rest of it.
+            raise
+
+    def read(self, key: Key) -> GitObject:
+        """The object of that key.
+
+        Raises:
+            MissingObject: it is not here.
+        """
+        found = self._ask(hexlify(key))
+        if found is None:
+            raise MissingObject(key)
+        return found
+
+    def find(self, name: bytes) -> GitObject | None:
+        """The object a name, id or expression such as `main~3` stands for, or None."""
+        if b"\n" in name or not name:
+            return None
+        return self._ask(name)
+
+    def open(self) -> None:
+        """Start the process now, so that it gets ready while the caller does something else."""
+        if self._process is None:
+            self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close(self) -> None:
+        """End the process; a later question starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process whose output is no longer wanted, and leave nothing of it behind."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    if process.poll() is None:
+        process.terminate()
+    process.wait()
+
+
+def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
+    """The objects of `keys` in that order, through one process that reads ahead of the caller.
+
+    Raises:
+        MissingObject: one is not here.
+    """
+    import tempfile
+
+    # A file, not a pipe: nobody has to feed the process while its answers are read.
+    with tempfile.TemporaryFile() as questions:
+        questions.write(b"".join([b"%s\n" % hexlify(key) for key in keys]))
+        questions.seek(0)
+        process = start("cat-file", "--batch", "--buffer", stdin=questions, stdout=subprocess.PIPE)
+    answers = process.stdout
+    assert answers is not None
+    try:
+        for key in keys:
+            try:
+                found = _next_object(answers, hexlify(key))
+            except EOFError as wrong:
+                raise VcsError(str(wrong)) from wrong
+            if found is None:
+                raise MissingObject(key)
+            yield found
+    finally:
+        end(process)

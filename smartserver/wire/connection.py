@@ -1,0 +1,287 @@
+"""One end of a connection: bytes in, events out, events in, bytes out. No sockets, clocks or threads.
+
+    connection = Connection(Role.CLIENT)
+    socket.send(connection.send(Request(1, payload)))
+    connection.receive_data(socket.recv(limits.RECEIVE_CHUNK))      # or receive_eof() at the end
+    while (event := connection.next_event()) is not None: ...
+
+Those four calls are all there is. What may follow what is in `states`, what bytes look like in `frames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from smartserver.wire.errors import LocalProtocolError, RemoteProtocolError
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    PeerClosed,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+    VersionMismatch,
+)
+from smartserver.wire.frames import (
+    CONTINUED,
+    END_PAYLOAD,
+    HEADER,
+    IGNORED_FROM,
+    MAX_ID,
+    OF_CONNECTION,
+    PREFACE,
+    Frame,
+    FrameType,
+    ReceiveBuffer,
+    check_header,
+    encode_frames,
+    encode_refusal,
+    versions_of,
+)
+from smartserver.wire.limits import MAX_FRAME
+from smartserver.wire.observer import Observer
+from smartserver.wire.states import ConnectionState, Opening, Role, Side, Step
+
+__all__ = ["Connection", "Role"]
+
+
+def _read_end(frame: Frame) -> Event:
+    segments, size = END_PAYLOAD.unpack(frame.payload)
+    return End(frame.id, segments, size)
+
+
+READERS: dict[FrameType, Callable[[Frame], Event]] = {
+    FrameType.REQUEST: lambda frame: Request(frame.id, bytes(frame.payload), False, _is_continued(frame)),
+    FrameType.REQUEST_WITH_BODY: lambda frame: Request(frame.id, bytes(frame.payload), True, _is_continued(frame)),
+    FrameType.BODY: lambda frame: Body(frame.id, bytes(frame.payload)),
+    FrameType.END: _read_end,
+    FrameType.REPLY: lambda frame: Reply(frame.id, bytes(frame.payload), False, _is_continued(frame)),
+    FrameType.REPLY_WITH_BODY: lambda frame: Reply(frame.id, bytes(frame.payload), True, _is_continued(frame)),
+    FrameType.ERROR: lambda frame: Error(frame.id, bytes(frame.payload), _is_continued(frame)),
+    FrameType.PROGRESS: lambda frame: Progress(frame.id, bytes(frame.payload)),
+    FrameType.CANCEL: lambda frame: Cancel(frame.id),
+    FrameType.PING: lambda frame: Ping(bytes(frame.payload)),
+    FrameType.PONG: lambda frame: Pong(bytes(frame.payload)),
+    FrameType.GOAWAY: lambda frame: GoAway(bytes(frame.payload)),
+}
+"""What a frame says."""
+
+
+def _is_continued(frame: Frame) -> bool:
+    return frame.type in CONTINUED and len(frame.payload) == MAX_FRAME
+
+
+def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
+    """`payload` in as many frames as it takes, one at least."""
+    if len(payload) <= MAX_FRAME:
+        return [Frame(kind, request_id, payload)]
+    view = memoryview(payload)
+    return [Frame(kind, request_id, view[at : at + MAX_FRAME]) for at in range(0, len(view), MAX_FRAME)]
+
+
+def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
+    """The frames of a message or a part of one.
+
+    Raises:
+        LocalProtocolError: more is to follow and the last frame would not be full.
+    """
+    frames = _pieces(kind, request_id, payload)
+    full = _is_continued(frames[-1])
+    if more and not full:
+        raise LocalProtocolError(
+            f"expected a part of {kind.name} {request_id} to be a multiple of {MAX_FRAME} bytes, got {len(payload)}"
+        )
+    if full and not more:
+        frames.append(Frame(kind, request_id, b""))
+    return frames
+
+
+def _write_end(event: End) -> list[Frame]:
+    if not 0 <= event.segments <= 0xFFFFFFFF or not 0 <= event.size <= 0xFFFFFFFFFFFFFFFF:
+        raise LocalProtocolError(f"expected u32 segments and u64 bytes in END, got {event.segments} and {event.size}")
+    return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size))]
+
+
+def _write_request(event: Request) -> list[Frame]:
+    kind = FrameType.REQUEST_WITH_BODY if event.body else FrameType.REQUEST
+    return _message(kind, event.id, event.payload, event.more)
+
+
+def _write_reply(event: Reply) -> list[Frame]:
+    kind = FrameType.REPLY_WITH_BODY if event.body else FrameType.REPLY
+    return _message(kind, event.id, event.payload, event.more)
+
+
+WRITERS: dict[type, Callable[..., list[Frame]]] = {
+    Request: _write_request,
+    Reply: _write_reply,
+    Error: lambda event: _message(FrameType.ERROR, event.id, event.payload, event.more),
+    Body: lambda event: _pieces(FrameType.BODY, event.id, event.chunk),
+    End: _write_end,
+    Progress: lambda event: [Frame(FrameType.PROGRESS, event.id, event.payload)],
+    Cancel: lambda event: [Frame(FrameType.CANCEL, event.id, b"")],
+    Ping: lambda event: [Frame(FrameType.PING, 0, event.payload)],
+    Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
+    GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
+}
+"""The frames that say an event."""
+
+
+class Connection:
+    """The protocol of one connection, seen from `role`'s end.
+
+    After a `RemoteProtocolError` every further call raises it again. After a `LocalProtocolError` the connection is
+    as it was before the call.
+    """
+
+    def __init__(self, role: Role, observers: Iterable[Observer] = ()) -> None:
+        self._role = role
+        self._observers: Sequence[Observer] = tuple(observers)
+        self._state = ConnectionState(role)
+        self._buffer = ReceiveBuffer()
+        self._eof = False
+        self._broken: RemoteProtocolError | None = None
+        self._unseen = 0
+        """Bytes read and not yet shown to the observers."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes that came from the peer; none at all means nothing.
+
+        Raises:
+            LocalProtocolError: after `receive_eof`.
+            RemoteProtocolError: the connection is broken.
+        """
+        self._raise_if_broken()
+        if self._eof:
+            raise LocalProtocolError(f"expected no bytes after the end, got {len(data)}")
+        self._buffer.feed(bytes(data))
+
+    def receive_eof(self) -> None:
+        """Take note that the peer sends no more; `next_event` says what that means once all before it was read.
+
+        Raises:
+            RemoteProtocolError: the connection is broken.
+        """
+        self._raise_if_broken()
+        self._eof = True
+
+    def next_event(self) -> Event | None:
+        """What happened next, or None when more bytes are needed to tell (or, after `PeerClosed`, nothing will).
+
+        Raises:
+            RemoteProtocolError: the peer broke the rules: what was expected and what came.
+            Interrupted: the peer's bytes ended too early: what was still expected.
+        """
+        self._raise_if_broken()
+        try:
+            return self._read()
+        except RemoteProtocolError as wrong:
+            self._broken = wrong
+            raise
+
+    def send(self, event: Event) -> bytes:
+        """The bytes that tell the peer of `event`, with the opening line before the first.
+
+        Raises:
+            LocalProtocolError: the event may not be sent now.
+            RemoteProtocolError: the connection is broken.
+        """
+        self._raise_if_broken()
+        sent = self._write_refusal(event) if isinstance(event, VersionMismatch) else self._write(event)
+        for observer in self._observers:
+            observer.sent(event, len(sent))
+        return sent
+
+    def _raise_if_broken(self) -> None:
+        if self._broken is not None:
+            raise type(self._broken)(*self._broken.args)
+
+    def _read(self) -> Event | None:
+        while True:
+            side = self._state.sides[self._role.peer]
+            if side is Side.SILENT:
+                line = self._buffer.opening(refusal=self._role is Role.CLIENT)
+                if line is not None:
+                    self._unseen += len(line)
+                    if line == PREFACE:
+                        self._state.opening(self._role.peer, Opening.PREFACE)
+                        continue
+                    self._state.opening(self._role.peer, Opening.OTHER_VERSION)
+                    return self._seen(VersionMismatch(versions_of(line)))
+            elif side is Side.OPEN:
+                frame = self._buffer.frame()
+                if frame is not None:
+                    event = self._read_frame(frame)
+                    if event is not None:
+                        return event
+                    continue
+            elif side is Side.FOREIGN:
+                self._unseen += self._buffer.discard()
+            if self._eof and side is not Side.CLOSED:
+                self._state.end(self._role.peer, self._buffer.unfinished())
+                return self._seen(PeerClosed())
+            return None
+
+    def _read_frame(self, frame: Frame) -> Event | None:
+        """The event a frame is, or None for one that is skipped.
+
+        Raises:
+            RemoteProtocolError: it may not come now.
+        """
+        self._unseen += HEADER.size + len(frame.payload)
+        if frame.type >= IGNORED_FROM:
+            return None
+        kind = FrameType(frame.type)
+        event = READERS[kind](frame)
+        if not self._account(self._role.peer, kind, frame, event):
+            self._seen(event)
+            return None
+        return self._seen(event)
+
+    def _account(self, sender: Role, kind: FrameType, frame: Frame, event: Event) -> bool:
+        step = Step((kind, _is_continued(frame)))
+        if kind in OF_CONNECTION:
+            self._state.step_connection(sender, step)
+            return True
+        size = event.size if isinstance(event, End) else len(frame.payload)
+        return self._state.step(sender, frame.id, step, size)
+
+    def _seen(self, event: Event) -> Event:
+        size, self._unseen = self._unseen, 0
+        for observer in self._observers:
+            observer.received(event, size)
+        return event
+
+    def _write(self, event: Event) -> bytes:
+        if type(event) not in WRITERS:
+            raise LocalProtocolError(f"expected an event that can be sent, got {event!r}")
+        side = self._state.sides[self._role]
+        for foreign in (side, self._state.sides[self._role.peer]):
+            if foreign is Side.FOREIGN:
+                raise LocalProtocolError(f"expected nothing to be sent without a common version, got {event!r}")
+        frames = WRITERS[type(event)](event)
+        for frame in frames:
+            if not 0 <= frame.id <= MAX_ID:
+                raise LocalProtocolError(f"expected a request id of 1 to {MAX_ID}, got {frame.id}")
+            check_header(len(frame.payload), frame.type, frame.id, LocalProtocolError)
+        # Only the first frame can be refused: what it opens, the others go on with.
+        for frame in frames:
+            self._account(self._role, FrameType(frame.type), frame, event)
+        encoded = encode_frames(frames)
+        if side is Side.SILENT:
+            self._state.opening(self._role, Opening.PREFACE)
+            return PREFACE + encoded
+        return encoded
+
+    def _write_refusal(self, event: VersionMismatch) -> bytes:
+        if self._role is Role.CLIENT or self._state.sides[Role.CLIENT] is not Side.FOREIGN:
+            raise LocalProtocolError("expected the client to open with another version before it is refused")
+        line = encode_refusal(event.versions)
+        self._state.opening(Role.SERVER, Opening.OTHER_VERSION)
+        return line

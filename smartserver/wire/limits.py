@@ -1,0 +1,84 @@
+"""Every limit of the protocol, each with where its number comes from. Sizes are bytes, times are seconds."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Framing
+
+MAX_FRAME = 256 * KIB
+"""Payload of one frame. Small enough that a PING behind a frame waits 0.2 s at 10 Mbit/s, large enough that the nine
+bytes of header are 0.003 %. A message whose payload fills a frame continues in the next."""
+
+MAX_PREFACE = 64
+"""The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
+
+MAX_PING = 64
+"""Payload of PING and PONG: a clock value and a nonce fit; HTTP/2 has 8, WebSocket 125."""
+
+MAX_REASON = 1 * KIB
+"""Payload of GOAWAY: one sentence for a person."""
+
+MAX_OPEN_REQUESTS = 128
+"""Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
+
+MAX_MESSAGE = 64 * MIB
+"""A message joined from its frames. 1,000,000 refs of 60 bytes, the largest reply in use, are 60 MB."""
+
+# What one request may hold
+
+MAX_CALLS = 65_536
+"""Calls in one request. A `git push --mirror` of 20,000 refs is one request; three times that, rounded up."""
+
+MAX_HAVES = 256
+"""Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
+
+MAX_TIPS_KNOWN = 256
+"""Tips a client remembers of one remote: as many as it may send."""
+
+MAX_ABSENT = 4096
+"""Parents a puller may name as lacking (shallow history): 4,096 ids of 20 bytes are 86 KB, sent only by those."""
+
+MAX_PATH = 4 * KIB
+"""A repository path in UTF-8: PATH_MAX of Linux."""
+
+GRAPH_FIRST_THRESHOLD = 64 * KIB
+"""A push larger than this announces its graph before its records. At 1 Mbit/s 64 KiB take half a second, less than
+the round trip they would be wasted on."""
+
+# Moving bytes
+
+RECEIVE_CHUNK = 64 * KIB
+"""One read from a socket: larger reads made no difference on loopback, and this is what the core holds at most
+beyond one frame."""
+
+PIECE = 1 * MIB
+"""One read of a pack for a pull's body, handed on as four frames: 16 KiB pieces reach a third of the speed."""
+
+NOTSENT_LOWAT = 128 * KIB
+"""TCP_NOTSENT_LOWAT: what lies in the kernel unsent delays what is more urgent. One BODY piece ahead is enough."""
+
+INITIAL_WINDOW = 14_480
+"""Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
+
+FAST_OPEN_REQUEST = 1_400
+"""A request this small fits the SYN of TCP Fast Open."""
+
+DRAIN_BYTES = 64 * MIB
+"""What a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and half a
+second."""
+
+DRAIN_SECONDS = 60.0
+"""How long it does so: a client at 1 s round trip has had sixty chances to see the refusal."""
+
+# Idleness; nothing has a limit on its total time
+
+PING_INTERVAL = 20.0
+"""Silence after which a side that waits for an answer sends PING: NAT tables forget idle TCP after 60 s or more."""
+
+IDLE_TIMEOUT = 120.0
+"""Silence, PINGs unanswered, after which the peer counts as gone: six intervals."""
+
+KEEP_IDLE = 900.0
+"""How long a server keeps a connection without an open request: long enough for the pause between two commands."""

@@ -1,0 +1,55 @@
+"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test is a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+
+# No test may fail for being slow on a busy machine, so nothing here has a deadline.
+_SLOW = [HealthCheck.too_slow]
+settings.register_profile("developer", deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", deadline=None, suppress_health_check=_SLOW, derandomize=True, database=None)
+settings.register_profile("deep", deadline=None, suppress_health_check=_SLOW, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if REQUIRE_ALL else "developer"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home of its own, and no git settings: neither the user's, nor those of a hook that runs the tests."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")):
+                patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("LC_ALL", "C.UTF-8")
+        yield
+
+
+def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return f"REQUIRE_ALL=1, but this was not run: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that skips fails, with its reason; an expected failure (strict anyway) is no skip."""
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", _why(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """So does a whole file that skips."""
+    report = yield
+    if REQUIRE_ALL and report.skipped:
+        report.outcome, report.longrepr = "failed", _why(report)
+    return report

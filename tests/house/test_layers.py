@@ -1,0 +1,192 @@
+"""Who may import whom. To bend a rule, change the tables here and say why in the commit; there is no exception list."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import pytest
+from sources import PACKAGES, Source, parse, sources
+
+VERSION = "smartserver.__version__"
+
+LAYERS: dict[str, tuple[str, ...]] = {
+    "netem": (),
+    "transports": (),
+    "smartserver": (),
+    "smartserver.errors": ("transports.errors",),
+    "smartserver.wire": (),
+    "smartserver.records": ("smartserver.errors",),
+    "smartserver.store": ("smartserver.records", "transports", "smartserver.errors"),
+    "smartserver.store.model": ("smartserver.records.model", "smartserver.errors"),
+    "smartserver.verbs": (
+        "smartserver.store.model",
+        "smartserver.records.model",
+        "transports.base",
+        "transports.errors",
+        "smartserver.errors",
+    ),
+    "smartserver.vcs": ("smartserver.records", "smartserver.errors"),
+    "smartserver.client": (
+        "smartserver.wire",
+        "smartserver.verbs",
+        "smartserver.records",
+        "smartserver.store.model",
+        "transports.base",
+        "transports.errors",
+        "smartserver.errors",
+        VERSION,
+    ),
+    "smartserver.server": (
+        "smartserver.wire",
+        "smartserver.verbs",
+        "smartserver.store",
+        "smartserver.records",
+        "transports",
+        "smartserver.errors",
+        VERSION,
+    ),
+    "smartserver.trace": ("smartserver.wire",),
+    "smartserver.plugins": (
+        "smartserver.client",
+        "smartserver.verbs",
+        "smartserver.vcs",
+        "smartserver.trace",
+        "smartserver.records",
+        "transports.errors",
+        "smartserver.errors",
+        VERSION,
+    ),
+    "smartserver.cli": ("smartserver", "transports", "netem"),
+}
+"""Module or package -> what of ours it may import beside itself and what is below; the longest name that fits counts.
+`smartserver` is its `__init__` alone: it imports nothing and holds the version, `smartserver.__version__`."""
+
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "zstandard": ("smartserver.records.delta",),
+    "msgspec": ("smartserver",),
+    "twisted": ("smartserver.server", "smartserver.cli"),
+    "zope": ("smartserver.server", "smartserver.cli"),
+    "click": ("smartserver.cli",),
+    "paramiko": ("smartserver.client.media",),
+    "fastimport": ("smartserver.vcs", "smartserver.plugins"),
+    "pytest": ("netem.pytest_plugin", "transports.conformance"),
+}
+"""Library that is not Python's own -> which of our modules may import it."""
+
+SPEAKS = ("smartserver.cli", "netem.cli", "netem.pytest_plugin")
+"""The only modules that read the environment or print."""
+
+
+def within(module: str, package: str) -> bool:
+    """Whether `module` is `package` or below it."""
+    return module == package or module.startswith(package + ".")
+
+
+def layer(module: str) -> str:
+    """The entry of `LAYERS` a module falls under."""
+    fitting = [name for name in LAYERS if within(module, name) and (name != "smartserver" or module == name)]
+    return max(fitting, key=len, default="")
+
+
+def wrong_imports(source: Source) -> list[str]:
+    """Each import the tables forbid."""
+    wrong: list[str] = []
+    own = layer(source.module)
+    if not own:
+        return [f"{source.path}: no entry of LAYERS says what {source.module} may import"]
+    for line, imported in source.imports():
+        name = VERSION if imported == "smartserver" else imported
+        top = name.partition(".")[0]
+        if top in PACKAGES:
+            allowed = LAYERS[own] if own == "smartserver" else (own, *LAYERS[own])
+            if not any(within(name, package) for package in allowed):
+                wrong.append(f"{source.path}:{line}: {own} may not import {name}")
+        elif top not in sys.stdlib_module_names and not any(
+            within(source.module, module) for module in LIBRARIES.get(top, ())
+        ):
+            wrong.append(f"{source.path}:{line}: {source.module} may not import {top}")
+    return wrong
+
+
+def spoken(source: Source) -> list[str]:
+    """Each use of the environment or of `print`."""
+    found: list[str] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            found.append(f"{source.path}:{node.lineno}: print")
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.environb", "os.getenv"):
+            found.append(f"{source.path}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_imports_keep_to_the_tables() -> None:
+    wrong = [line for source in sources(*PACKAGES) for line in wrong_imports(source)]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_only_the_commands_read_the_environment_or_print() -> None:
+    quiet = [source for source in sources(*PACKAGES) if not any(within(source.module, name) for name in SPEAKS)]
+    found = [line for source in quiet for line in spoken(source)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_package_is_in_the_table() -> None:
+    """An entry for what is gone would excuse whoever takes the name next."""
+    modules = {source.module for source in sources(*PACKAGES)}
+    assert LAYERS.keys() <= modules
+    for names in (*LAYERS.values(), SPEAKS):
+        assert modules.issuperset(set(names) - {VERSION})
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "wrong"),
+    [
+        ("smartserver/wire/frames.py", "import struct\nfrom smartserver.wire import limits", []),
+        ("smartserver/wire/frames.py", "from smartserver import errors", ["smartserver.errors"]),
+        ("smartserver/wire/frames.py", "from .. import errors", ["smartserver.errors"]),
+        ("smartserver/wire/frames.py", "from ..records.model import Key", ["smartserver.records.model.Key"]),
+        ("smartserver/wire/frames.py", "from . import limits\nfrom .limits import MAX", []),
+        ("smartserver/wire/__init__.py", "from . import limits\nfrom .. import errors", ["smartserver.errors"]),
+        ("smartserver/wire/frames.py", "def f():\n    import zstandard", ["zstandard"]),
+        ("smartserver/records/delta.py", "import zstandard", []),
+        ("smartserver/records/bases.py", "import zstandard", ["zstandard"]),
+        ("smartserver/store/model.py", "from smartserver.records.model import Kind", []),
+        ("smartserver/store/model.py", "from smartserver.store.pack import Pack", ["smartserver.store.pack.Pack"]),
+        ("smartserver/store/model.py", "from smartserver.records import delta", ["smartserver.records.delta"]),
+        ("smartserver/store/pack.py", "from smartserver.records import delta\nimport transports.base", []),
+        ("smartserver/client/call.py", "from smartserver.store.model import What", []),
+        ("smartserver/client/call.py", "from smartserver.store.pack import Pack", ["smartserver.store.pack.Pack"]),
+        ("smartserver/client/call.py", "import smartserver.server.session", ["smartserver.server.session"]),
+        ("smartserver/cli/serve.py", "import click, twisted.internet\nfrom smartserver.server import tcp", []),
+        ("smartserver/client/medium.py", "from twisted.internet import reactor", ["twisted"]),
+        ("smartserver/new/thing.py", "", ["no entry"]),
+        ("transports/local.py", "from smartserver.errors import SmartServerError", ["smartserver.errors"]),
+        ("transports/local.py", "import msgspec", ["msgspec"]),
+        ("netem/link.py", "import transports.base", ["transports.base"]),
+        ("netem/link.py", "import pytest", ["pytest"]),
+        ("netem/pytest_plugin.py", "import pytest", []),
+        ("smartserver/server/site.py", "import smartserver", []),
+        ("smartserver/server/site.py", "from smartserver import __version__", []),
+        ("smartserver/wire/frames.py", "import smartserver", [VERSION]),
+        ("smartserver/__init__.py", "from smartserver.client import call", ["smartserver.client.call"]),
+    ],
+)
+def test_the_check_itself(path: str, text: str, wrong: list[str]) -> None:
+    found = wrong_imports(parse(path, text))
+    assert len(found) == len(wrong), found
+    for line, expected in zip(found, wrong, strict=True):
+        assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("import os\nos.environ['A']", 1),
+        ("import os\nx = os.getenv('A')", 1),
+        ("print('x')", 1),
+        ("environment: dict[str, str]\nprinter.print(1)", 0),
+    ],
+)
+def test_the_check_of_speaking_itself(text: str, count: int) -> None:
+    assert len(spoken(parse("transports/x.py", text))) == count

@@ -1,0 +1,175 @@
+"""Which revisions and objects a push plans to send: equal by both ways of looking, and exactly what is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from git_histories import Builder, RandomHistory, environment
+
+from smartserver.vcs.base import CannotSend
+from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE
+from smartserver.vcs.git_plan import graph_of, introduced_few, introduced_many, revisions
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path / "home")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_both_ways_agree_and_every_tip_is_whole(
+    tmp_path: Path, env: dict[str, str], seed: int, object_format: str
+) -> None:
+    builder = Builder(tmp_path / "r.git", env, object_format)
+    history = RandomHistory(builder, seed, 120)
+    with GitRepository(builder.path, env) as repository:
+        plan = revisions(repository, history.commits, [])
+        assert {revision.id for revision in plan} == set(history.commits)
+        assert {r.id: list(r.parents) for r in plan} == {c: history.parents[c] for c in history.commits}
+        few = list(introduced_few(repository, plan))
+        many = list(introduced_many(repository, plan))
+        assert few == many
+        sent = {r.id: {record.key for record in records} for r, records in zip(plan, few, strict=True)}
+        for revision, records in zip(plan, few, strict=True):
+            assert len(records) == len({record.key for record in records})
+            before = builder.reachable(*revision.parents) if revision.parents else set()
+            if len(revision.parents) == 1:
+                introduced = builder.reachable(revision.id) - before
+                assert introduced <= sent[revision.id]
+            for record in records:
+                assert all(candidate in before for candidate in record.candidates)
+        for tip in history.commits[::10]:
+            carried = set().union(*(sent[commit] for commit in history.ancestors(tip)))
+            assert carried == builder.reachable(tip)
+
+
+def test_a_plan_against_haves_is_the_difference_of_the_graphs(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    history = RandomHistory(builder, 7, 80)
+    with GitRepository(builder.path, env) as repository:
+        for tip, *haves in ((-1, 40), (-1, 30, 60), (70, 75), (-2, 20, 21, 22)):
+            keys = [history.commits[have] for have in haves]
+            plan = revisions(repository, [history.commits[tip]], [*keys, bytes(20), b"odd"])
+            assert {r.id for r in plan} == history.ancestors(history.commits[tip]) - history.ancestors(*keys)
+            seen = set(history.ancestors(*keys))
+            for announced in graph_of(plan):
+                assert all(parent.id in seen and not parent.absent for parent in announced.parents)
+                seen.add(announced.revision)
+
+
+def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    first = builder.blob(b"first\n" * 50)
+    second = builder.blob(b"second\n" * 50)
+    edited = builder.blob(b"second\n" * 50 + b"edit\n")
+    old = builder.tree({b"one": {b"f": (b"100644", first), b"g.c": (b"100644", second)}})
+    new_tree = {b"two": {b"f": (b"100644", first), b"g.c": (b"100644", edited)}}
+    before = builder.commit(old, [])
+    after = builder.commit(builder.tree(new_tree), [before])
+    with GitRepository(builder.path, env) as repository:
+        plan = revisions(repository, [after], [before])
+        (records,) = introduced_few(repository, plan)
+        assert [records] == list(introduced_many(repository, plan))
+    assert [record.key for record in records][2:] == [builder.tree(new_tree[b"two"]), edited]
+    assert records[0].candidates == (before,)
+    assert records[1].candidates == (old,)
+    assert records[3].candidates == (second,)
+
+
+def test_tags_of_everything(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    blob = builder.blob(b"blob\n")
+    inner = {b"f": (b"100644", blob), b"sub": (b"160000", bytes(range(20)))}
+    tree = builder.tree({b"d": dict(inner), b"e": (b"100644", blob)})
+    commit = builder.commit(builder.tree({}), [])
+    tag = builder.tag(commit, b"commit", b"v1")
+    nested = builder.tag(tag, b"tag", b"v2")
+    of_tree = builder.tag(tree, b"tree", b"t")
+    of_blob = builder.tag(blob, b"blob", b"b")
+    with GitRepository(builder.path, env) as repository:
+        plan = revisions(repository, [of_tree, nested, of_blob, tree, blob, commit], [])
+        shape = {r.id: (r.type, r.parents) for r in plan}
+        assert shape == {
+            commit: (COMMIT, ()),
+            tag: (TAG, (commit,)),
+            nested: (TAG, (tag,)),
+            of_tree: (TAG, ()),
+            of_blob: (TAG, ()),
+            tree: (TREE, ()),
+            blob: (BLOB, ()),
+        }
+        order = [r.id for r in plan]
+        assert order.index(commit) < order.index(tag) < order.index(nested)
+        sent = {r.id: {i.key for i in records} for r, records in zip(plan, introduced_few(repository, plan), strict=True)}
+        assert sent[nested] == {nested}
+        assert sent[of_tree] == builder.reachable(of_tree)
+        assert sent[of_blob] == {of_blob, blob}
+        assert sent[tree] == builder.reachable(tree)
+        assert sent[blob] == {blob}
+        assert [list(introduced_few(repository, plan))] == [list(introduced_many(repository, plan))]
+        assert [r.id for r in revisions(repository, [nested], [tag])] == [nested]
+        assert [r.id for r in revisions(repository, [nested], [commit])] == [tag, nested]
+
+
+def test_a_shallow_repository_sends_nothing_whose_parents_it_lacks(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    commits = [builder.commit(builder.tree({}), [])]
+    for n in range(5):
+        commits.append(builder.commit(builder.tree({b"f": (b"100644", builder.blob(b"%d" % n))}), commits[-1:]))
+    (builder.path / "shallow").write_text(commits[2].hex() + "\n")
+    with GitRepository(builder.path, env) as repository:
+        assert repository.is_shallow
+        with pytest.raises(CannotSend, match="shallow repository: the parents of " + commits[2].hex()):
+            revisions(repository, [commits[5]], [])
+        with pytest.raises(CannotSend, match="shallow"):
+            revisions(repository, [commits[2]], [commits[0]])
+        assert [r.id for r in revisions(repository, [commits[5]], [commits[2]])] == commits[3:]
+
+
+def test_a_missing_object_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    folder: dict[bytes, object] = {b"f": (b"100644", builder.blob(b"1"))}
+    gone = builder.tree({b"d": folder})  # type: ignore[dict-item]
+    first = builder.commit(gone, [])
+    second = builder.commit(builder.tree({}), [first])
+    (builder.path / "objects" / gone.hex()[:2] / gone.hex()[2:]).unlink()
+    with GitRepository(builder.path, env) as repository:
+        plan = revisions(repository, [second], [])
+        for way in (introduced_few, introduced_many):
+            with pytest.raises(CannotSend, match=gone.hex()):
+                list(way(repository, plan))
+        with pytest.raises(CannotSend, match=bytes(20).hex()):
+            revisions(repository, [bytes(20)], [])
+
+
+def test_a_have_without_its_ancestors_does_not_stop_a_push(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    tree = builder.tree({})
+    base = builder.commit(tree, [])
+    lost = builder.commit(tree, [base], message=b"lost\n")
+    have = builder.commit(tree, [lost], message=b"have\n")
+    tip = builder.commit(tree, [base], message=b"tip\n")
+    builder.ref("refs/heads/main", tip)
+    (builder.path / "objects" / lost.hex()[:2] / lost.hex()[2:]).unlink()
+    with GitRepository(builder.path, env) as repository:
+        assert [r.id for r in revisions(repository, [tip], [have])] == [base, tip]
+        assert [r.id for r in revisions(repository, [tip], [have, base])] == [tip]
+
+
+def test_grafts_and_replacements_are_ignored(tmp_path: Path, env: dict[str, str]) -> None:
+    builder = Builder(tmp_path / "r.git", env)
+    tree = builder.tree({})
+    first = builder.commit(tree, [], message=b"first\n")
+    other = builder.commit(tree, [], message=b"other\n")
+    second = builder.commit(tree, [first], message=b"second\n")
+    (builder.path / "info").mkdir(exist_ok=True)
+    (builder.path / "info" / "grafts").write_text(f"{second.hex()} {other.hex()}\n")
+    builder.ref(f"refs/replace/{first.hex()}", other)
+    with GitRepository(builder.path, env) as repository:
+        plan = revisions(repository, [second], [])
+        assert [(r.id, r.parents) for r in plan] == [(first, ()), (second, (first,))]

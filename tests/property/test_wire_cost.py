@@ -1,0 +1,110 @@
+"""What receiving costs: memory for one frame and one piece, work that grows with the bytes and nothing else."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Body, End, Event, Request
+from smartserver.wire.frames import ReceiveBuffer
+from smartserver.wire.limits import MAX_FRAME, RECEIVE_CHUNK
+
+GIB = 1 << 30
+OBJECTS = 8 << 10
+"""Bytes the objects of the core and of this test may take besides what they hold."""
+
+
+def pieces(total: int, frame_payload: bytes, seed: int) -> Iterator[bytes]:
+    """`total` bytes of BODY frames in pieces of 1 byte to 64 KiB: long runs of large ones, short runs of tiny ones."""
+    sizes = random.Random(seed)
+    frame = len(frame_payload).to_bytes(4, "big") + b"\x02" + (1).to_bytes(4, "big") + frame_payload
+    stream = frame * (2 + RECEIVE_CHUNK // len(frame))
+    at = sent = 0
+    while sent < total:
+        largest = sizes.choice([1, 9, 1000, *[RECEIVE_CHUNK] * 97])
+        for _ in range(min(100, (total - sent) // largest + 1)):
+            size = largest if largest == RECEIVE_CHUNK else sizes.randint(1, largest)
+            yield stream[at : at + size]
+            at = (at + size) % len(frame)
+            sent += size
+
+
+@pytest.mark.parametrize(("total", "payload"), [(GIB, MAX_FRAME), (GIB >> 4, 40_000), (GIB >> 13, 5)])
+def test_memory_while_a_gibibyte_is_fed(total: int, payload: int) -> None:
+    server = Connection(Role.SERVER)
+    server.receive_data(Connection(Role.CLIENT).send(Request(1, b"", body=True)))
+    assert server.next_event() == Request(1, b"", body=True)
+    feed = pieces(total, b"b" * payload, seed=20240817)
+    piece = b""
+    received = fed = worst = 0
+    tracemalloc.start()
+    try:
+        first = next(feed)
+        base = tracemalloc.get_traced_memory()[0]
+        server.receive_data(first)
+        fed += len(first)
+        del first
+        while event := server.next_event():
+            assert isinstance(event, Body)
+            received += len(event.chunk)
+        for piece in feed:
+            server.receive_data(piece)
+            fed += len(piece)
+            while event := server.next_event():
+                assert isinstance(event, Body)
+                received += len(event.chunk)
+                event = None
+            worst = max(worst, tracemalloc.get_traced_memory()[0] - base)
+    finally:
+        tracemalloc.stop()
+    assert fed >= total
+    assert fed - received * (payload + 9) // payload <= payload + 9
+    assert worst <= MAX_FRAME + RECEIVE_CHUNK + OBJECTS
+
+
+class CountingBuffer(ReceiveBuffer):
+    """Counts what the buffer does: every byte it reads passes `_take`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes = self.taken = 0
+
+    def _take(self, most: int) -> memoryview:
+        taken = super()._take(most)
+        self.takes += 1
+        self.taken += len(taken)
+        return taken
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 1000, RECEIVE_CHUNK, 1 << 30])
+def test_work_is_linear(piece: int) -> None:
+    """Every byte is taken once, in at most one go for each piece fed and three for each frame, whatever the cut."""
+    client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
+    buffer = server._buffer = CountingBuffer()
+    sent: list[Event] = [Request(1, b"ask" * 20_000, body=True), Body(1, b"x" * 150_000), Body(1, b"y" * 3)]
+    sent += [End(1, 1, 150_003)]
+    wire = b"".join(client.send(event) for event in sent)
+    received: list[Event] = []
+    fed = 0
+    for at in range(0, len(wire), piece):
+        server.receive_data(wire[at : at + piece])
+        fed += 1
+        received += iter(server.next_event, None)
+    assert received == sent
+    assert buffer.taken == len(wire)
+    assert buffer.takes <= fed + len(b"hpss/1\n") + 3 * len(sent)
+    assert not buffer._pieces
+
+
+def test_backlog_is_not_rescanned() -> None:
+    """A thousand small frames fed at once are taken in two goes each."""
+    client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
+    buffer = server._buffer = CountingBuffer()
+    sent = [Request(1, b"", body=True), *(Body(1, b"%d" % number) for number in range(1000))]
+    server.receive_data(b"".join(client.send(event) for event in sent))
+    assert list(iter(server.next_event, None)) == sent
+    assert buffer.takes <= len(b"hpss/1\n") + 2 * len(sent)

@@ -1,0 +1,92 @@
+"""transports.decorators.counted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from transports.decorators.counted import CountedTransport, Counts
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+
+def test_each_call_counts() -> None:
+    transport = CountedTransport(MemoryTransport())
+    transport.put("x", [b"12345", b"678"])
+    assert transport.counts == Counts(files_opened=1, bytes_written=8, syncs=1)
+    before = transport.counts
+    assert transport.get("x") == b"12345678"
+    assert transport.counts - before == Counts(files_opened=1, reads=1, bytes_read=8)
+    before = transport.counts
+    file = transport.open_read("x")
+    file.read_at(0, 3)
+    file.read_at(6, 100)
+    file.size()
+    file.close()
+    assert transport.counts - before == Counts(files_opened=1, reads=2, bytes_read=5)
+    before = transport.counts
+    transport.sync_directory("")
+    transport.rename("x", "y")
+    transport.list_directory("")
+    transport.stat("y")
+    assert transport.counts - before == Counts(syncs=1)
+
+
+def test_items_wider_than_a_byte_count_as_bytes() -> None:
+    transport = CountedTransport(MemoryTransport())
+    transport.create("x").write(memoryview(bytes(16)).cast("I"))
+    assert transport.counts.bytes_written == 16
+
+
+def test_mapping_reads_nothing_where_the_system_maps(tmp_path: Path) -> None:
+    mapped = CountedTransport(LocalTransport(tmp_path))
+    mapped.inner.put("x", [b"123"])
+    mapped.map_file("x")
+    assert mapped.counts == Counts(files_opened=1)
+    read = CountedTransport(MemoryTransport())
+    read.inner.put("x", [b"123"])
+    read.map_file("x")
+    assert read.counts == Counts(files_opened=1, reads=1, bytes_read=3)
+
+
+def test_failed_calls_do_not_count() -> None:
+    transport = CountedTransport(MemoryTransport())
+    for ask in (transport.get, transport.open_read, transport.map_file, transport.sync_directory):
+        with pytest.raises(NoSuchFile):
+            ask("absent")
+    assert transport.counts == Counts()
+
+
+def test_children_count_together() -> None:
+    transport = CountedTransport(MemoryTransport())
+    transport.make_directory("a")
+    child = transport.child("a")
+    child.put("x", [b"1"])
+    assert child.counts == transport.counts == Counts(files_opened=1, bytes_written=1, syncs=1)
+
+
+def test_threads_count_for_themselves_and_together() -> None:
+    transport = CountedTransport(MemoryTransport())
+    transport.put("x", [b"12"])
+    before, mine = transport.counts, transport.thread_counts
+
+    def read(times: int) -> Counts:
+        start = transport.thread_counts
+        for _ in range(times):
+            transport.get("x")
+        return transport.thread_counts - start
+
+    with ThreadPoolExecutor(4) as threads:
+        parts = list(threads.map(read, range(100, 500, 50)))
+    assert parts == [Counts(times, times, 2 * times) for times in range(100, 500, 50)]
+    assert transport.counts - before == sum(parts, Counts())
+    assert transport.thread_counts == mine
+
+
+def test_sum_and_difference_cover_every_field() -> None:
+    one, two = Counts(1, 2, 3, 4, 5), Counts(10, 20, 30, 40, 50)
+    assert one + two == Counts(11, 22, 33, 44, 55)
+    assert two - one == Counts(9, 18, 27, 36, 45)

@@ -1,0 +1,47 @@
+"""transports.errors: codes are owned once, and messages name the thing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from transports import errors
+from transports.errors import CodedError, NoSuchFile, NotSupported, TransportError, TransportFailed
+
+
+def concrete() -> list[type[CodedError]]:
+    classes = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, CodedError)]
+    return [cls for cls in classes if dataclasses.is_dataclass(cls)]
+
+
+@pytest.mark.parametrize("cls", concrete())
+def test_every_error_has_a_code_and_a_message_with_its_values(cls: type[CodedError]) -> None:
+    values = {field.name: f"<{field.name}>" for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    error = cls(*values.values())
+    assert CodedError.by_code[cls.code] is cls
+    assert isinstance(error, TransportError)
+    assert error.wire_arguments() == values
+    for value in values.values():
+        assert value in str(error)
+
+
+def test_second_owner_of_a_code_is_refused() -> None:
+    with pytest.raises(TypeError, match="'no-such-file' is already NoSuchFile"):
+        type("Other", (CodedError,), {}, code="no-such-file")
+    assert CodedError.by_code["no-such-file"] is NoSuchFile
+
+
+def test_error_without_fields_travels_as_its_message() -> None:
+    assert TransportError("why").wire_arguments() == {"message": "why"}
+
+
+def test_two_errors_are_not_equal() -> None:
+    """An error is an event, not a value: a set or a traceback must keep both."""
+    assert NoSuchFile("a") != NoSuchFile("a")
+    assert len({NoSuchFile("a"), NoSuchFile("a")}) == 2
+
+
+def test_messages() -> None:
+    assert str(TransportFailed("packs/a", "Input/output error")) == "'packs/a': Input/output error"
+    assert str(NotSupported("lock")) == "this transport has no lock"

@@ -1,0 +1,245 @@
+"""transports.local: what only the operating system can do; the promises are in tests/conformance."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transports import local
+from transports.base import EntryKind
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSpace,
+    NoSuchFile,
+    NotADirectory,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.local import LocalTransport
+
+
+@pytest.fixture
+def transport(tmp_path: Path) -> LocalTransport:
+    return LocalTransport(tmp_path)
+
+
+def failing(number: int) -> object:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOENT, NoSuchFile),
+        (errno.EEXIST, FileExists),
+        (errno.EACCES, PermissionDenied),
+        (errno.EPERM, PermissionDenied),
+        (errno.EROFS, PermissionDenied),
+        (errno.ENOTDIR, NotADirectory),
+        (errno.ENOTEMPTY, DirectoryNotEmpty),
+        (errno.ENOSPC, NoSpace),
+        (errno.EDQUOT, NoSpace),
+        (errno.ELOOP, TransportFailed),
+        (errno.EIO, TransportFailed),
+        (errno.ENAMETOOLONG, TransportFailed),
+        (errno.EMFILE, TransportFailed),
+    ],
+)
+def test_system_errors_by_number(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, number: int, expected: type[TransportError]
+) -> None:
+    monkeypatch.setattr(os, "mkdir", failing(number))
+    with pytest.raises(expected) as caught:
+        transport.child("a").make_directory("b")
+    assert caught.value.wire_arguments()["path"] == "a/b"
+    if expected is TransportFailed:
+        assert os.strerror(number) in str(caught.value)
+
+
+def test_full_disk_while_writing(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
+    file = transport.create("new")
+    monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
+    with pytest.raises(NoSpace, match="'new'"):
+        file.write(b"x")
+    file.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_failed_sync_is_always_unknown_durability(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, number: int
+) -> None:
+    """ENOSPC at a sync is no clean refusal: some of the bytes may be durable."""
+    file = transport.create("new")
+    monkeypatch.setattr(os, "fsync", failing(number))
+    with pytest.raises(TransportFailed, match="sync failed"):
+        file.sync()
+    with pytest.raises(TransportFailed, match="sync failed"):
+        transport.sync_directory("")
+    file.close()
+
+
+def test_sync_uses_the_full_sync_where_the_system_has_one(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(local, "_FULL_SYNC", 51)
+    monkeypatch.setattr(fcntl, "fcntl", lambda descriptor, command: asked.append(command))
+    monkeypatch.setattr(os, "fsync", failing(errno.EIO))
+    transport.put("new", [b"x"])
+    transport.sync_directory("")
+    assert asked == [51, 51]
+
+
+def test_short_writes_are_continued(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, view: write(descriptor, view[:3]))
+    transport.put("new", [b"0123456789"])
+    assert transport.get("new") == b"0123456789"
+
+
+def test_short_reads_are_continued(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
+    transport.put("new", [b"0123456789"])
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 3), offset))
+    file = transport.open_read("new")
+    assert file.read_at(1, 100) == b"123456789"
+    assert file.read_at(1, 4) == b"1234"
+    file.close()
+
+
+def test_items_wider_than_a_byte_are_written_whole(transport: LocalTransport) -> None:
+    transport.put("new", [memoryview(bytes(range(8))).cast("I")])  # type: ignore[list-item]
+    assert transport.get("new") == bytes(range(8))
+
+
+def test_descriptors_are_given_back(transport: LocalTransport) -> None:
+    transport.make_directory("folder")
+    transport.put("file", [b"x"])
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(20):
+        with pytest.raises(FileExists):
+            transport.create("file")
+        with pytest.raises(TransportFailed):
+            transport.open_read("folder")
+        with transport.lock("lock"):
+            transport.get("file")
+        transport.map_file("file")
+        transport.open_read("file")  # Dropped without a close.
+        transport.create("dropped")
+        transport.delete("dropped")
+        transport.sync_directory("")
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_named_pipe_is_not_waited_for(transport: LocalTransport, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert transport.stat("pipe").kind is EntryKind.OTHER
+    with pytest.raises(TransportFailed, match="not a plain file"):
+        transport.get("pipe")
+
+
+def test_names_that_are_not_utf8_are_left_out(transport: LocalTransport, tmp_path: Path) -> None:
+    try:
+        os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT | os.O_WRONLY))
+    except OSError as wrong:  # Some systems (macOS) keep no such name, which is just as well.
+        assert wrong.errno == errno.EILSEQ  # noqa: PT017
+    transport.put("kept", [])
+    assert transport.list_directory("") == ["kept"]
+
+
+def test_real_path_shows_where_links_lead(transport: LocalTransport, tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "stays").symlink_to("inside")
+    (tmp_path / "leaves").symlink_to("/")
+    root = transport.real_path()
+    assert transport.real_path("stays/new") == f"{root}/inside/new"
+    assert not transport.real_path("leaves/etc").startswith(root + "/")
+
+
+def test_link_to_itself_fails(transport: LocalTransport, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(TransportFailed, match="loop"):
+        transport.get("loop")
+
+
+def test_describe_is_the_path_on_this_machine(transport: LocalTransport, tmp_path: Path) -> None:
+    assert transport.describe() == str(tmp_path)
+    assert transport.child("a").describe("b") == f"{tmp_path}/a/b"
+    assert LocalTransport("/").describe() == "/"
+
+
+def test_root_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process that changes its folder later still means the same files."""
+    monkeypatch.chdir(tmp_path)
+    transport = LocalTransport(".")
+    monkeypatch.chdir("/")
+    transport.put("new", [b"x"])
+    assert (tmp_path / "new").read_bytes() == b"x"
+
+
+def test_mapped_file_outlives_its_name(transport: LocalTransport) -> None:
+    transport.put("index", [b"x" * 10_000])
+    view = transport.map_file("index")
+    transport.delete("index")
+    assert bytes(view) == b"x" * 10_000
+
+
+HOLD = """
+import sys
+from transports.local import LocalTransport
+with LocalTransport(sys.argv[1]).lock("lock"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def held_elsewhere(path: Path) -> bool:
+    """Whether another open file has the flock."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def test_lock_excludes_other_processes_and_dies_with_its_holder(transport: LocalTransport, tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert held_elsewhere(tmp_path / "lock")
+        holder.kill()
+    with transport.lock("lock"):
+        assert held_elsewhere(tmp_path / "lock")
+    assert not held_elsewhere(tmp_path / "lock")
+    assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "root"),
+    [("file:///srv/x", "/srv/x"), ("file://localhost/srv/a%20b", "/srv/a b"), ("file:/srv/x", "/srv/x")],
+)
+def test_from_url(url: str, root: str) -> None:
+    assert local.from_url(url).describe() == root
+
+
+@pytest.mark.parametrize("url", ["file://elsewhere/srv", "file:relative", "file:", "http:///srv"])
+def test_from_url_refuses_what_is_not_here(url: str) -> None:
+    with pytest.raises(ValueError, match="not a folder of this machine"):
+        local.from_url(url)

@@ -1,0 +1,333 @@
+"""transports.memory: what outlives a crash; the promises of every transport are in tests/conformance."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from transports import memory
+from transports.errors import FileExists, NoSuchFile, TransportFailed
+from transports.memory import Aftermath, MemoryTransport
+
+SEEDS = range(60)
+
+
+def tree(transport: MemoryTransport, path: str = "") -> dict[str, bytes | None]:
+    """Every path; None for a folder."""
+    found: dict[str, bytes | None] = {}
+    for name in transport.list_directory(path):
+        full = f"{path}/{name}" if path else name
+        try:
+            found[full] = transport.get(full)
+        except TransportFailed:
+            found |= {full: None, **tree(transport, full)}
+    return found
+
+
+def started() -> MemoryTransport:
+    """A durable tree: `packs/`, `incoming/`, `root` = old."""
+    transport = MemoryTransport()
+    transport.make_directory("packs")
+    transport.make_directory("incoming")
+    transport.put("root", [b"old"])
+    transport.sync_directory("")
+    return transport
+
+
+START = {"incoming": None, "packs": None, "root": b"old"}
+
+
+def test_unsynced_name_is_gone() -> None:
+    transport = started()
+    transport.put("new", [b"x"])
+    assert tree(transport.crash()) == START
+
+
+def test_synced_name_of_unsynced_content_is_empty() -> None:
+    transport = started()
+    file = transport.create("new")
+    file.write(b"x" * 10)
+    transport.sync_directory("")
+    assert tree(transport.crash()) == START | {"new": b""}
+
+
+def test_content_is_durable_up_to_its_last_sync() -> None:
+    transport = started()
+    file = transport.create("new")
+    file.write(b"synced")
+    file.sync()
+    file.write(b" and not")
+    transport.sync_directory("")
+    assert transport.crash().get("new") == b"synced"
+
+
+def test_replaced_file_is_back() -> None:
+    transport = started()
+    transport.put("next", [b"new"])
+    transport.rename("next", "root")
+    assert transport.get("root") == b"new"
+    assert tree(transport.crash()) == START
+
+
+def test_synced_replacement_stays_and_the_old_name_is_gone() -> None:
+    transport = started()
+    transport.put("next", [b"new"])
+    transport.rename("next", "root")
+    transport.sync_directory("")
+    assert tree(transport.crash()) == START | {"root": b"new"}
+
+
+def test_deleted_file_is_back_until_its_folder_is_synced() -> None:
+    transport = started()
+    transport.delete("root")
+    assert tree(transport.crash()) == START
+    transport = started()
+    transport.delete("root")
+    transport.sync_directory("")
+    assert "root" not in tree(transport.crash())
+
+
+def test_names_in_a_folder_that_is_gone_are_gone() -> None:
+    transport = started()
+    transport.make_directory("packs/deep")
+    transport.put("packs/deep/x", [b"x"])
+    transport.sync_directory("packs/deep")
+    assert tree(transport.crash()) == START
+
+
+def test_removed_folder_is_back_with_what_it_held() -> None:
+    transport = started()
+    transport.put("packs/x", [b"x"])
+    transport.sync_directory("packs")
+    transport.delete("packs/x")
+    transport.remove_directory("packs")
+    assert tree(transport.crash()) == START | {"packs/x": b"x"}
+
+
+def test_each_folder_is_synced_for_itself() -> None:
+    """The write order of a store must sync both: the name in `packs` is not durable by the root's sync."""
+    transport = started()
+    transport.put("incoming/x", [b"x"])
+    transport.sync_directory("incoming")
+    transport.rename("incoming/x", "packs/x")
+    transport.put("next", [b"new"])
+    transport.rename("next", "root")
+    transport.sync_directory("")
+    assert tree(transport.crash()) == START | {"root": b"new", "incoming/x": b"x"}
+
+
+def test_move_between_folders_never_loses_the_file() -> None:
+    """The old name goes only when the new one is durable."""
+    for synced, expected in (
+        (["incoming"], {"incoming/x"}),
+        (["packs"], {"incoming/x", "packs/x"}),
+        (["packs", "incoming"], {"packs/x"}),
+        (["incoming", "packs"], {"incoming/x", "packs/x"}),
+    ):
+        transport = started()
+        transport.put("incoming/x", [b"x"])
+        transport.sync_directory("incoming")
+        transport.rename("incoming/x", "packs/x")
+        for folder in synced:
+            transport.sync_directory(folder)
+        assert tree(transport.crash()).keys() - START.keys() == expected
+
+
+def test_move_between_folders_never_loses_the_file_by_any_order() -> None:
+    for seed in SEEDS:
+        transport = started()
+        transport.put("incoming/x", [b"x"])
+        transport.sync_directory("incoming")
+        transport.rename("incoming/x", "packs/x")
+        transport.put("incoming/x", [b"another"])
+        found = tree(transport.crash(Aftermath.SOME, seed))
+        assert b"x" in (found.get("incoming/x"), found.get("packs/x"))
+
+
+def test_everything() -> None:
+    transport = started()
+    file = transport.create("packs/new")
+    file.write(b"never synced")
+    transport.delete("root")
+    live = tree(transport)
+    assert (
+        tree(transport.crash(Aftermath.EVERYTHING))
+        == live
+        == {
+            "incoming": None,
+            "packs": None,
+            "packs/new": b"never synced",
+        }
+    )
+
+
+def test_torn_content_keeps_what_was_synced() -> None:
+    """Every way to tear turns up: cut, zeros, the beginning or the end alone."""
+    found: set[bytes] = set()
+    for seed in SEEDS:
+        transport = started()
+        file = transport.create("new")
+        file.write(b"SAFE")
+        file.sync()
+        file.write(b"lost")
+        content = transport.crash(Aftermath.TORN, seed).get("new")
+        assert content.startswith(b"SAFE")
+        found.add(content[4:])
+    assert {b"", b"l", b"\0\0\0\0", b"lo\0\0", b"\0\0st"} <= found
+
+
+def test_torn_leaves_synced_files_alone() -> None:
+    for seed in SEEDS:
+        transport = started()
+        transport.put("new", [b"synced"])
+        assert tree(transport.crash(Aftermath.TORN, seed)) == START | {"new": b"synced"}
+
+
+def test_some_names_reach_the_disk_in_any_order() -> None:
+    found: set[frozenset[str]] = set()
+    for seed in SEEDS:
+        transport = started()
+        transport.put("a", [b"a"])
+        transport.put("b", [b"b"])
+        found.add(frozenset(tree(transport.crash(Aftermath.SOME, seed)).keys() - START.keys()))
+    assert found == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
+
+
+def test_some_keeps_the_order_of_one_name() -> None:
+    """Made, replaced, removed: the disk is at one of these points."""
+    found: set[bytes | None] = set()
+    for seed in SEEDS:
+        transport = started()
+        transport.put("next", [b"new"])
+        transport.rename("next", "root")
+        transport.delete("root")
+        after = tree(transport.crash(Aftermath.SOME, seed))
+        assert "root" not in after or after["root"] in (b"old", b"new")
+        assert not ("next" in after and after.get("root") == b"new"), "a rename is atomic"
+        found.add(after.get("root"))
+    assert found == {b"old", b"new", None}
+
+
+def test_equal_seeds_give_equal_results() -> None:
+    def aftermath(seed: int) -> dict[str, bytes | None]:
+        transport = started()
+        for number in range(20):
+            transport.create(f"packs/{number}").write(b"0123456789" * number)
+        return tree(transport.crash(Aftermath.SOME, seed))
+
+    assert aftermath(7) == aftermath(7)
+    assert aftermath(7) != aftermath(8)
+
+
+def test_what_survived_is_durable() -> None:
+    """A second crash, with nothing done in between, changes nothing."""
+    for aftermath in Aftermath:
+        transport = started()
+        transport.create("packs/x").write(b"x" * 100)
+        first = transport.crash(aftermath, 5)
+        found = tree(first)
+        assert tree(first.crash(Aftermath.DURABLE_ONLY)) == found
+
+
+def test_after_a_crash_the_old_objects_are_dead() -> None:
+    transport = started()
+    child = transport.child("packs")
+    writer = child.create("x")
+    reader = transport.open_read("root")
+    after = transport.crash(Aftermath.EVERYTHING)
+    with pytest.raises(TransportFailed, match="crashed"):
+        transport.get("root")
+    with pytest.raises(TransportFailed):
+        child.create("y")
+    with pytest.raises(TransportFailed):
+        writer.write(b"x")
+    with pytest.raises(TransportFailed):
+        writer.sync()
+    with pytest.raises(TransportFailed):
+        reader.read_at(0, 1)
+    with pytest.raises(TransportFailed), transport.lock("lock"):
+        raise AssertionError("held a lock of a dead machine")
+    with pytest.raises(TransportFailed):
+        transport.crash()
+    writer.close()
+    assert tree(after) == START | {"packs/x": b""}
+
+
+def test_lock_is_free_after_a_crash() -> None:
+    transport = started()
+    with transport.lock("lock"):
+        after = transport.crash(Aftermath.EVERYTHING)
+        with after.lock("lock"):
+            assert after.exists("lock")
+
+
+def test_who_waits_for_a_lock_at_the_crash_does_not_get_it() -> None:
+    transport = started()
+    waiting = threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        with transport.lock("lock"):
+            raise AssertionError("held a lock of a dead machine")
+
+    with ThreadPoolExecutor(1) as threads:
+        with transport.lock("lock"):
+            waiter = threads.submit(wait)
+            waiting.wait(30)
+            transport.crash()
+        with pytest.raises(TransportFailed):
+            waiter.result(30)
+
+
+def test_crash_of_a_child_is_of_the_whole_tree() -> None:
+    transport = started()
+    assert tree(transport.child("packs").crash()) == START
+
+
+def test_times_are_by_the_given_clock() -> None:
+    now = 100.0
+    transport = MemoryTransport(clock=lambda: now)
+    transport.put("a", [b"x"])
+    now = 200.0
+    transport.put("b", [b"x"])
+    assert transport.stat("a").modified == 100.0
+    assert transport.stat("b").modified == 200.0
+    assert transport.stat("").modified == 200.0
+    transport.sync_directory("")
+    now = 300.0
+    after = transport.crash()
+    assert after.stat("a").modified == 100.0
+    after.put("c", [])
+    assert after.stat("c").modified == 300.0
+
+
+def test_the_root_stays() -> None:
+    transport = MemoryTransport()
+    with pytest.raises(TransportFailed):
+        transport.remove_directory("")
+    with pytest.raises(FileExists):
+        transport.make_directory("")
+    with pytest.raises(FileExists):
+        transport.create("")
+    transport.make_directory("a")
+    with pytest.raises(TransportFailed):
+        transport.rename("", "a/b")
+
+
+def test_two_transports_share_nothing() -> None:
+    MemoryTransport().put("x", [])
+    with pytest.raises(NoSuchFile):
+        MemoryTransport().get("x")
+
+
+def test_describe() -> None:
+    assert MemoryTransport().describe() == "memory:"
+    assert MemoryTransport().child("a").describe("b") == "memory:/a/b"
+
+
+def test_from_url() -> None:
+    assert memory.from_url("memory:").list_directory("") == []
+    with pytest.raises(ValueError, match="no name"):
+        memory.from_url("memory://name")

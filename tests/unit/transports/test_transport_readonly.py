@@ -1,0 +1,43 @@
+"""transports.decorators.readonly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from transports.base import Transport
+from transports.decorators.readonly import ReadonlyTransport
+from transports.errors import PermissionDenied
+from transports.memory import MemoryTransport
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda transport: transport.create("x"),
+        lambda transport: transport.put("x", []),
+        lambda transport: transport.rename("x", "y"),
+        lambda transport: transport.delete("x"),
+        lambda transport: transport.make_directory("x"),
+        lambda transport: transport.remove_directory("x"),
+        lambda transport: transport.sync_directory("x"),
+        lambda transport: transport.lock("x"),
+    ],
+)
+def test_every_change_is_denied_by_its_whole_path(change: Callable[[Transport], object]) -> None:
+    storage = MemoryTransport()
+    storage.make_directory("folder")
+    storage.put("folder/x", [b"x"])
+    with pytest.raises(PermissionDenied) as caught:
+        change(ReadonlyTransport(storage).child("folder"))
+    assert caught.value.path == "folder/x"
+    assert storage.list_directory("folder") == ["x"]
+    assert storage.get("folder/x") == b"x"
+
+
+def test_changes_made_behind_it_are_seen() -> None:
+    storage = MemoryTransport()
+    readonly = ReadonlyTransport(storage)
+    storage.put("x", [b"x"])
+    assert readonly.get("x") == b"x"

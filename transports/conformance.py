@@ -1,0 +1,447 @@
+"""What every transport must do, as tests to inherit: run them on each transport and each decorator.
+
+    class TestMine(TransportSuite):
+        @pytest.fixture
+        def transport(self, tmp_path):
+            return MyTransport(tmp_path)       # an empty tree
+
+A transport that cannot be written to takes `ReadSuite` and gives the tree to fill as the fixture `storage`.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from transports.base import Capability, EntryKind, Transport
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSuchFile,
+    NotADirectory,
+    NotSupported,
+    TransportError,
+    TransportFailed,
+)
+
+PATIENCE = 30.0
+"""Seconds after which a thread that should have finished counts as stuck."""
+
+NO_PATHS = ["/a", "a/", "a//b", "..", "a/../b", ".", "a/./b", "a\0b", "a\udc80"]
+"""Strings that are no path."""
+
+CONTENT = bytes(range(256)) * 1000
+
+
+def populate(storage: Transport) -> None:
+    """The tree `ReadSuite` reads: `content`, `empty`, `folder/inner`, `folder/deep/`, `folder/naïve 文`."""
+    storage.put("content", [CONTENT])
+    storage.put("empty", [])
+    storage.make_directory("folder")
+    storage.put("folder/inner", [b"inner"])
+    storage.make_directory("folder/deep")
+    storage.put("folder/naïve 文", [b"name"])
+
+
+class ReadSuite:
+    """What can be asked of a tree without changing it."""
+
+    @pytest.fixture
+    def transport(self) -> Transport:
+        """The transport under test, empty."""
+        raise NotImplementedError("a suite's subclass gives the transport under test")
+
+    @pytest.fixture
+    def storage(self, transport: Transport) -> Transport:
+        """The same tree, writable."""
+        return transport
+
+    @pytest.fixture
+    def filled(self, storage: Transport, transport: Transport) -> Transport:
+        """The transport under test with the tree of `populate`."""
+        populate(storage)
+        return transport
+
+    def test_get_gives_the_whole_content(self, filled: Transport) -> None:
+        """Empty files and names beyond ASCII included."""
+        assert filled.get("content") == CONTENT
+        assert filled.get("empty") == b""
+        assert filled.get("folder/naïve 文") == b"name"
+
+    def test_read_at_any_place(self, filled: Transport) -> None:
+        """Reads are short only at the end."""
+        file = filled.open_read("content")
+        assert file.size() == len(CONTENT)
+        assert file.read_at(0, len(CONTENT)) == CONTENT
+        assert file.read_at(70_000, 300) == CONTENT[70_000:70_300]
+        assert file.read_at(len(CONTENT) - 3, 100) == CONTENT[-3:]
+        assert file.read_at(len(CONTENT), 1) == b""
+        assert file.read_at(len(CONTENT) + 9, 1) == b""
+        assert file.read_at(5, 0) == b""
+        file.close()
+        file.close()
+
+    def test_read_from_many_threads(self, filled: Transport) -> None:
+        """A file has no position that threads could disturb."""
+        file = filled.open_read("content")
+
+        def read(start: int) -> bool:
+            return all(file.read_at(at, 777) == CONTENT[at : at + 777] for at in range(start, len(CONTENT), 4096))
+
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(read, range(8)))
+        file.close()
+
+    def test_closed_file_is_not_read(self, filled: Transport) -> None:
+        """A bug of the caller shows as a failure, never as the bytes of another file."""
+        file = filled.open_read("content")
+        file.close()
+        with pytest.raises(TransportFailed):
+            file.read_at(0, 1)
+
+    def test_map_gives_the_content_read_only(self, filled: Transport) -> None:
+        """Where nothing can be mapped the bytes are read; an empty file is an empty view."""
+        view = filled.map_file("content")
+        assert view == CONTENT
+        assert view.readonly
+        assert filled.map_file("empty").nbytes == 0
+
+    def test_stat(self, filled: Transport) -> None:
+        """Kind and size; all times are by one clock."""
+        found = filled.stat("content")
+        assert (found.kind, found.size) == (EntryKind.FILE, len(CONTENT))
+        assert abs(filled.stat("empty").modified - found.modified) < PATIENCE
+        assert filled.stat("folder").kind is EntryKind.DIRECTORY
+        assert filled.stat("").kind is EntryKind.DIRECTORY
+
+    def test_list_is_sorted(self, filled: Transport) -> None:
+        """The names alone, without their folder."""
+        assert filled.list_directory("") == ["content", "empty", "folder"]
+        assert filled.list_directory("folder") == ["deep", "inner", "naïve 文"]
+        assert filled.list_directory("folder/deep") == []
+
+    def test_exists(self, filled: Transport) -> None:
+        """Files and folders alike; what lies below a file is not there."""
+        assert filled.exists("content")
+        assert filled.exists("folder/deep")
+        assert filled.exists("")
+        assert not filled.exists("absent")
+        assert not filled.exists("content/below")
+
+    def test_child_is_the_same_tree(self, filled: Transport) -> None:
+        """A child shows what is below its place; nothing is looked up when it is made."""
+        child = filled.child("folder")
+        assert child.get("inner") == b"inner"
+        assert child.child("deep").list_directory("") == []
+        assert child.list_directory("") == filled.list_directory("folder")
+        assert child.capabilities == filled.capabilities
+        with pytest.raises(NoSuchFile):
+            filled.child("absent/place").get("x")
+
+    def test_absent_file(self, filled: Transport) -> None:
+        """Every way to ask says `NoSuchFile` and names what was asked for."""
+        for path in ("absent", "absent/below", "folder/absent"):
+            for ask in (filled.get, filled.open_read, filled.map_file, filled.stat, filled.list_directory):
+                with pytest.raises(NoSuchFile) as caught:
+                    ask(path)
+                assert caught.value.path == path
+
+    def test_errors_of_a_child_name_the_whole_path(self, filled: Transport) -> None:
+        """So that a message says which file it was."""
+        with pytest.raises(NoSuchFile) as caught:
+            filled.child("folder").child("deep").get("absent")
+        assert caught.value.path == "folder/deep/absent"
+
+    def test_file_is_no_folder(self, filled: Transport) -> None:
+        """And the other way round."""
+        for ask in (filled.get, filled.stat, filled.open_read):
+            with pytest.raises(NotADirectory):
+                ask("content/below")
+        with pytest.raises(NotADirectory):
+            filled.list_directory("content")
+        for open_file in (filled.get, filled.open_read, filled.map_file):
+            with pytest.raises(TransportFailed):
+                open_file("folder")
+
+    @pytest.mark.parametrize("path", NO_PATHS)
+    def test_what_is_no_path(self, filled: Transport, path: str) -> None:
+        """A bug of the caller, before anything is looked up."""
+        for ask in (filled.get, filled.open_read, filled.map_file, filled.stat, filled.list_directory, filled.child):
+            with pytest.raises(ValueError):  # noqa: PT011 - each transport words it for itself
+                ask(path)
+
+    def test_describe_and_real_path(self, filled: Transport) -> None:
+        """A message names the path; what is inside has a real path below that of the place."""
+        assert "folder/inner" in filled.describe("folder/inner")
+        assert filled.child("folder").describe("inner") == filled.describe("folder/inner")
+        assert filled.child("folder").real_path("inner") == filled.real_path("folder/inner")
+        assert filled.real_path("folder/not/there/yet").startswith(filled.real_path() + "/")
+
+
+class TransportSuite(ReadSuite):
+    """What a transport that can be written to must do; the tests of `ReadSuite` included."""
+
+    def test_written_content_is_read_back(self, transport: Transport) -> None:
+        """Any buffer is taken whole; bytes written are seen at once, by files open already too."""
+        file = transport.create("new")
+        reader = transport.open_read("new")
+        file.write(b"one ")
+        file.write(bytearray(b"two "))
+        file.write(memoryview(b"-three-")[1:-1])
+        assert reader.read_at(0, 100) == transport.get("new") == b"one two three"
+        file.write(CONTENT)
+        file.sync()
+        file.close()
+        file.close()
+        assert reader.size() == transport.stat("new").size == 13 + len(CONTENT)
+        reader.close()
+
+    def test_closed_file_is_not_written(self, transport: Transport) -> None:
+        """Neither written nor synced."""
+        file = transport.create("new")
+        file.close()
+        with pytest.raises(TransportFailed):
+            file.write(b"late")
+        with pytest.raises(TransportFailed):
+            file.sync()
+        assert transport.get("new") == b""
+
+    def test_create_takes_no_name_twice(self, transport: Transport) -> None:
+        """What is there stays as it is."""
+        transport.put("taken", [b"old"])
+        transport.make_directory("folder")
+        for name in ("taken", "folder"):
+            with pytest.raises(FileExists) as caught:
+                transport.create(name)
+            assert caught.value.path == name
+        with pytest.raises(FileExists):
+            transport.put("taken", [b"new"])
+        assert transport.get("taken") == b"old"
+
+    def test_create_has_one_winner(self, transport: Transport) -> None:
+        """Of several threads that make one name, one makes it."""
+        start = threading.Barrier(8)
+
+        def create(_: int) -> bool:
+            start.wait(PATIENCE)
+            try:
+                transport.create("contended").close()
+            except FileExists:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(create, range(8))) == 1
+
+    def test_create_needs_its_folder(self, transport: Transport) -> None:
+        """No folder is made on the way."""
+        transport.put("file", [])
+        with pytest.raises(NoSuchFile):
+            transport.create("absent/new")
+        with pytest.raises(NotADirectory):
+            transport.create("file/new")
+        assert transport.list_directory("") == ["file"]
+
+    def test_rename_replaces_a_file(self, transport: Transport) -> None:
+        """The old name is gone; whoever had the replaced file open still reads it."""
+        transport.put("old", [b"old"])
+        transport.put("new", [b"new"])
+        reader = transport.open_read("old")
+        transport.rename("new", "old")
+        assert transport.list_directory("") == ["old"]
+        assert transport.get("old") == b"new"
+        assert reader.read_at(0, 9) == b"old"
+        reader.close()
+
+    def test_rename_is_atomic_for_readers(self, transport: Transport) -> None:
+        """A reader finds one content or the other, whole, at every moment."""
+        transport.put("root", [b"0" * 1000])
+        done = threading.Event()
+        seen: set[bytes] = set()
+
+        def watch() -> None:
+            while not done.is_set():
+                seen.add(transport.get("root"))
+
+        with ThreadPoolExecutor(1) as threads:
+            watcher = threads.submit(watch)
+            for digit in b"123456789" * 5:
+                transport.put("next", [bytes([digit]) * 1000])
+                transport.rename("next", "root")
+            done.set()
+            watcher.result(PATIENCE)
+        assert all(len(content) == 1000 and len(set(content)) == 1 for content in seen)
+
+    def test_rename_between_folders(self, transport: Transport) -> None:
+        """Of files and of whole folders."""
+        transport.make_directory("a")
+        transport.make_directory("b")
+        transport.put("a/file", [b"file"])
+        transport.rename("a/file", "b/moved")
+        transport.rename("b", "a/b")
+        assert transport.list_directory("a") == ["b"]
+        assert transport.get("a/b/moved") == b"file"
+        assert not transport.exists("b")
+
+    def test_rename_to_itself_changes_nothing(self, transport: Transport) -> None:
+        """It is no error either."""
+        transport.put("same", [b"same"])
+        transport.rename("same", "same")
+        assert transport.get("same") == b"same"
+
+    def test_rename_names_what_is_missing(self, transport: Transport) -> None:
+        """The source, or the target's folder."""
+        transport.put("file", [])
+        for source, target, missing in (("absent", "x", "absent"), ("file", "absent/x", "absent/x")):
+            with pytest.raises(NoSuchFile) as caught:
+                transport.rename(source, target)
+            assert caught.value.path == missing
+        assert transport.list_directory("") == ["file"]
+
+    def test_rename_keeps_what_is_in_the_way(self, transport: Transport) -> None:
+        """A file never replaces a folder, nor a folder a file or what holds something."""
+        transport.put("file", [b"file"])
+        transport.make_directory("full")
+        transport.put("full/inner", [b"inner"])
+        transport.make_directory("folder")
+        for source, target in (("file", "full"), ("folder", "file"), ("folder", "full"), ("full", "full/inside")):
+            with pytest.raises(TransportError):
+                transport.rename(source, target)
+        assert transport.list_directory("") == ["file", "folder", "full"]
+        assert transport.get("full/inner") == b"inner"
+
+    def test_delete(self, transport: Transport) -> None:
+        """The name is free at once; whoever has the file open still reads it."""
+        transport.put("file", [b"old"])
+        reader = transport.open_read("file")
+        view = transport.map_file("file")
+        transport.delete("file")
+        assert not transport.exists("file")
+        transport.put("file", [b"new"])
+        assert reader.read_at(0, 9) == bytes(view) == b"old"
+        assert reader.size() == 3
+        reader.close()
+        with pytest.raises(NoSuchFile):
+            transport.delete("absent")
+
+    def test_delete_is_for_files(self, transport: Transport) -> None:
+        """And removing a folder for folders."""
+        transport.make_directory("folder")
+        transport.put("file", [])
+        with pytest.raises(TransportError):
+            transport.delete("folder")
+        with pytest.raises(NotADirectory):
+            transport.remove_directory("file")
+        assert transport.list_directory("") == ["file", "folder"]
+
+    def test_folders(self, transport: Transport) -> None:
+        """Made one at a time, removed when empty."""
+        with pytest.raises(NoSuchFile):
+            transport.make_directory("a/b")
+        transport.make_directory("a")
+        transport.make_directory("a/b")
+        with pytest.raises(FileExists):
+            transport.make_directory("a")
+        with pytest.raises(DirectoryNotEmpty):
+            transport.remove_directory("a")
+        transport.remove_directory("a/b")
+        transport.remove_directory("a")
+        assert transport.list_directory("") == []
+        with pytest.raises(NoSuchFile):
+            transport.remove_directory("a")
+
+    def test_child_makes_and_removes_its_own_place(self, transport: Transport) -> None:
+        """Its path `''` is a name in the folder above."""
+        child = transport.child("repository")
+        child.make_directory("")
+        child.put("root", [b"1"])
+        assert transport.get("repository/root") == b"1"
+        child.sync_directory("")
+        child.delete("root")
+        child.remove_directory("")
+        assert not transport.exists("repository")
+
+    def test_sync_directory(self, transport: Transport) -> None:
+        """Of any folder there is, and of no other."""
+        transport.make_directory("folder")
+        transport.put("folder/file", [])
+        transport.sync_directory("folder")
+        transport.sync_directory("")
+        with pytest.raises(NoSuchFile):
+            transport.sync_directory("absent")
+        with pytest.raises(NotADirectory):
+            transport.sync_directory("folder/file")
+
+    def test_put_of_nothing(self, transport: Transport) -> None:
+        """An empty file is a file."""
+        transport.put("empty", [])
+        assert transport.get("empty") == b""
+
+    @pytest.mark.parametrize("path", NO_PATHS)
+    def test_what_is_no_path_changes_nothing(self, transport: Transport, path: str) -> None:
+        """A bug of the caller, before anything is done."""
+        transport.put("file", [])
+        for ask in (transport.create, transport.delete, transport.make_directory, transport.remove_directory):
+            with pytest.raises(ValueError):  # noqa: PT011
+                ask(path)
+        for source, target in ((path, "x"), ("file", path)):
+            with pytest.raises(ValueError):  # noqa: PT011
+                transport.rename(source, target)
+        assert transport.list_directory("") == ["file"]
+
+    def test_lock_excludes(self, transport: Transport) -> None:
+        """One holder at a time among threads, children and transports of the same tree; released on an error too."""
+        if Capability.LOCK not in transport.capabilities:
+            with pytest.raises(NotSupported), transport.lock("lock"):
+                raise AssertionError("held a lock it has not got")
+            return
+        transport.make_directory("folder")
+        total = 0
+
+        def add(number: int) -> None:
+            nonlocal total
+            mine, path = (transport, "folder/lock") if number % 2 else (transport.child("folder"), "lock")
+            for _ in range(50):
+                with mine.lock(path):
+                    seen = total
+                    mine.exists("folder")  # Gives the other threads their chance.
+                    total = seen + 1
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(add, range(4)))
+        assert total == 200
+
+        def fail() -> None:
+            with transport.lock("folder/lock"):
+                raise KeyError("while holding")
+
+        with pytest.raises(KeyError):
+            fail()
+        with transport.lock("folder/lock"):
+            assert transport.list_directory("folder") == ["lock"]
+        with pytest.raises(NoSuchFile), transport.lock("absent/lock"):
+            raise AssertionError("held a lock in no folder")
+
+    def test_lock_waits_for_its_holder(self, transport: Transport) -> None:
+        """Another thread gets it only after the release, in the order of events."""
+        if Capability.LOCK not in transport.capabilities:
+            return
+        events: list[str] = []
+        started = threading.Event()
+
+        def wait_for_it() -> None:
+            started.set()
+            with transport.lock("lock"):
+                events.append("second")
+
+        with ThreadPoolExecutor(1) as threads:
+            with transport.lock("lock"):
+                waiter = threads.submit(wait_for_it)
+                started.wait(PATIENCE)
+                for number in range(100):  # Time enough for one that does not wait.
+                    transport.put(f"file{number}", [])
+                events.append("first")
+            waiter.result(PATIENCE)
+        assert events == ["first", "second"]

@@ -1,0 +1,139 @@
+"""`CountedTransport`: counts what is asked of the transport inside. Safe to use from several threads."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from transports.base import Capability, ReadFile, Transport, WriteFile
+from transports.decorators.passing import PassingTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was asked of a transport; the difference of two is what was asked in between.
+
+    Bytes of a mapped file are not counted: the system reads them when and if they are looked at.
+    """
+
+    files_opened: int = 0
+    reads: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+
+    def __sub__(self, earlier: Counts) -> Counts:
+        return Counts(
+            self.files_opened - earlier.files_opened,
+            self.reads - earlier.reads,
+            self.bytes_read - earlier.bytes_read,
+            self.bytes_written - earlier.bytes_written,
+            self.syncs - earlier.syncs,
+        )
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.files_opened + other.files_opened,
+            self.reads + other.reads,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+            self.syncs + other.syncs,
+        )
+
+
+class _Tally(threading.local):
+    """One thread's share, so that a request that runs in one thread sees its own cost and no other's."""
+
+    counts = Counts()
+
+
+class _Meter:
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self.total = Counts()
+        self.here = _Tally()
+
+    def add(self, counts: Counts) -> None:
+        self.here.counts += counts
+        with self._mutex:
+            self.total += counts
+
+
+class _CountedReadFile(ReadFile):
+    def __init__(self, inner: ReadFile, meter: _Meter) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        chunk = self._inner.read_at(offset, size)
+        self._meter.add(Counts(reads=1, bytes_read=len(chunk)))
+        return chunk
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _CountedWriteFile(WriteFile):
+    def __init__(self, inner: WriteFile, meter: _Meter) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._inner.write(data)
+        self._meter.add(Counts(bytes_written=memoryview(data).nbytes))
+
+    def sync(self) -> None:
+        self._inner.sync()
+        self._meter.add(Counts(syncs=1))
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class CountedTransport(PassingTransport):
+    """The tree of `inner`; its children and open files count together."""
+
+    def __init__(self, inner: Transport, *, prefix: str = "", _meter: _Meter | None = None) -> None:
+        super().__init__(inner, prefix=prefix)
+        self._meter = _meter if _meter is not None else _Meter()
+
+    @property
+    def counts(self) -> Counts:
+        """What was asked so far, by all threads."""
+        return self._meter.total
+
+    @property
+    def thread_counts(self) -> Counts:
+        """What this thread asked so far."""
+        return self._meter.here.counts
+
+    def wrap(self, inner: Transport, prefix: str) -> CountedTransport:
+        return CountedTransport(inner, prefix=prefix, _meter=self._meter)
+
+    def get(self, path: str) -> bytes:
+        content = self.inner.get(path)
+        self._meter.add(Counts(files_opened=1, reads=1, bytes_read=len(content)))
+        return content
+
+    def open_read(self, path: str) -> ReadFile:
+        file = self.inner.open_read(path)
+        self._meter.add(Counts(files_opened=1))
+        return _CountedReadFile(file, self._meter)
+
+    def map_file(self, path: str) -> memoryview:
+        view = self.inner.map_file(path)
+        mapped = Capability.MMAP in self.capabilities
+        self._meter.add(Counts(files_opened=1) if mapped else Counts(files_opened=1, reads=1, bytes_read=view.nbytes))
+        return view
+
+    def create(self, path: str) -> WriteFile:
+        file = self.inner.create(path)
+        self._meter.add(Counts(files_opened=1))
+        return _CountedWriteFile(file, self._meter)
+
+    def sync_directory(self, path: str) -> None:
+        self.inner.sync_directory(path)
+        self._meter.add(Counts(syncs=1))

@@ -1,0 +1,78 @@
+"""`PassingTransport`: hands every call to the transport inside; a decorator overrides what it is about."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Self
+
+from transports import paths
+from transports.base import ReadFile, Stat, Transport, WriteFile
+
+
+class PassingTransport(Transport):
+    """The same tree as `inner`.
+
+    A subclass with more state gives it to its children in `wrap`. `prefix`: where `inner` lies below the outermost
+    transport, for the errors a decorator itself raises.
+    """
+
+    def __init__(self, inner: Transport, *, prefix: str = "") -> None:
+        self.inner = inner
+        self.prefix = prefix
+        self.capabilities = inner.capabilities
+
+    def wrap(self, inner: Transport, prefix: str) -> Self:
+        """The same decorator around a child of `inner`."""
+        return type(self)(inner, prefix=prefix)
+
+    def full(self, path: str) -> str:
+        """`path` from the outermost transport, as errors name it."""
+        return paths.join(self.prefix, path)
+
+    def child(self, path: str) -> Self:
+        return self.wrap(self.inner.child(path), self.full(path))
+
+    def describe(self, path: str = "") -> str:
+        return self.inner.describe(path)
+
+    def real_path(self, path: str = "") -> str:
+        return self.inner.real_path(path)
+
+    def get(self, path: str) -> bytes:
+        return self.inner.get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        return self.inner.open_read(path)
+
+    def map_file(self, path: str) -> memoryview:
+        return self.inner.map_file(path)
+
+    def create(self, path: str) -> WriteFile:
+        return self.inner.create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.inner.rename(source, target)
+
+    def delete(self, path: str) -> None:
+        self.inner.delete(path)
+
+    def make_directory(self, path: str) -> None:
+        self.inner.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.inner.remove_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return self.inner.list_directory(path)
+
+    def stat(self, path: str) -> Stat:
+        return self.inner.stat(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.inner.sync_directory(path)
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        return self.inner.lock(path)
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        return self.inner.try_lock(path)

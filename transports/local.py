@@ -1,0 +1,282 @@
+"""`LocalTransport`: files of the operating system. Every call is one or two system calls; nothing is cached."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import stat as stat_bits
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from transports import paths
+from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSpace,
+    NoSuchFile,
+    NotADirectory,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+
+ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirectory | DirectoryNotEmpty | NoSpace]] = {
+    errno.ENOENT: NoSuchFile,
+    errno.EEXIST: FileExists,
+    errno.EACCES: PermissionDenied,
+    errno.EPERM: PermissionDenied,
+    errno.EROFS: PermissionDenied,
+    errno.ENOTDIR: NotADirectory,
+    errno.ENOTEMPTY: DirectoryNotEmpty,
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: NoSpace,
+}
+"""What the system says, as what a transport raises; all else is `TransportFailed`."""
+
+# On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def translate(wrong: OSError, path: str) -> TransportError:
+    """The error of ours for one of the system's."""
+    cls = ERRORS.get(wrong.errno or 0)
+    return cls(path) if cls is not None else TransportFailed(path, wrong.strerror or str(wrong))
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as wrong:
+        raise translate(wrong, path) from wrong
+
+
+def _sync(descriptor: int, path: str) -> None:
+    """Whatever goes wrong, a full disk too, is `TransportFailed`: what is durable is unknown from here on."""
+    if descriptor < 0:
+        raise TransportFailed(path, "the file is closed")
+    try:
+        if _FULL_SYNC is not None:
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+        else:
+            os.fsync(descriptor)
+    except OSError as wrong:
+        raise TransportFailed(path, f"sync failed: {wrong.strerror}") from wrong
+
+
+class _LocalReadFile(ReadFile):
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    def __del__(self) -> None:
+        # Where several threads share a file, the last to let go of it closes it.
+        with contextlib.suppress(OSError):
+            self.close()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with _translated(self._path):
+            chunk = os.pread(self._descriptor, size, offset)
+            if len(chunk) == size or not chunk:
+                return chunk
+            chunks = [chunk]  # A signal or the system's limit of 2 GiB a call may cut a read short.
+            offset, size = offset + len(chunk), size - len(chunk)
+            while size and (chunk := os.pread(self._descriptor, size, offset)):
+                chunks.append(chunk)
+                offset, size = offset + len(chunk), size - len(chunk)
+        return b"".join(chunks)
+
+    def size(self) -> int:
+        with _translated(self._path):
+            return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class _LocalWriteFile(WriteFile):
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        with _translated(self._path):
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+    def sync(self) -> None:
+        _sync(self._descriptor, self._path)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with _translated(self._path):
+                os.close(descriptor)
+
+
+class LocalTransport(Transport):
+    """A folder of this machine.
+
+    Links are followed: that none leads out of the folder is for the caller to check with `real_path`. The modes of new
+    files and folders are what the process's umask leaves.
+    """
+
+    capabilities = Capability.MMAP | Capability.LOCK
+
+    def __init__(self, root: str | Path, _prefix: str = "") -> None:
+        self._root = os.path.abspath(root)
+        self._prefix = _prefix
+
+    def _at(self, path: str) -> bytes:
+        """Bytes, so that the locale of the process has no say in which file is meant."""
+        relative = paths.join(self._prefix, path)
+        return os.fsencode(self._root) + (b"/" + relative.encode() if relative else b"")
+
+    def _name(self, path: str) -> str:
+        return paths.join(self._prefix, path)
+
+    def child(self, path: str) -> LocalTransport:
+        return LocalTransport(self._root, paths.join(self._prefix, path))
+
+    def describe(self, path: str = "") -> str:
+        return os.path.join(self._root, self._name(path)).rstrip("/") or "/"
+
+    def real_path(self, path: str = "") -> str:
+        return os.fsdecode(os.path.realpath(self._at(path)))
+
+    def _open_plain(self, path: str) -> tuple[int, int]:
+        """A descriptor and the size of a plain file. O_NONBLOCK: opening a named pipe must not wait for its writer."""
+        name = self._name(path)
+        with _translated(name):
+            descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                found = os.fstat(descriptor)
+                if not stat_bits.S_ISREG(found.st_mode):
+                    raise TransportFailed(name, "not a plain file")
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return descriptor, found.st_size
+
+    def get(self, path: str) -> bytes:
+        with contextlib.closing(self.open_read(path)) as file:
+            return file.read_at(0, file.size())
+
+    def open_read(self, path: str) -> ReadFile:
+        descriptor, _ = self._open_plain(path)
+        return _LocalReadFile(descriptor, self._name(path))
+
+    def map_file(self, path: str) -> memoryview:
+        descriptor, size = self._open_plain(path)
+        try:
+            if size == 0:  # The system maps no empty file.
+                return memoryview(b"")
+            with _translated(self._name(path)):
+                return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+        finally:
+            os.close(descriptor)
+
+    def create(self, path: str) -> WriteFile:
+        with _translated(self._name(path)):
+            descriptor = os.open(self._at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return _LocalWriteFile(descriptor, self._name(path))
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.replace(self._at(source), self._at(target))
+        except FileNotFoundError as wrong:
+            missing = target if os.path.lexists(self._at(source)) else source
+            raise NoSuchFile(self._name(missing)) from wrong
+        except OSError as wrong:
+            raise translate(wrong, self._name(target)) from wrong
+
+    def delete(self, path: str) -> None:
+        with _translated(self._name(path)):
+            os.unlink(self._at(path))
+
+    def make_directory(self, path: str) -> None:
+        with _translated(self._name(path)):
+            os.mkdir(self._at(path))
+
+    def remove_directory(self, path: str) -> None:
+        with _translated(self._name(path)):
+            os.rmdir(self._at(path))
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a folder, sorted; one that is not UTF-8 cannot be a path of a transport and is left out."""
+        names: list[str] = []
+        with _translated(self._name(path)):
+            for name in os.listdir(self._at(path)):
+                with contextlib.suppress(UnicodeDecodeError):
+                    names.append(name.decode())
+        return sorted(names)
+
+    def stat(self, path: str) -> Stat:
+        with _translated(self._name(path)):
+            found = os.stat(self._at(path))
+        if stat_bits.S_ISREG(found.st_mode):
+            kind = EntryKind.FILE
+        elif stat_bits.S_ISDIR(found.st_mode):
+            kind = EntryKind.DIRECTORY
+        else:
+            kind = EntryKind.OTHER
+        return Stat(kind, found.st_size, found.st_mtime)
+
+    def sync_directory(self, path: str) -> None:
+        with _translated(self._name(path)):
+            descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _sync(descriptor, self._name(path))
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def lock(self, path: str) -> Iterator[None]:
+        """Hold the lock file; opened anew each time, because flock excludes by open file: threads too."""
+        with _translated(self._name(path)):
+            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with _translated(self._name(path)):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def try_lock(self, path: str) -> Iterator[bool]:
+        with _translated(self._name(path)):
+            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with _translated(self._name(path)):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held = True
+                except BlockingIOError:
+                    held = False
+            yield held
+        finally:
+            os.close(descriptor)
+
+
+def from_url(url: str) -> LocalTransport:
+    """A folder of this machine: `file:///srv/repositories`.
+
+    Raises:
+        ValueError: it names another machine, or no absolute path.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise ValueError(f"{url!r} is not a folder of this machine: file:///PATH")
+    return LocalTransport(unquote(parts.path))
