@@ -302,9 +302,10 @@ class ServerTransport(_Endpoint):
         self.low_water = LOW_WATER
         """Bytes waiting below which `want_more` is called."""
         self.want_more: Callable[[], None] | None = None
-        """Called once after a `write`, as soon as fewer than `low_water` bytes wait: a producer's turn."""
+        """A producer's turn: called after a `write`, and whenever bytes have left, while fewer than `low_water` wait."""
         self._protocol: ServerProtocol | None = None
-        self._ask = False
+        self._asking = False
+        self._asked_at = 0
         self._told = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -316,7 +317,7 @@ class ServerTransport(_Endpoint):
         if self._eof_written:
             raise ValueError("write after close")
         if self._error is None and len(data):
-            self._ask = True
+            self._asked_at = self.pending() + len(data)
             self._put(bytes(data))
 
     def pending(self) -> int:
@@ -339,12 +340,14 @@ class ServerTransport(_Endpoint):
         self._left()
 
     def _left(self) -> None:
-        if self._ask and self.pending() < self.low_water:
-            self._ask = False
+        if self.pending() < min(self._asked_at, self.low_water) and not self._asking:
+            self._asking = True
             # Not from inside `write`: a producer that writes when asked would recurse.
             self._clock.call_later(0, self._more)
 
     def _more(self) -> None:
+        self._asking = False
+        self._asked_at = self.pending()
         if self.want_more is not None and self._error is None and not self._eof_written:
             self.want_more()
 

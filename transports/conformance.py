@@ -445,3 +445,27 @@ class TransportSuite(ReadSuite):
                 events.append("first")
             waiter.result(PATIENCE)
         assert events == ["first", "second"]
+
+    def test_try_lock_never_waits(self, transport: Transport) -> None:
+        """It is held, against `lock` too, or another holds it; that one's lock is as before."""
+        if Capability.LOCK not in transport.capabilities:
+            with pytest.raises(NotSupported), transport.try_lock("lock"):
+                raise AssertionError("held a lock it has not got")
+            return
+        with transport.lock("lock"):
+            for _ in range(2):
+                with transport.try_lock("lock") as held:
+                    assert not held
+            with transport.try_lock("another") as held:
+                assert held
+        for _ in range(2):
+            with transport.try_lock("lock") as held:
+                assert held
+                with transport.try_lock("lock") as again:
+                    assert not again
+        with pytest.raises(KeyError), transport.try_lock("lock"):
+            raise KeyError("while holding")
+        with transport.lock("lock"):
+            assert transport.list_directory("") == ["another", "lock"]
+        with pytest.raises(NoSuchFile), transport.try_lock("absent/lock"):
+            raise AssertionError("held a lock in no folder")

@@ -126,7 +126,7 @@ class Client:
         self._connect = connect
         self._observers = observers
         self._agent = agent
-        self._progress = progress
+        self.progress = progress
         self._clock = clock
         self._link: Link | None = None
 
@@ -183,7 +183,7 @@ class Client:
     def _ready(self) -> Link:
         if self._link is None or not self._link.usable:
             self.close()
-            self._link = Link(self._connect(), self._observers, self._progress, self._clock)
+            self._link = Link(self._connect(), self._observers, self.progress, self._clock)
         return self._link
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ is planned again: one more round trip, and what the server holds is not sent twi
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -22,7 +22,7 @@ from smartserver.errors import (
     NotDone,
     WrongVcs,
 )
-from smartserver.records.model import Announced, Kind, RevisionId
+from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
@@ -57,13 +57,15 @@ class Plan(Protocol):
     def segments(self) -> Iterable[bytes]:
         """Their segments in the same order, made anew at each call."""
 
+    def without_bases(self, keys: Collection[Key]) -> Plan:
+        """The same plan, using none of `keys` as a delta base."""
+
 
 class PushSource(Protocol):
     """The local repository a push reads."""
 
-    def plan(self, tips: Sequence[RevisionId], haves: Sequence[RevisionId], without: Sequence[bytes] = ()) -> Plan:
-        """What the remote lacks of `tips` when it holds `haves` (those not here are ignored); records whose base is
-        in `without` are sent without one."""
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,11 @@ class RemoteRepository:
         haves: Sequence[RevisionId] = (),
         refs: Sequence[bytes] | None = None,
         ids: Sequence[RevisionId] = (),
+        follow: Sequence[bytes] = (),
     ) -> Pulled:
         """Learn the refs, and (`history`) receive what `refs` and `ids` reach and `haves` do not.
+
+        The arguments are those of `Repository.pull`.
 
         Raises:
             CodedError: the server refused.
@@ -170,12 +175,14 @@ class RemoteRepository:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         haves = self.knowledge.tips()
-        without: list[bytes] = []
+        unusable: set[Key] = set()
         tips = [update.tip for update in updates if update.tip is not None]
         creating = new if not self.knowledge.met else None
         for attempt in range(PLANS):
             last = attempt == PLANS - 1
-            plan = source.plan(tips, haves, without)
+            plan = source.plan(tips, haves)
+            if unusable:
+                plan = plan.without_bases(unusable)
             on_plan(len(plan.graph))
             outgoing = self._outgoing(updates, plan, creating, atomic=atomic, check_only=check_only)
             try:
@@ -192,7 +199,7 @@ class RemoteRepository:
                     haves = [*error.tips, *self.knowledge.tips()]
                     creating = None
                 elif isinstance(error, MissingBase):
-                    without += error.keys
+                    unusable.update(error.keys)
                 elif isinstance(error, NoSuchRepository) and new is not None and creating is None:
                     self.knowledge.forget()
                     haves, creating = [], new

@@ -1,4 +1,4 @@
-"""A record's frame: its text compressed by zstd with the text of its base as prefix. Only this module imports zstandard.
+"""A record's frame: its text, compressed by zstd with the text of its base as prefix. Only here is zstd imported.
 
 A frame is one zstd frame of level 9 without its magic number: content size on, checksum and dictionary id off, the base
 a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame can claim more than
@@ -11,6 +11,7 @@ frame is made or read: a pull that copies segments needs none.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -25,6 +26,8 @@ _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
 """The most text one block of a zstd frame may hold."""
 
+_PROBE_LEVEL: Final = 1
+
 _PROBE: Final = 64 << 10
 """Bytes of a large text that are compressed alone, to see whether it is worth while."""
 
@@ -38,7 +41,7 @@ _SHARED_BUFFER: Final = 1 << 20
 class _Zstd(Protocol):
     """One way to call zstd; not shared between threads. `base` is empty or at least `limits.MIN_BASE` bytes."""
 
-    def compress(self, text: bytes, base: bytes) -> bytes:
+    def compress(self, text: bytes, base: bytes, level: int) -> bytes:
         """The frame of `text`, without magic number."""
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
@@ -59,7 +62,7 @@ def compress(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
     zstd = _zstd()
     if len(text) >= _PROBED and not base and incompressible(text):
         return STORED, text
-    frame = zstd.compress(text, base) if text else b""
+    frame = zstd.compress(text, base, LEVEL) if text else b""
     if len(frame) >= len(text):
         return STORED, text
     return ZSTD, frame
@@ -74,14 +77,19 @@ def incompressible(text: bytes) -> bool:
     """Whether a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
     middle = max(0, (len(text) - _PROBE) // 2)
     piece = text[middle : middle + _PROBE]
-    return len(_zstd().compress(piece, b"")) * 100 > len(piece) * 98
+    return probe(piece) * 100 > len(piece) * 98
+
+
+def probe(text: bytes, base: bytes = b"") -> int:
+    """About how long the frame would be, at a tenth of the price; `base` must be usable."""
+    return len(_zstd().compress(text, base, _PROBE_LEVEL))
 
 
 def decompress(encoding: int, frame: bytes | memoryview, length: int, base: bytes = b"") -> bytes:
     """The text of `length` bytes that a frame holds; `base` is the whole text of its base.
 
     Raises:
-        Malformed: it is no such frame: another length, bytes left over, a window, dictionary or block that is not legal.
+        Malformed: it is no such frame: wrong length, bytes left over, a window, dictionary or block that is not legal.
     """
     if encoding == STORED:
         if len(frame) != length:
@@ -116,7 +124,7 @@ def _inspect(frame: bytes | memoryview, length: int) -> None:
     if not frame:
         raise Malformed(0, "an empty frame")
     descriptor = frame[0]
-    if descriptor & 0b1111:  # reserved bit, checksum, dictionary id; the fourth is unused and always written 0
+    if descriptor & 0b11111:  # unused and reserved bit, checksum, dictionary id
         raise Malformed(0, f"frame descriptor {descriptor:#04x} has options that are not used here")
     single = descriptor & 0x20
     field = (0 if not single else 1, 2, 4, 8)[descriptor >> 6]
@@ -155,23 +163,24 @@ class _PublicZstd:
 
         self._zstandard = zstandard
 
-    def compress(self, text: bytes, base: bytes) -> bytes:
+    def compress(self, text: bytes, base: bytes, level: int) -> bytes:
         zs = self._zstandard
         size = len(text) + len(base)
         options: dict[str, int] = {"window_log": window_log(size)}
         if size > limits.WIDE:
             options["hash_log"] = options["chain_log"] = min(options["window_log"], limits.MAX_TABLE_LOG)
         parameters = zs.ZstdCompressionParameters.from_level(
-            LEVEL, source_size=size, write_content_size=1, write_checksum=0, write_dict_id=0, **options
+            level, source_size=size, write_content_size=1, write_checksum=0, write_dict_id=0, **options
         )
         prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
-        return zs.ZstdCompressor(dict_data=prefix, compression_params=parameters).compress(text)[len(_MAGIC) :]
+        frame: bytes = zs.ZstdCompressor(dict_data=prefix, compression_params=parameters).compress(text)
+        return frame[len(_MAGIC) :]
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
         zs = self._zstandard
         prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
         try:
-            text = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompress(
+            text: bytes = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompress(
                 _MAGIC + frame, max_output_size=length, allow_extra_data=False
             )
         except zs.ZstdError as wrong:
@@ -188,10 +197,9 @@ class _SharedZstd:
     """
 
     def __init__(self) -> None:
-        from zstandard import _cffi
-
-        self._lib: Any = _cffi.lib
-        self._ffi: Any = _cffi.ffi
+        library = importlib.import_module("zstandard._cffi")
+        self._lib: Any = library.lib
+        self._ffi: Any = library.ffi
         lib = self._lib
         self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
         self._reader = self._ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
@@ -208,10 +216,10 @@ class _SharedZstd:
         for name in ("ZSTD_CCtx_setCParams", "ZSTD_getCParams", "ZSTD_CCtx_refPrefix", "ZSTD_compress2"):
             getattr(lib, name)
 
-    def compress(self, text: bytes, base: bytes) -> bytes:
+    def compress(self, text: bytes, base: bytes, level: int) -> bytes:
         lib, of = self._lib, self._ffi.from_buffer
         size = len(text) + len(base)
-        parameters = lib.ZSTD_getCParams(LEVEL, size, 0)
+        parameters = lib.ZSTD_getCParams(level, size, 0)
         parameters.windowLog = window_log(size)
         if size > limits.WIDE:
             parameters.hashLog = parameters.chainLog = min(parameters.windowLog, limits.MAX_TABLE_LOG)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from smartserver.records.delta import decompress
@@ -71,18 +71,19 @@ class Arrivals:
         self._read = read
         self._stored = stored
         self._copies: dict[tuple[int, Key], int | list[int]] = {}
+        self._places: list[tuple[int, Key]] = []
+        self._metas: list[bytes] = []
+        self._known_metas: dict[bytes, bytes] = {}
         self._ordinals = array("Q")
+        self._encodings = bytearray()
         self._offsets = array("Q")
         self._sizes = array("Q")
         self._lengths = array("Q")
         self._bases = array("q")
-        self._encodings = bytearray()
-        self._metas: dict[bytes, bytes] = {}
-        self._meta = list[bytes]()
+        self._stored_keys: dict[int, Key] = {}
         self._depths = array("L")
         self._chains = array("Q")
         self._lineages = array("L")
-        self._stored_keys: dict[int, Key] = {}
         self.recent = RecentRecords()
 
     def __len__(self) -> int:
@@ -91,19 +92,20 @@ class Arrivals:
     def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
         """Append a record that the revision `ordinal` introduced and give its number."""
         number = len(self._ordinals)
-        known = self._copies.setdefault((kind, key), number)
-        if known is not number and known != number:
-            if isinstance(known, list):
-                known.append(number)
-            else:
-                self._copies[kind, key] = [known, number]
+        place = (kind, key)
+        known = self._copies.setdefault(place, number)
+        if isinstance(known, list):
+            known.append(number)
+        elif known != number:
+            self._copies[place] = [known, number]
+        self._places.append(place)
+        self._metas.append(self._known_metas.setdefault(meta, meta))
         self._ordinals.append(ordinal)
+        self._encodings.append(frame.encoding)
         self._offsets.append(frame.offset)
         self._sizes.append(frame.size)
         self._lengths.append(frame.length)
         self._bases.append(frame.base)
-        self._encodings.append(frame.encoding)
-        self._meta.append(self._metas.setdefault(meta, meta))
         if frame.stored:
             self._stored_keys[number] = frame.stored
         self._depths.append(row.depth)
@@ -111,27 +113,42 @@ class Arrivals:
         self._lineages.append(row.lineage)
         return number
 
-    def copies(self, kind: int, key: Key) -> Iterator[int]:
-        """The numbers of a record's copies, the first to come first."""
+    def move(self, number: int, frame: Frame) -> None:
+        """Say where a record came to lie, and how it is encoded there."""
+        self._encodings[number] = frame.encoding
+        self._offsets[number] = frame.offset
+        self._sizes[number] = frame.size
+        self._bases[number] = frame.base
+        self._stored_keys.pop(number, None)
+        if frame.stored:
+            self._stored_keys[number] = frame.stored
+
+    def first(self, kind: int, key: Key) -> int | None:
+        """The number of a record's first copy."""
+        found = self._copies.get((kind, key))
+        return found[0] if isinstance(found, list) else found
+
+    def ordinals(self, kind: int, key: Key) -> Sequence[int]:
+        """The revisions of the stream that introduced a record."""
         found = self._copies.get((kind, key))
         if found is None:
-            return iter(())
-        return iter(found) if isinstance(found, list) else iter((found,))
-
-    def ordinals(self, kind: int, key: Key) -> Iterator[int]:
-        """The revisions of the stream that introduced a record."""
-        return map(self._ordinals.__getitem__, self.copies(kind, key))
+            return ()
+        if isinstance(found, list):
+            return [self._ordinals[number] for number in found]
+        return (self._ordinals[found],)
 
     def row(self, number: int) -> Row:
         """Depth, chain and lineage of a copy."""
         return Row(self._depths[number], self._chains[number], self._lineages[number])
 
-    def base(self, kind: int, number: int) -> tuple[int | None, Key]:
-        """The number of a copy's base, or None and the key of one that is stored; (None, empty): it has none."""
+    def key(self, number: int) -> Key:
+        """The key of a copy."""
+        return self._places[number][1]
+
+    def base(self, number: int) -> tuple[int | None, Key]:
+        """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
         base = self._bases[number]
-        if base >= 0:
-            return base, b""
-        return None, self._stored_keys.get(number, b"")
+        return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
         """A record of the stream, else of the repository, else None; decoded as far as it is not recent.
@@ -141,29 +158,34 @@ class Arrivals:
             TransportError: the store failed.
         """
         found = self.recent.get(kind, key)
-        if found is not None:
-            return found
-        number = next(self.copies(kind, key), None)
-        if number is None:
-            found = self._stored(kind, key)
-        else:
-            found = Record(kind, key, self._meta[number], self._text(kind, number))
-        if found is not None:
-            self.recent.put(found)
+        if found is None:
+            number = self.first(kind, key)
+            found = self._stored(kind, key) if number is None else self._decode(number)
+            if found is not None:
+                self.recent.put(found)
         return found
 
-    def _text(self, kind: int, number: int) -> bytes:
-        """The text of a copy: down its chain to a full one or into the repository, and up again."""
+    def _decode(self, number: int) -> Record:
+        """A copy: down its chain to what is recent, full or stored, and up again."""
         chain = [number]
-        while self._bases[chain[-1]] >= 0:
-            chain.append(self._bases[chain[-1]])
         text = b""
-        if self._bases[chain[-1]] == STORED_BASE:
-            stored = self._stored(kind, self._stored_keys[chain[-1]])
-            if stored is None:
-                raise LookupError(f"the stored base of record {chain[-1]} of the stream is gone")
-            text = stored.text
-        for number in reversed(chain):
+        while True:
+            base, key = self.base(chain[-1])
+            if not key:
+                break
+            kind = self._places[number][0]
+            known = self.recent.get(kind, key) or (self._stored(kind, key) if base is None else None)
+            if known is not None:
+                text = known.text
+                break
+            if base is None:
+                raise LookupError(f"the stored base {key.hex()} is gone")
+            chain.append(base)
+        while True:
+            number = chain.pop()
             frame = self._read(self._offsets[number], self._sizes[number])
             text = decompress(self._encodings[number], frame, self._lengths[number], text)
-        return text
+            record = Record(*self._places[number], self._metas[number], text)
+            if not chain:
+                return record
+            self.recent.put(record)

@@ -126,6 +126,10 @@ class Transaction(Protocol):
     def known_heads(self) -> list[RevisionId]:
         """Heads of the announced revisions that are stored already."""
 
+    def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `candidates` that `tips` reach, or all of whose parents (one at least) they reach. Ids that are not
+        stored are ignored."""
+
     def plan_pull(
         self,
         wants: Sequence[RevisionId],

@@ -89,7 +89,7 @@ class SegmentProof:
         self._reach = reach
         self._copies = copies
         self._cache = cache
-        self._own: dict[tuple[int, Key], int] = {}
+        self._own: set[tuple[int, Key]] = set()
         self._needed: list[tuple[Entry, frozenset[Key]]] = []
 
     @property
@@ -97,45 +97,35 @@ class SegmentProof:
         """Whose proof it is."""
         return self._segment.revision
 
-    def entry_of(self, kind: int, key: Key) -> int | None:
-        """The entry of this segment that holds a record, among those added so far."""
-        return self._own.get((kind, key))
-
-    def base(self, index: int, entry: Entry) -> Key | None:
+    def base(self, entry: Entry) -> Key | None:
         """The key of an entry's base; None where it has none.
 
         Raises:
-            CorruptRecord: it may not have one, or not this one.
-            UnreachableBase: neither this revision before the entry nor an ancestor introduced it.
+            UnreachableBase: neither this revision, before that entry, nor an ancestor introduced it.
         """
         if entry.base == BaseTag.NONE:
             return None
-        if not self._kinds[entry.kind].base:
-            raise CorruptRecord(self.revision, entry.key, f"kind {self._kinds[entry.kind].name!r} has no delta bases")
         key = self._segment.base_of(entry)
-        own = self._own.get((entry.kind, key))
-        if entry.base != BaseTag.FULL_KEY and not entry.base & 1 and own != (entry.base - 2) >> 1:
-            raise CorruptRecord(self.revision, entry.key, "its base is an entry of another kind, or not before it")
-        if own is None and not self.reaches(entry.kind, key):
+        if not self.introduced(entry.kind, key):
             raise UnreachableBase(key)
         return key
 
-    def reaches(self, kind: int, key: Key) -> bool:
-        """Whether an ancestor introduced that record."""
-        has = self._reach.has
-        return any(has(ordinal) for ordinal in self._copies(kind, key))
+    def introduced(self, kind: int, key: Key) -> bool:
+        """Whether this revision, in the entries so far, or an ancestor introduced that record."""
+        return (kind, key) in self._own or self._reaches(kind, key)
 
-    def add(self, index: int, entry: Entry, text: bytes, base: Record | None) -> None:
-        """Take an entry that is what its key says; `base`: the record it is based on, if any.
+    def claim(self, entry: Entry) -> None:
+        """Take an entry as introduced without looking at what it is."""
+        self._own.add((entry.kind, entry.key))
+
+    def add(self, entry: Entry, record: Record, base: Record | None) -> None:
+        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any.
 
         Raises:
-            CorruptRecord: it comes twice, or cannot be read.
+            CorruptRecord: it cannot be read.
         """
-        place = (entry.kind, entry.key)
-        if place in self._own:
-            raise CorruptRecord(self.revision, entry.key, "it comes twice in one segment")
-        self._own[place] = index
-        needed = self.references(Record(entry.kind, entry.key, entry.meta, text))
+        self.claim(entry)
+        needed = self.references(record)
         if needed and base is not None:
             needed -= self.references(base)
         if needed:
@@ -170,9 +160,13 @@ class SegmentProof:
                 place = (entry.kind, key)
                 if place in self._own or place in proved:
                     continue
-                if not self.reaches(entry.kind, key):
+                if not self._reaches(entry.kind, key):
                     raise MissingReference(self.revision, entry.key, key)
                 proved.add(place)
+
+    def _reaches(self, kind: int, key: Key) -> bool:
+        has = self._reach.has
+        return any(has(ordinal) for ordinal in self._copies(kind, key))
 
 
 class UnreachableBase(Exception):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from smartserver.records.model import Kind, Segment
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import IndexBuilder, Row
-from smartserver.store.pack import PackWriter
+from smartserver.store.pack import TRAILER, PackWriter
 from smartserver.store.root import PackEntry
-from transports.base import Capability, ReadFile, Transport, WriteFile
+from transports.base import Capability, ReadFile, Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
 
 LOCK = "lock"
@@ -23,75 +23,31 @@ TRIES = 8
 
 
 class Quarantine:
-    """One pack and its index while they are written and checked."""
+    """A place for one pack and its index until a root names them."""
 
-    def __init__(
-        self, folder: Transport, request: bytes, kinds: Sequence[Kind], randomness: Callable[[int], bytes]
-    ) -> None:
-        """`folder`: the repository's.
+    def __init__(self, folder: Transport, request: bytes, randomness: Callable[[int], bytes]) -> None:
+        """`folder`: the repository's; `request`: whose id tells a person what a leftover is.
 
         Raises:
             NoSuchFile: the repository has no folder for it.
             PermissionDenied, NoSpace, TransportFailed.
         """
-        self._folder = folder
-        self._held = contextlib.ExitStack()
-        self._place = self._enter(request, randomness)
+        self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
-        self._reader: ReadFile | None = None
-        self._file: WriteFile | None = None
+        self._held = contextlib.ExitStack()
+        self._place = self._enter(request, randomness)
         self._at = self._place
-        """The folder both files are in at present."""
-        self.index = IndexBuilder()
-        try:
-            self._file = folder.create(self._path("pack"))
-            self._writer = PackWriter(self._file, kinds)
-        except BaseException:
-            self.discard()
-            raise
 
-    def add(self, content: bytes, segment: Segment, header_offsets: Sequence[int], rows: Sequence[Row]) -> int:
-        """Append a segment and give its offset.
+    @property
+    def pack_path(self) -> str:
+        """Where the pack is at present."""
+        return f"{self._at}/{self.name.hex()}.pack"
 
-        Raises:
-            LimitExceeded: more than an index holds.
-            NoSpace, TransportFailed.
-        """
-        offset = self._writer.length
-        self.index.add(offset, segment, header_offsets, rows)
-        return self._writer.add(content)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Exactly those bytes of what was added.
-
-        Raises:
-            TransportFailed: they are not there.
-        """
-        if self._reader is None:
-            self._reader = self._folder.open_read(self._path("pack"))
-        found = self._reader.read_at(offset, size)
-        if len(found) != size:
-            raise TransportFailed(self._path("pack"), f"{len(found)} bytes at {offset}, {size} were written")
-        return found
-
-    def seal(self) -> PackEntry:
-        """Make both files durable; gives what a root says of them.
-
-        Raises:
-            NoSpace, TransportFailed: it is not tried again.
-        """
-        if self._file is None:
-            raise ValueError("sealed twice")
-        length, digest = self._writer.finish()
-        self._file.sync()
-        self._file.close()
-        self._file = None
-        index = self.index.finish(length, digest)
-        self._folder.put(self._path("idx"), [index])
-        return PackEntry(
-            self.name, length, digest, len(index), index[-16:], self.index.segments, self.index.records
-        )
+    @property
+    def index_path(self) -> str:
+        """Where the index is at present."""
+        return f"{self._at}/{self.name.hex()}.idx"
 
     def publish(self) -> None:
         """Move both files among the packs, durably; as long as no root names them they are nobody's.
@@ -100,23 +56,21 @@ class Quarantine:
             NoSuchFile: the repository's folders are gone.
             PermissionDenied, NoSpace, TransportFailed.
         """
-        here = self._path("pack"), self._path("idx")
+        if self._at == PACKS:
+            return
+        pack, index = self.pack_path, self.index_path
         self._at = PACKS
-        self._folder.rename(here[0], self._path("pack"))
-        self._folder.rename(here[1], self._path("idx"))
-        self._folder.sync_directory(PACKS)
-        self._folder.sync_directory(self._place)
+        self.folder.rename(pack, self.pack_path)
+        self.folder.rename(index, self.index_path)
+        self.folder.sync_directory(PACKS)
+        self.folder.sync_directory(self._place)
 
     def leave(self) -> None:
-        """Give up the quarantine's folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""
-        for file in (self._file, self._reader):
-            if file is not None:
-                file.close()
-        self._file = self._reader = None
+        """Give up the folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""
         with contextlib.suppress(TransportError):
-            if self._folder.capabilities & Capability.LOCK:
-                self._folder.delete(f"{self._place}/{LOCK}")
-            self._folder.remove_directory(self._place)
+            if self.folder.capabilities & Capability.LOCK:
+                self.folder.delete(f"{self._place}/{LOCK}")
+            self.folder.remove_directory(self._place)
         with contextlib.suppress(TransportError):
             self._held.close()
 
@@ -125,25 +79,93 @@ class Quarantine:
         for place in {self._place, self._at}:
             for suffix in ("pack", "idx"):
                 with contextlib.suppress(TransportError):
-                    self._folder.delete(f"{place}/{self.name.hex()}.{suffix}")
+                    self.folder.delete(f"{place}/{self.name.hex()}.{suffix}")
         self.leave()
 
-    def _path(self, suffix: str) -> str:
-        return f"{self._at}/{self.name.hex()}.{suffix}"
-
     def _enter(self, request: bytes, randomness: Callable[[int], bytes]) -> str:
-        locks = bool(self._folder.capabilities & Capability.LOCK)
+        locks = bool(self.folder.capabilities & Capability.LOCK)
         for _ in range(TRIES):
             place = f"{INCOMING}/{request.hex()}-{randomness(4).hex()}"
-            self._folder.make_directory(place)
+            self.folder.make_directory(place)
             if not locks:
                 return place
             with contextlib.suppress(NoSuchFile):
-                self._held.enter_context(self._folder.lock(f"{place}/{LOCK}"))
-                if self._folder.exists(f"{place}/{LOCK}"):
+                self._held.enter_context(self.folder.lock(f"{place}/{LOCK}"))
+                if self.folder.exists(f"{place}/{LOCK}"):
                     return place
             self._held.close()  # A sweep took the folder between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
+
+
+class DraftPack:
+    """The pack in a quarantine while it is written."""
+
+    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind]) -> None:
+        """Begin the pack.
+
+        Raises:
+            NoSpace, PermissionDenied, TransportFailed.
+        """
+        self.quarantine = quarantine
+        self._folder = quarantine.folder
+        self._reader: ReadFile | None = None
+        self._index = IndexBuilder()
+        self._file = self._folder.create(quarantine.pack_path)
+        try:
+            self._writer = PackWriter(self._file, kinds)
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def length(self) -> int:
+        """Bytes so far: where the next segment will lie."""
+        return self._writer.length
+
+    def add(self, content: bytes, segment: Segment, rows: Sequence[Row]) -> None:
+        """Append a segment.
+
+        Raises:
+            LimitExceeded: more than an index holds.
+            NoSpace, TransportFailed.
+        """
+        self._index.add(self._writer.length, segment, rows)
+        self._writer.add(content)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly those bytes of what was added.
+
+        Raises:
+            TransportFailed: they are not there.
+        """
+        if self._reader is None:
+            self._reader = self._folder.open_read(self.quarantine.pack_path)
+        found = self._reader.read_at(offset, size)
+        if len(found) != size:
+            why = f"{len(found)} bytes at {offset}, {size} were written"
+            raise TransportFailed(self.quarantine.pack_path, why)
+        return found
+
+    def seal(self) -> PackEntry:
+        """Make both files durable; gives what a root says of them.
+
+        Raises:
+            NoSpace, TransportFailed: it is not tried again.
+        """
+        length, digest = self._writer.finish()
+        self._file.sync()
+        self.close()
+        index = self._index.finish(length, digest)
+        self._folder.put(self.quarantine.index_path, [index])
+        segments, records = self._index.segments, self._index.records
+        return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
+
+    def close(self) -> None:
+        """Close the files; closing twice is harmless."""
+        self._file.close()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def sweep(folder: Transport, old: Callable[[float], bool]) -> int:

@@ -12,8 +12,8 @@ from itertools import pairwise
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
-from smartserver.store.model import PullPlan
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.model import Changes, PullPlan
+from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_name
 
 MISSING_NAMED = 1024
@@ -139,9 +139,24 @@ class RepositoryTransaction:
             start = self._stored_ordinal(after)
             ordinals = [ordinal for ordinal in ordinals if ordinal > start]
         ranges = merge(ordinals)
-        return PullPlan(
-            ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found)
-        )
+        return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
+
+    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+        """What changed of the stored repository since the root a client knows; everything when that cannot be told.
+
+        Raises:
+            NoSuchRepository: there is none.
+            CorruptFile, TransportError: a table is damaged or cannot be read.
+        """
+        return self._present().view.changes_since(known)
+
+    def open_body(self, plan: PullPlan) -> SegmentReader:
+        """The bytes of a plan's segments.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+        return self._present().read_ranges(plan.ranges)
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:

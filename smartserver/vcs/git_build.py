@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import GitObject, ObjectReader
+from smartserver.vcs.git_objects import ObjectReader
 from smartserver.vcs.git_pack import PACK_HEAD, EntryWriter, Row, Rows, Table, hash_of, write_all
 
 CACHE = 64 << 20
@@ -134,7 +134,9 @@ class ForkedWorker:
         key, _, why = answer.partition(b"\n")
         if status == 1 and why:
             raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
-        raise VcsError(f"a worker failed with status {status}: {answer.decode('utf-8', 'replace') or 'no reason given'}")
+        raise VcsError(
+            f"a worker failed with status {status}: {answer.decode('utf-8', 'replace') or 'no reason given'}"
+        )
 
     def abandon(self) -> None:
         """Stop the process and wait for its end."""
@@ -237,17 +239,20 @@ class PackBuilder:
             WrongContent: a record is wrong.
         """
         parts = [worker.finish() for worker in self._workers]
-        hashed = hash_of(self._width)()
         table = Table(self._width)
-        block = PACK_HEAD.pack(b"PACK", 2, self._count)
-        at = 0
-        while block:
-            hashed.update(block)
-            write_all(out, block)
-            at += len(block)
-            block = b""
-            while parts and not block:
-                block = os.read(parts[0].entries, _BLOCK)
+        hashed = hash_of(self._width)()
+        head = PACK_HEAD.pack(b"PACK", 2, self._count)
+        hashed.update(head)
+        write_all(out, head)
+        at = len(head)
+        for entries, rows in parts:
+            table.join(rows, at)
+            os.lseek(entries, 0, os.SEEK_SET)
+            while block := os.read(entries, _BLOCK):
+                hashed.update(block)
+                write_all(out, block)
+                at += len(block)
+        write_all(out, hashed.digest())
         return table, hashed.digest()
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""Deltas as git's packs hold them: copies from a base and insertions. Pure; made for speed in Python, not for least size.
+"""Deltas as git's packs hold them: copies from a base and insertions. Pure; made for speed, not for least size.
 
 Wherever bytes are compared or searched, slices are handed to the interpreter's C code; nothing loops over bytes.
 """

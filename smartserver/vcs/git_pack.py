@@ -57,7 +57,10 @@ class Rows:
     def unpack(self, block: bytes) -> list[Row]:
         """The rows of a block."""
         none = self._none
-        return [Row(*fields[:6], b"" if fields[6] == none else fields[6]) for fields in self._struct.iter_unpack(block)]
+        return [
+            Row(kind, encoding, length, at, frame_length, key, b"" if base == none else base)
+            for kind, encoding, length, at, frame_length, key, base in self._struct.iter_unpack(block)
+        ]
 
 
 def hash_of(width: int) -> Callable[..., hashlib._Hash]:
@@ -120,9 +123,7 @@ class Table:
         width = self._width
         keys = bytes(self._keys)
         return sorted(
-            zip(
-                [keys[at : at + width] for at in range(0, len(keys), width)], self._checks, self._offsets, strict=True
-            )
+            zip([keys[at : at + width] for at in range(0, len(keys), width)], self._checks, self._offsets, strict=True)
         )
 
 
@@ -172,40 +173,38 @@ class Texts:
         """
         self._rows[row.key] = row
         base = self._get(row.base) if row.base else b""
-        return self._decode(row, base), base
+        text = self._decode(row, base)
+        self._keep(row.key, text)
+        return text, base
 
     def _get(self, key: Key) -> bytes:
-        chain: list[Row] = []
-        while True:
-            text = self._texts.get(key)
-            if text is not None:
-                self._texts.move_to_end(key)
-                break
+        wanted, chain = key, []
+        text = self._texts.get(key)
+        while text is None:
             row = self._rows.get(key)
             if row is None:
                 try:
                     text = self._outside(key).text
                 except MissingObject as missing:
                     raise WrongContent(key, "it is a delta base, and neither sent nor here") from missing
-                self._keep(key, text)
-                break
-            chain.append(row)
-            key = row.base
-            if not key:
-                text = b""
-                break
+            else:
+                chain.append(row)
+                key = row.base
+                text = self._texts.get(key) if key else b""
+        if not chain and key in self._texts:
+            self._texts.move_to_end(key)
+            return text
         for row in reversed(chain):
             text = self._decode(row, text)
+        self._keep(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
         return text
 
     def _decode(self, row: Row, base: bytes) -> bytes:
         frame = os.pread(self._spool, row.frame_length, row.at)
         try:
-            text = decompress(row.encoding, frame, row.length, base)
+            return decompress(row.encoding, frame, row.length, base)
         except ValueError as wrong:
             raise WrongContent(row.key, str(wrong)) from wrong
-        self._keep(row.key, text)
-        return text
 
     def _keep(self, key: Key, text: bytes) -> None:
         old = self._texts.pop(key, None)
@@ -277,7 +276,7 @@ class EntryWriter:
         self._written = self.size
 
 
-def write_all(file: int, block: bytes) -> None:
+def write_all(file: int, block: bytes | memoryview) -> None:
     """Write a whole block to a file descriptor."""
     view = memoryview(block)
     while view:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRepository
-from smartserver.store.model import What
+from smartserver.errors import MissingRevision, NoSuchRepository
+from smartserver.records.model import RefValue, RevisionId
+from smartserver.store.model import Transaction, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, Id, RefName
 
@@ -16,7 +18,9 @@ MAX_HAVES = 256
 
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`; None: all. `ids` are wanted besides.
+    """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`, or the name of a setting that holds
+    a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if what
+    they point at, or its parents, comes anyway or is had (tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
     segment of an interrupted pull with the same arguments.
@@ -28,6 +32,7 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     ids: Annotated[list[Id], msgspec.Meta(max_length=65536)] = []
     absent: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
     after: Id | None = None
+    follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
 
 
 class PullResult(Result, frozen=True, array_like=True):
@@ -45,11 +50,26 @@ def matches(pattern: bytes, name: bytes) -> bool:
     return name.startswith(pattern) if pattern.endswith(b"/") else name == pattern
 
 
+def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
+    """The tips that patterns name; one that names nothing is left to the client, which sees all refs."""
+    if patterns is None:
+        return [tip.id for value in refs.values() for tip in value]
+    wanted: list[RevisionId] = []
+    for pattern in patterns:
+        setting = transaction.settings.get(pattern.decode("ascii", "replace"), pattern)
+        exact = transaction.ref(setting)
+        if exact is not None:
+            wanted += [tip.id for tip in exact]
+        elif pattern.endswith((b"/", b"*")):
+            wanted += [tip.id for name in refs if matches(pattern, name) for tip in refs[name]]
+    return wanted
+
+
 @verb(
     "Repository.pull",
     effect=Effect.READ,
     body=Body.DOWN,
-    errors=(MissingRevision, NoSuchBranch, NoSuchRepository),
+    errors=(MissingRevision, NoSuchRepository),
 )
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
@@ -60,17 +80,13 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
     refs = transaction.refs()
     if request.what is What.REFS:
         return PullResult()
-    if request.refs is None:
-        wanted = [tip.id for value in refs.values() for tip in value]
-    else:
-        wanted = []
-        for pattern in request.refs:
-            exact = transaction.ref(pattern)
-            if exact is not None:
-                wanted += [tip.id for tip in exact]
-            elif pattern.endswith((b"/", b"*")):
-                wanted += [tip.id for name in refs if matches(pattern, name) for tip in refs[name]]
-    wants = list(dict.fromkeys([*wanted, *request.ids]))
+    wants = [*_wanted(transaction, refs, request.refs), *request.ids]
+    if request.follow:
+        wants += transaction.followed(
+            [tip.id for pattern in request.follow for name in refs if matches(pattern, name) for tip in refs[name]],
+            [*wants, *request.haves],
+        )
+    wants = list(dict.fromkeys(wants))
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
     context.stream(plan)
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)

@@ -1,33 +1,84 @@
-"""Every module has a test file of its own: one below tests/unit that is named after it and imports it."""
+"""Every module that does anything has a test file that says it is the module's, and imports it.
+
+It says so by its name (`wire/frames.py`: `test_frames.py`, `test_wire_frames.py`) or in its docstring (`wire.frames`).
+"""
 
 from __future__ import annotations
 
-from sources import Source, sources
+import ast
+import re
+
+import pytest
+from sources import Source, parse, sources
 
 MIRRORED = ("smartserver/records", "smartserver/store", "smartserver/verbs", "smartserver/wire", "transports", "netem")
+TESTS = ("tests/unit", "tests/conformance", "tests/property", "tests/simulated", "tests/sockets")
 
 
-def named_after(module: Source, tests: tuple[Source, ...]) -> list[Source]:
-    """Test files whose name ends with the module's (`wire/frames.py`: `test_frames.py`, `test_wire_frames.py`) and
-    that import it."""
-    stem = module.module.rpartition(".")[2]
-    named = [test for test in tests if f"_{test.module.rpartition('.')[2]}".endswith(f"_{stem}")]
-    return [
-        test
-        for test in named
-        if any(name == module.module or name.startswith(module.module + ".") for _, name in test.imports())
-    ]
+def does_anything(module: Source) -> bool:
+    """Whether a function in it has a statement; a module of types, limits and interfaces has none."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            if any(not (isinstance(statement, ast.Expr | ast.Pass)) for statement in body):
+                return True
+            if any(isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) for statement in body):
+                return True
+    return False
+
+
+def says(test: Source, module: Source) -> bool:
+    """Whether the test file names the module."""
+    short = module.module.removeprefix("smartserver.")
+    if test.module.rpartition(".")[2].endswith(f"_{module.module.rpartition('.')[2]}"):
+        return True
+    return re.search(rf"(?<![\w]){re.escape(short)}(?![\w])", ast.get_docstring(test.tree) or "") is not None
+
+
+def imports(test: Source, module: Source) -> bool:
+    """Whether the test file imports the module or something of it."""
+    return any(name == module.module or name.startswith(module.module + ".") for _, name in test.imports())
 
 
 def test_every_module_has_its_test_file() -> None:
-    tests = sources("tests/unit")
-    modules = [module for module in sources(*MIRRORED) if not module.is_package]
-    alone = [module.path for module in modules if not named_after(module, tests)]
-    assert not alone, "no file below tests/unit is named after and imports:\n" + "\n".join(alone)
+    tests = sources(*TESTS)
+    modules = [source for source in sources(*MIRRORED) if not source.is_package and does_anything(source)]
+    alone = [
+        module.path for module in modules if not any(says(test, module) and imports(test, module) for test in tests)
+    ]
+    assert not alone, "no test file names (in its own name or docstring) and imports:\n" + "\n".join(alone)
 
 
-def test_the_check_finds_its_own_kind() -> None:
-    tests = sources("tests/unit")
-    local = next(module for module in sources("transports") if module.path == "transports/local.py")
-    assert [test.path for test in named_after(local, tests)] == ["tests/unit/transports/test_transport_local.py"]
-    assert not named_after(local, tuple(test for test in tests if "local" not in test.path))
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("tests/unit/wire/test_frames.py", "from smartserver.wire import frames", True),
+        ("tests/unit/wire/test_wire_frames.py", "from smartserver.wire.frames import encode", True),
+        (
+            "tests/unit/wire/test_vectors.py",
+            "'''wire.frames, wire.states: vectors.'''\nimport smartserver.wire.frames",
+            True,
+        ),
+        ("tests/unit/wire/test_vectors.py", "'''wire.frames_old.'''\nimport smartserver.wire.frames", False),
+        ("tests/unit/wire/test_vectors.py", "import smartserver.wire.frames", False),
+        ("tests/unit/wire/test_frames.py", "from smartserver.wire import states", False),
+        ("tests/unit/wire/test_airframes.py", "from smartserver.wire import frames", False),
+    ],
+)
+def test_the_check_itself(path: str, text: str, found: bool) -> None:
+    module = parse("smartserver/wire/frames.py", "")
+    test = parse(path, text)
+    assert (says(test, module) and imports(test, module)) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("LIMIT = 3\nclass A:\n    x: int\n    def f(self) -> int:\n        '''Gives x.'''\n", False),
+        ("class A(Protocol):\n    def f(self) -> int: ...\n", False),
+        ("def f(self) -> int:\n    '''Gives x.'''\n    return 1\n", True),
+        ("def f(self) -> None:\n    g()\n", True),
+    ],
+)
+def test_what_does_anything(text: str, found: bool) -> None:
+    assert does_anything(parse("transports/x.py", text)) is found

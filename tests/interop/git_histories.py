@@ -45,7 +45,11 @@ class Builder:
 
     def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
         done = subprocess.run(
-            ["git", "--git-dir", str(self.path), *arguments], input=stdin, capture_output=True, env=self.env, check=False
+            ["git", "--git-dir", str(self.path), *arguments],
+            input=stdin,
+            capture_output=True,
+            env=self.env,
+            check=False,
         )
         assert not check or done.returncode == 0, (arguments, done.stderr)
         return done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_histories import Builder, RandomHistory, environment
+from git_histories import Builder, RandomHistory, Tree, environment
 
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git import GitRepository
@@ -68,14 +68,14 @@ def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) ->
     second = builder.blob(b"second\n" * 50)
     edited = builder.blob(b"second\n" * 50 + b"edit\n")
     old = builder.tree({b"one": {b"f": (b"100644", first), b"g.c": (b"100644", second)}})
-    new_tree = {b"two": {b"f": (b"100644", first), b"g.c": (b"100644", edited)}}
+    folder: Tree = {b"f": (b"100644", first), b"g.c": (b"100644", edited)}
     before = builder.commit(old, [])
-    after = builder.commit(builder.tree(new_tree), [before])
+    after = builder.commit(builder.tree({b"two": folder}), [before])
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [after], [before])
         (records,) = introduced_few(repository, plan)
         assert [records] == list(introduced_many(repository, plan))
-    assert [record.key for record in records][2:] == [builder.tree(new_tree[b"two"]), edited]
+    assert [record.key for record in records][2:] == [builder.tree(folder), edited]
     assert records[0].candidates == (before,)
     assert records[1].candidates == (old,)
     assert records[3].candidates == (second,)
@@ -84,8 +84,8 @@ def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) ->
 def test_tags_of_everything(tmp_path: Path, env: dict[str, str]) -> None:
     builder = Builder(tmp_path / "r.git", env)
     blob = builder.blob(b"blob\n")
-    inner = {b"f": (b"100644", blob), b"sub": (b"160000", bytes(range(20)))}
-    tree = builder.tree({b"d": dict(inner), b"e": (b"100644", blob)})
+    inner: Tree = {b"f": (b"100644", blob), b"sub": (b"160000", bytes(range(20)))}
+    tree = builder.tree({b"d": inner, b"e": (b"100644", blob)})
     commit = builder.commit(builder.tree({}), [])
     tag = builder.tag(commit, b"commit", b"v1")
     nested = builder.tag(tag, b"tag", b"v2")
@@ -105,7 +105,9 @@ def test_tags_of_everything(tmp_path: Path, env: dict[str, str]) -> None:
         }
         order = [r.id for r in plan]
         assert order.index(commit) < order.index(tag) < order.index(nested)
-        sent = {r.id: {i.key for i in records} for r, records in zip(plan, introduced_few(repository, plan), strict=True)}
+        sent = {
+            r.id: {i.key for i in records} for r, records in zip(plan, introduced_few(repository, plan), strict=True)
+        }
         assert sent[nested] == {nested}
         assert sent[of_tree] == builder.reachable(of_tree)
         assert sent[of_blob] == {of_blob, blob}
@@ -133,8 +135,7 @@ def test_a_shallow_repository_sends_nothing_whose_parents_it_lacks(tmp_path: Pat
 
 def test_a_missing_object_is_named(tmp_path: Path, env: dict[str, str]) -> None:
     builder = Builder(tmp_path / "r.git", env)
-    folder: dict[bytes, object] = {b"f": (b"100644", builder.blob(b"1"))}
-    gone = builder.tree({b"d": folder})  # type: ignore[dict-item]
+    gone = builder.tree({b"d": {b"f": (b"100644", builder.blob(b"1"))}})
     first = builder.commit(gone, [])
     second = builder.commit(builder.tree({}), [first])
     (builder.path / "objects" / gone.hex()[:2] / gone.hex()[2:]).unlink()

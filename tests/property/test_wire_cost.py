@@ -104,7 +104,7 @@ def test_backlog_is_not_rescanned() -> None:
     """A thousand small frames fed at once are taken in two goes each."""
     client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
     buffer = server._buffer = CountingBuffer()
-    sent = [Request(1, b"", body=True), *(Body(1, b"%d" % number) for number in range(1000))]
+    sent: list[Event] = [Request(1, b"", body=True), *(Body(1, b"%d" % number) for number in range(1000))]
     server.receive_data(b"".join(client.send(event) for event in sent))
     assert list(iter(server.next_event, None)) == sent
     assert buffer.takes <= len(b"hpss/1\n") + 2 * len(sent)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import random
 
 from hypothesis import event as note
 from hypothesis import given
@@ -26,35 +28,31 @@ from smartserver.wire.events import (
 from smartserver.wire.limits import MAX_FRAME
 
 FULL = b"f" * MAX_FRAME
-ids = st.integers(1, 4)
-payloads = st.binary(max_size=12)
-some_payloads = st.one_of(payloads, payloads, payloads, st.just(FULL), st.just(FULL + b"tail"))
+some_payloads = st.one_of(*[st.binary(max_size=12)] * 3, st.just(FULL), st.just(FULL + b"tail"))
 
-from_client = st.one_of(
-    st.builds(Request, ids, some_payloads, st.booleans()),
-    st.builds(Request, ids, st.just(FULL), st.booleans(), st.just(True)),
-    st.builds(Body, ids, some_payloads),
-    st.builds(End, ids, st.integers(0, 3), st.just(0)),
-    st.builds(Cancel, ids),
-    st.builds(Ping, payloads),
-    st.builds(Pong, payloads),
-)
-from_server = st.one_of(
-    st.builds(Reply, ids, some_payloads, st.booleans()),
-    st.builds(Error, ids, some_payloads),
-    st.builds(Error, ids, st.just(FULL), st.just(True)),
-    st.builds(Progress, ids, payloads),
-    st.builds(Body, ids, some_payloads),
-    st.builds(End, ids, st.integers(0, 3), st.just(0)),
-    st.builds(Ping, payloads),
-    st.builds(Pong, payloads),
-    st.builds(GoAway, payloads),
-)
-actions = st.one_of(
-    st.tuples(st.just(Role.CLIENT), from_client),
-    st.tuples(st.just(Role.SERVER), from_server),
-    st.tuples(st.sampled_from(Role), st.integers(1, 40)),  # so many bytes arrive from that side
-)
+
+def candidates(role: Role, number: int, payload: bytes, body: bool) -> list[Event]:
+    """Everything `role` might say of request `number`."""
+    more = len(payload) == MAX_FRAME
+    if role is Role.CLIENT:
+        return [
+            Request(number, payload, body, more),
+            Body(number, payload),
+            End(number, 1, 0),
+            *([] if body else [Cancel(number)]),
+            *([Ping(payload[:9])] if len(payload) > 8 else []),
+            Pong(payload[:9]),
+        ]
+    return [
+        Progress(number, payload[:9]),
+        Reply(number, payload, body, more),
+        Body(number, payload),
+        End(number, 1, 0),
+        *([] if body else [Error(number, payload, more)]),
+        *([Ping(payload[:9])] if len(payload) > 8 else []),
+        Pong(payload[:9]),
+        *([GoAway(payload[:9])] if payload.startswith(b"go") else []),
+    ]
 
 
 def parts(event: Event) -> list[Event]:
@@ -81,19 +79,25 @@ class Wire:
         self.received: dict[Role, list[Event]] = {role: [] for role in Role}
         self.sums: dict[tuple[Role, int], int] = {}
 
-    def send(self, sender: Role, event: Event) -> None:
-        """Send it if it may be sent."""
+    def send(self, sender: Role, event: Event) -> bool:
+        """Send it if it may be sent; whether it was."""
         if isinstance(event, End):
-            event = End(event.id, event.segments, self.sums.get((sender, event.id), 0))
+            event = dataclasses.replace(event, size=self.sums.get((sender, event.id), 0))
         try:
             encoded = self.ends[sender].send(event)
         except LocalProtocolError:
-            return
+            return False
         if isinstance(event, Body):
             self.sums[sender, event.id] = self.sums.get((sender, event.id), 0) + len(event.chunk)
         note(type(event).__name__)
         self.between[sender] += encoded
         self.sent[sender] += parts(event)
+        return True
+
+    def known(self, role: Role) -> list[int]:
+        """The requests `role` knows of, the newest first."""
+        told = self.sent[role] if role is Role.CLIENT else self.received[Role.CLIENT]
+        return list(dict.fromkeys(seen.id for seen in reversed(told) if isinstance(seen, Request)))
 
     def deliver(self, sender: Role, count: int, piece: int) -> None:
         """Let `count` bytes arrive, at most `piece` at a time."""
@@ -114,15 +118,27 @@ def check(wire: Wire) -> None:
         note(f"{len(late)} cancelled too late")
 
 
-@given(st.lists(actions, max_size=40), st.integers(1, 20))
-def test_what_may_be_sent_is_understood(script: list[tuple[Role, Event | int]], piece: int) -> None:
-    """Both ends act on what they know at that moment: answers, refusals and CANCELs cross as they like."""
+step = st.tuples(st.sampled_from(Role), st.integers(0, 999), some_payloads, st.booleans())
+
+
+@given(st.lists(step, min_size=30, max_size=80), st.integers(1, 20))
+def test_what_may_be_sent_is_understood(script: list[tuple[Role, int, bytes, bool]], piece: int) -> None:
+    """Both ends act on what they know at that moment: answers, refusals and CANCELs cross as they like.
+
+    Each step lets some bytes arrive, or sends the first thing that may be sent in an order of its own.
+    """
     wire = Wire()
-    for role, action in script:
-        if isinstance(action, int):
-            wire.deliver(role, action if action < 40 else len(wire.between[role]), max(piece, action * action))
-        else:
-            wire.send(role, action)
+    for role, order, payload, body in script:
+        turn = random.Random(order)
+        if turn.random() < 0.4:
+            waiting = len(wire.between[role])
+            wire.deliver(role, turn.choice([waiting, waiting, waiting // 2]), max(piece, waiting // 100))
+            continue
+        known = wire.known(role)
+        newer = [known[0] + 1 if known else 1] if role is Role.CLIENT else []
+        events = [event for number in known[:3] + newer for event in candidates(role, number, payload, body)]
+        turn.shuffle(events)
+        any(wire.send(role, event) for event in events)
     check(wire)
 
 
@@ -134,9 +150,7 @@ push = st.tuples(
 
 
 @given(st.lists(push, min_size=1, max_size=3), st.lists(st.integers(1, 100_000), min_size=1, max_size=8))
-def test_any_split_gives_the_same_events(
-    pushes: list[tuple[list[bytes], str, str]], cuts: list[int]
-) -> None:
+def test_any_split_gives_the_same_events(pushes: list[tuple[list[bytes], str, str]], cuts: list[int]) -> None:
     """Uploads answered early, late or not at all, ended or cancelled: whole and cut the events are the same."""
     heard: list[dict[Role, list[Event]]] = []
     for sizes in ([1 << 30], cuts):

@@ -174,9 +174,5 @@ class FaultyTransport(PassingTransport):
     @contextlib.contextmanager
     def lock(self, path: str) -> Iterator[None]:
         with contextlib.ExitStack() as held:
-            try:
-                self._fuse.change("lock", self.full(path), lambda: held.enter_context(self.inner.lock(path)))
-            except BaseException:
-                held.close()
-                raise
+            self._fuse.change("lock", self.full(path), lambda: held.enter_context(self.inner.lock(path)))
             yield

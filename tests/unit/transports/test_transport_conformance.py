@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from _pytest.outcomes import Failed
@@ -55,6 +57,13 @@ class ForgivingDelete(PassingTransport):
             super().delete(path)
 
 
+class LockOfNothing(PassingTransport):
+    """Says that it holds what another holds."""
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)
+
+
 class BoastsOfNoLock(PassingTransport):
     """Says it has no lock, and has one."""
 
@@ -84,6 +93,7 @@ def write_suite(name: str) -> Callable[[PassingTransport], object]:
         (CopyingRename, write_suite("test_rename_replaces_a_file")),
         (CopyingRename, write_suite("test_rename_between_folders")),
         (ForgivingDelete, write_suite("test_delete")),
+        (LockOfNothing, write_suite("test_try_lock_never_waits")),
     ],
 )
 def test_broken_promises_are_found(broken: type[PassingTransport], test: Callable[[PassingTransport], object]) -> None:
@@ -95,3 +105,5 @@ def test_broken_promises_are_found(broken: type[PassingTransport], test: Callabl
 def test_lock_that_should_not_be_there_is_found() -> None:
     with pytest.raises((AssertionError, Failed)):
         TransportSuite().test_lock_excludes(BoastsOfNoLock())
+    with pytest.raises((AssertionError, Failed)):
+        TransportSuite().test_try_lock_never_waits(BoastsOfNoLock())

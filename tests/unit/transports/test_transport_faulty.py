@@ -15,6 +15,7 @@ from transports.memory import Aftermath, MemoryTransport
 CALLS = [
     "make_directory packs",
     "lock lock",
+    "try_lock another",
     "create packs/new",
     "write packs/new",
     "write packs/new",
@@ -30,7 +31,8 @@ def work(transport: Transport) -> None:
     """One call of every kind that changes anything, and reads between them."""
     transport.make_directory("packs")
     packs = transport.child("packs")
-    with transport.lock("lock"):
+    with transport.lock("lock"), transport.try_lock("another") as held:
+        assert held
         packs.put("new", [b"0123", b"456789"])
         packs.rename("new", "pack")
         packs.sync_directory("")
@@ -111,8 +113,15 @@ def test_lock_that_fails_is_not_held(mode: FaultMode) -> None:
         FaultyTransport(storage, fail_at=1, mode=mode).lock("lock"),
     ):
         raise AssertionError("held a lock that failed")
-    with storage.lock("lock"):
-        assert storage.exists("lock")
+    with storage.try_lock("lock") as held:
+        assert held
+    with (
+        pytest.raises(TransportFailed),
+        FaultyTransport(storage, fail_at=1, mode=mode).try_lock("lock"),
+    ):
+        raise AssertionError("held a lock that failed")
+    with storage.try_lock("lock") as held:
+        assert held
 
 
 def test_dead_is_dead() -> None:
@@ -138,6 +147,7 @@ def test_dead_is_dead() -> None:
         lambda: transport.delete("old"),
         lambda: transport.child("x").make_directory("y"),
         lambda: transport.lock("lock").__enter__(),
+        lambda: transport.try_lock("lock").__enter__(),
     ]
     for ask in asks:
         with pytest.raises(TransportFailed, match="process is dead"):

@@ -23,6 +23,7 @@ from transports.memory import MemoryTransport
         lambda transport: transport.remove_directory("x"),
         lambda transport: transport.sync_directory("x"),
         lambda transport: transport.lock("x"),
+        lambda transport: transport.try_lock("x"),
     ],
 )
 def test_every_change_is_denied_by_its_whole_path(change: Callable[[Transport], object]) -> None:

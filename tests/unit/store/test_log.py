@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from smartserver.errors import CorruptFile
@@ -86,8 +88,6 @@ def test_a_short_file_and_a_missing_one() -> None:
 def test_an_unknown_version_and_what_is_no_list_of_entries() -> None:
     transport = MemoryTransport()
     transport.make_directory("log")
-    import hashlib
-
     for body, why in (
         (b"hpss-log\x02\x00\x00\x00\x00\x00\x00\x00\x90", "no log this release reads"),
         (b"hpss-log\x01\x00\x00\x00\x00\x00\x00\x00\xc0", "Expected `array`"),
@@ -138,7 +138,10 @@ def test_joining_stops_at_the_limit() -> None:
     transport = MemoryTransport()
     half = b"x" * (MERGED_FILE // 2)
     files = stored(transport, entries(1, 1, half))
-    assert absorb(transport, files, entries(2, 2, half)) == (files, entries(2, 2, half))
+    more = entries(2, 2, half + b"x" * 100)
+    assert absorb(transport, files, more) == (files, more)
+    less = entries(2, 2, half[:-1000])
+    assert absorb(transport, stored(transport, entries(1, 1, half[:-2000])), less)[0] == []
 
 
 def test_a_damaged_file_is_left_alone() -> None:

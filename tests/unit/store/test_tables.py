@@ -61,8 +61,8 @@ def test_bytes_of_a_table() -> None:
     content = encode_table([(b"a", b"1"), (b"bc", b"")])
     assert content[:16] == b"hpss-tbl" + bytes.fromhex("0100 0000 02000000")
     assert content[16:28] == bytes.fromhex("00000000 08000000 10000000")
-    assert content[28:36] == bytes.fromhex("33f2a66b 0100 61 31")
-    assert content[36:44] == bytes.fromhex("5b4d4f6b 0200 62 63")
+    assert content[28:36] == bytes.fromhex("a5e2c0b4 0100 61 31")
+    assert content[36:44] == bytes.fromhex("502e3d08 0200 62 63")
     assert len(content) == 44 + 16
 
 
@@ -98,8 +98,7 @@ def test_a_flipped_byte_is_never_a_value_nor_an_absence() -> None:
             damaged[at] ^= bit
             try:
                 table = OpenTable(memoryview(damaged), file)
-            except CorruptFile as wrong:
-                assert wrong.path == "tables/" + "6e" * 16
+            except CorruptFile:
                 continue
             for key in (*ENTRIES, *ABSENT):
                 try:
@@ -128,7 +127,7 @@ def test_another_version_and_another_table_are_refused() -> None:
         opened(newer)
     with pytest.raises(CorruptFile, match="20 entries, expected 19"):
         opened(content, len(ENTRIES) - 1)
-    with pytest.raises(CorruptFile, match="not the one the root has"):
+    with pytest.raises(CorruptFile, match=r"tables/6e6e6e.*not the one the root has"):
         OpenTable(memoryview(content), TableFile(b"n" * 16, len(content), b"h" * 16, len(ENTRIES)))
 
 
@@ -159,7 +158,7 @@ def test_a_mapping_is_lazy_and_decodes() -> None:
     assert mapping[b"d"] == 2
     assert mapping[b"c"] == 30
     assert b"e" not in mapping
-    assert 7 not in mapping
+    assert "b" not in mapping  # type: ignore[comparison-overlap]
     assert mapping.get(b"zz") is None
     with pytest.raises(KeyError):
         mapping[b"e"]

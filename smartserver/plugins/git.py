@@ -1,0 +1,388 @@
+"""`git-remote-hpss`: git's remote-helper protocol on two streams, each command of the user one request.
+
+`list` is the one pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push` asks
+nobody: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import NewRepository, Outcome, Pulled, RefUpdate, RemoteRepository, Updated
+from smartserver.errors import (
+    BranchExists,
+    DivergedBranches,
+    HeadBranch,
+    NotDone,
+    StaleLease,
+    WrongVcs,
+)
+from smartserver.plugins.git_hint import Hint
+from smartserver.plugins.git_wants import TAGS, Wants, wants
+from smartserver.records.model import Kind
+from smartserver.records.segment import SegmentStream
+from smartserver.store.model import What
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git import GitRepository
+from smartserver.verbs.rules import Rule
+
+HEAD = "HEAD"
+"""The setting that names the branch a clone checks out."""
+
+NO_TIP = b""
+
+PROGRESS_INTERVAL = 0.2
+"""Seconds between two lines of progress, as git's own."""
+
+UNSUPPORTED = {
+    "depth": "--depth is not supported: the whole history is fetched",
+    "deepen-since": "--shallow-since is not supported: the whole history is fetched",
+    "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
+    "deepen-relative": "--deepen is not supported: the whole history is fetched",
+    "filter": "--filter is not supported: all objects are fetched",
+    "push-option": "--push-option is not supported",
+    "pushcert": "--signed is not supported",
+}
+"""Options a user should be told of; what git falls back to."""
+
+
+class HelperError(Exception):
+    """The command cannot go on; one line for the user."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What git has set with `option`."""
+
+    progress: bool = False
+    verbosity: int = 1
+    dry_run: bool = False
+    atomic: bool = False
+    leases: dict[bytes, bytes] = field(default_factory=dict)
+
+
+class GitRemote:
+    """One run of the helper: commands come in, answers go out, the user is spoken to on `say`."""
+
+    def __init__(
+        self,
+        remote: str,
+        path: str,
+        repository: RemoteRepository,
+        local: Callable[[], GitRepository | None],
+        hint: Hint,
+        commands: IO[bytes],
+        answers: IO[bytes],
+        say: Callable[[str], None],
+    ) -> None:
+        """`local` opens the repository git runs in, None where there is none (`ls-remote` anywhere)."""
+        self._remote = remote
+        self._path = path
+        self._repository = repository
+        self._open_local = local
+        self._hint = hint
+        self._commands = commands
+        self._answers = answers
+        self._say = say
+        self._options = Options()
+        self._pulled: Pulled | None = None
+        self._wanted: set[bytes] = set()
+        self._reported = 0.0
+
+    @property
+    def _knowledge(self) -> Knowledge:
+        return self._repository.knowledge
+
+    # -- the conversation
+
+    def run(self) -> None:
+        """Answer commands until git has no more.
+
+        Raises:
+            HelperError, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
+        """
+        while line := self._line():
+            command, _, argument = line.partition(b" ")
+            if command == b"capabilities":
+                self._answer(b"fetch", b"push", b"option", b"object-format", b"")
+            elif command == b"option":
+                self._answer(self._option(argument.decode("utf-8", "surrogateescape")))
+            elif command == b"list":
+                self._list_for_push() if argument == b"for-push" else self._list()
+            elif command == b"fetch":
+                self._fetch(self._batch(b"fetch", argument))
+            elif command == b"push":
+                self._push(self._batch(b"push", argument))
+            else:
+                raise HelperError(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
+
+    def _line(self) -> bytes:
+        return self._commands.readline().rstrip(b"\n")
+
+    def _batch(self, command: bytes, first: bytes) -> list[bytes]:
+        batch = [first]
+        while line := self._line():
+            name, _, argument = line.partition(b" ")
+            if name != command:
+                raise HelperError(f"git sent {name.decode('utf-8', 'replace')} among {command.decode()} commands")
+            batch.append(argument)
+        return batch
+
+    def _answer(self, *lines: bytes) -> None:
+        self._answers.write(b"".join([line + b"\n" for line in lines]))
+        self._answers.flush()
+
+    def _option(self, argument: str) -> bytes:
+        name, _, value = argument.partition(" ")
+        options = self._options
+        if name == "progress":
+            options.progress = value == "true"
+        elif name == "dry-run":
+            options.dry_run = value == "true"
+        elif name == "atomic":
+            options.atomic = value == "true"
+        elif name == "verbosity":
+            options.verbosity = int(value)
+        elif name == "cas":
+            ref, _, expected = _unquote(value).rpartition(b":")
+            tip = bytes.fromhex(expected.decode("ascii"))
+            options.leases[ref] = tip if any(tip) else NO_TIP  # Git writes zeros for a ref that must not exist.
+        elif name not in ("followtags", "cloning", "object-format", "force"):
+            if name in UNSUPPORTED:
+                self._say(f"hpss: {UNSUPPORTED[name]}")
+            return b"unsupported"
+        return b"ok"
+
+    # -- fetch
+
+    def _list(self) -> None:
+        """Pull what git will want, and list the refs."""
+        local = self._open_local()
+        if self._hint.refs_only or local is None:
+            self._pulled = self._repository.pull(What.REFS)
+        else:
+            with local:
+                wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
+                self._pull(local, wanted)
+        self._check_vcs()
+        lines = []
+        if not self._knowledge.vcs.endswith("sha1"):
+            lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
+        refs = self._knowledge.refs()
+        lines += [value[0].id.hex().encode() + b" " + name for name, value in sorted(refs.items())]
+        head = self._knowledge.settings.get(HEAD, b"")
+        if head in refs:
+            lines.append(b"@" + head + b" HEAD")
+        self._answer(*lines, b"")
+
+    def _pull(self, local: GitRepository, wanted: Wants) -> None:
+        haves = local.complete_haves(self._knowledge.tips())
+        self._pulled = self._repository.pull(What.HISTORY, haves, wanted.refs, wanted.ids, wanted.follow)
+        self._check_vcs()
+        head = self._knowledge.settings.get(HEAD, b"")
+        covered = [value for name, value in self._knowledge.refs().items() if _covers(wanted, name, head)]
+        self._wanted = {*wanted.ids, *(tip.id for value in covered for tip in value)}
+
+    def _check_vcs(self) -> None:
+        vcs = self._knowledge.vcs
+        if vcs and not vcs.startswith("git "):
+            raise WrongVcs(self._path, vcs, "git")
+
+    def _fetch(self, batch: Sequence[bytes]) -> None:
+        """Put what was pulled into the repository; what was not foreseen takes another pull."""
+        local = self._open_local()
+        if local is None:
+            raise HelperError("fetch outside a repository")
+        with local:
+            ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+            keeps = self._insert(local)
+            missing = sorted(ids - self._wanted)
+            if missing:
+                here = {key for key, _ in local.existing([key.hex().encode() for key in missing])}
+                missing = [key for key in missing if key not in here]
+            if missing:
+                self._pull(local, Wants((), tuple(missing)))
+                keeps += self._insert(local)
+        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in keeps], b"")
+
+    def _insert(self, local: GitRepository) -> list[str]:
+        from smartserver.vcs.git_insert import Inserter
+
+        pulled, self._pulled = self._pulled, None
+        if pulled is None or not pulled.result.segments:
+            return []
+        if self._knowledge.vcs != local.vcs:
+            raise WrongVcs(self._path, self._knowledge.vcs, local.vcs)
+        total = pulled.result.segments
+        segments = self._count("Receiving revisions", _segments(pulled, local.kinds), total)
+        inserted = Inserter(local).insert(segments)
+        return [inserted.keep] if inserted.keep else []
+
+    # -- push
+
+    def _list_for_push(self) -> None:
+        """List what is known of the refs; ask only where git would do nothing about a ref that is not listed."""
+        if self._hint.needs_names and not self._knowledge.met:
+            self._repository.pull(What.REFS)
+        values = self._hint.needs_values
+        lines = []
+        if self._knowledge.vcs not in ("", "git sha1"):
+            lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
+        for name, value in self._knowledge.refs().items():
+            lines.append((value[0].id.hex().encode() if values else b"?") + b" " + name)
+        self._answer(*lines, b"")
+
+    def _push(self, batch: Sequence[bytes]) -> None:
+        from smartserver.vcs.git_push import PushSource
+
+        local = self._open_local()
+        if local is None:
+            raise HelperError("push outside a repository")
+        with local:
+            updates = [self._update(local, line) for line in batch]
+            new = NewRepository(local.vcs, local.kinds, {HEAD: self._new_head(local, updates)})
+            source = PushSource(local, self._count)
+            try:
+                done = self._repository.push(
+                    updates, source, new, atomic=self._options.atomic, check_only=self._options.dry_run
+                )
+            except VcsError as wrong:
+                raise HelperError(str(wrong)) from wrong
+            self._check_vcs()
+            lines = [line for updated in done for line in self._report(local, updated)]
+        self._answer(*lines, b"")
+
+    def _update(self, local: GitRepository, line: bytes) -> RefUpdate:
+        force = line.startswith(b"+")
+        source, _, ref = line.lstrip(b"+").rpartition(b":")
+        lease = self._options.leases.get(ref)
+        if not source:
+            return RefUpdate(ref, None, expected=lease)
+        found = local.find(source)
+        if found is None:
+            raise HelperError(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
+        if lease is not None:
+            return RefUpdate(ref, found.key, Rule.LEASE, expected=lease)
+        if force:
+            rule = Rule.FORCE
+        else:
+            rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
+        return RefUpdate(ref, found.key, rule)
+
+    def _new_head(self, local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
+        """What HEAD of a repository made by this push names."""
+        pushed = [update.ref for update in updates if update.tip and update.ref.startswith(b"refs/heads/")]
+        head = local.head() or b"refs/heads/main"
+        return head if head in pushed or not pushed else pushed[0]
+
+    def _report(self, local: GitRepository, updated: Updated) -> list[bytes]:
+        update, ref = updated.update, updated.update.ref
+        if updated.outcome is Outcome.REFUSED:
+            return [b"error " + ref + b" " + self._why(local, updated).encode()]
+        if updated.outcome is Outcome.UNCHANGED and update.tip is not None:
+            return [b"error " + ref + b" up to date"]
+        lines = [b"ok " + ref]
+        if updated.old and update.tip is not None:
+            lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
+            if update.rule in (Rule.FORCE, Rule.LEASE) and not local.is_ancestor(updated.old, update.tip):
+                lines.append(b"option forced-update")
+        return lines
+
+    def _why(self, local: GitRepository, updated: Updated) -> str:
+        """The reason in the words git knows, so that it gives its own advice."""
+        error = updated.error
+        match error:
+            case DivergedBranches():
+                return "non-fast forward" if local.find(error.tip.hex().encode()) else "fetch first"
+            case BranchExists():
+                return "already exists"
+            case StaleLease():
+                return "stale info"
+            case HeadBranch():
+                return "refusing to delete the branch HEAD names"
+            case NotDone():
+                return "atomic push failed"
+            case _:
+                return " ".join(str(error).split())
+
+    # -- progress
+
+    def _count(self, what: str, segments: Iterator[bytes], total: int) -> Iterator[bytes]:
+        """Pass segments on, telling the user how many; silent below a second, like git."""
+        if not self._options.progress:
+            yield from segments
+            return
+        start = time.monotonic()
+        done = shown = size = 0
+        for segment in segments:
+            yield segment
+            done += 1
+            size += len(segment)
+            now = time.monotonic()
+            if now - start > 1 and now - self._reported > PROGRESS_INTERVAL:
+                self._reported = now
+                shown = done
+                self._progress(what, done, total, size, end="\r")
+        if shown:
+            self._progress(what, done, total, size, end="\n")
+
+    def _progress(self, what: str, done: int, total: int, size: int, end: str) -> None:
+        percent = 100 * done // total if total else 0
+        self._say(f"{what}: {percent:3d}% ({done}/{total}), {size / 1e6:.2f} MB{end}")
+
+    def server_progress(self, phase: str, done: int, total: int) -> None:
+        """Show what the server says of itself."""
+        if self._options.progress and total:
+            self._say(f"remote: {phase} {100 * done // total:3d}%" + ("\n" if done >= total else "\r"))
+
+
+def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
+    """The whole segments of a body as they come.
+
+    Raises:
+        Malformed: it does not end where a segment does.
+    """
+    stream = SegmentStream(kinds, graph_first=False)
+    for chunk in pulled.body:
+        stream.feed(chunk)
+        yield from stream.segments()
+    stream.finish()
+
+
+def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
+    """Whether a pull brings a ref for certain; followed tags may not come."""
+    if wanted.refs is None:
+        return True
+    for pattern in wanted.refs:
+        if pattern == b"HEAD" and name == head:
+            return True
+        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
+            return True
+        if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
+            return True
+    return False
+
+
+def _unquote(value: str) -> bytes:
+    """A value as git writes it: in double quotes with C escapes when it has odd characters."""
+    if not value.startswith('"'):
+        return value.encode("utf-8", "surrogateescape")
+    out = bytearray()
+    text = value[1:-1].encode("utf-8", "surrogateescape")
+    at = 0
+    escapes = {b"n": 10, b"t": 9, b"r": 13, b"a": 7, b"b": 8, b"f": 12, b"v": 11, b"\\": 92, b'"': 34}
+    while at < len(text):
+        if text[at] != 92:
+            out.append(text[at])
+            at += 1
+        elif text[at + 1 : at + 2].isdigit():
+            out.append(int(text[at + 1 : at + 4], 8))
+            at += 4
+        else:
+            out.append(escapes.get(text[at + 1 : at + 2], text[at + 1]))
+            at += 2
+    return bytes(out)

@@ -1,0 +1,458 @@
+"""An upload: a stream of segments, checked as it arrives and written to quarantine. No lock is held meanwhile.
+
+Each record is proved to be what its key says, each revision's parents to be those its own record names, and everything
+a record rests on or refers to to be here (`proof`); a peer's bytes end in the errors of `Upload.write` and no
+other. What is stored already is left out. A record too deep for a quick read is encoded anew: the one place where the server
+writes a frame that is not the client's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+
+from smartserver.errors import ConflictingRecord, CorruptRecord, MissingBase, MissingParents
+from smartserver.records.check import check_bytes, revision_record, verify_record
+from smartserver.records.delta import compress, decompress
+from smartserver.records.limits import MAX_CHAIN
+from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
+from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
+from smartserver.records.varint import Malformed
+from smartserver.store.ancestry import Ancestry
+from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
+from smartserver.store.graph import Graph
+from smartserver.store.index import Row, kib, record_digest
+from smartserver.store.pack import PackReader
+from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.quarantine import DraftPack, Quarantine
+from smartserver.store.root import PackEntry
+from smartserver.store.snapshot import Location, Snapshot
+from smartserver.store.transaction import RepositoryTransaction
+
+MAX_STORED_DEPTH = 64
+"""A record that would lie deeper is encoded anew: pushes of one revision each, on the direct predecessor, add a step
+every time."""
+REBASED_DEPTH = 47
+"""How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
+HOPS = (32, 1024, 32768)
+"""Distances of the k-ary base rule, k = 32."""
+KEYS_NAMED = 4096
+"""Missing bases an error names."""
+
+
+class Intake:
+    """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
+
+    def __init__(self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine]) -> None:
+        """`quarantine` makes one; asked for with the first new segment."""
+        self._snapshot = transaction.snapshot
+        self._vcs = transaction.vcs
+        self._kinds = transaction.kinds
+        self._own_kind = revision_record(self._vcs)
+        graph = self._snapshot.graph if self._snapshot is not None else Graph()
+        self._graph = graph
+        self._ancestry = Ancestry(graph, graph.count)
+        self._ordinals: dict[RevisionId, int] = {}
+        self._references = ReferenceCache()
+        self._arrivals = Arrivals(self._read, self._stored_record)
+        self._make_quarantine = quarantine
+        self._draft: DraftPack | None = None
+        self._content = b""
+        self._start = 0
+        self._unreachable: dict[Key, None] = {}
+
+    @property
+    def revisions(self) -> Collection[RevisionId]:
+        """The new revisions so far."""
+        return self._ordinals.keys()
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        """Where the new segments are; None while there are none."""
+        return None if self._draft is None else self._draft.quarantine
+
+    def take(self, segment: Segment, content: bytes) -> None:
+        """Check one segment; a new one is written, unless a base was missing before.
+
+        Raises:
+            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord: it is not sound.
+            LimitExceeded: more records than a pack holds.
+            CorruptFile, TransportError: the store is damaged or failed.
+        """
+        revision = segment.revision
+        if self._graph.ordinal(revision) is not None:
+            return
+        if revision in self._ordinals:
+            raise CorruptRecord(revision, revision, "its revision is sent twice")
+        parents = self._parents(segment)
+        ordinal = self._ancestry.add(parents)
+        self._ordinals[revision] = ordinal
+        if self._unreachable:
+            self._name_unreachable(segment, ordinal)
+            return
+        if self._draft is None:
+            self._draft = self._begin()
+        self._content, self._start = content, self._draft.length
+        try:
+            self._check(segment, ordinal, self._draft)
+        finally:
+            self._content = b""
+
+    def finish(self) -> PackEntry | None:
+        """Make what was written durable; None where nothing was new.
+
+        Raises:
+            MissingBase: records rest on what neither their revision nor an ancestor introduced.
+            NoSpace, TransportFailed.
+        """
+        if self._unreachable:
+            raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
+        return None if self._draft is None else self._draft.seal()
+
+    def discard(self) -> None:
+        """Delete what was written."""
+        if self._draft is not None:
+            self._draft.close()
+            self._draft.quarantine.discard()
+
+    def _begin(self) -> DraftPack:
+        quarantine = self._make_quarantine()
+        try:
+            return DraftPack(quarantine, self._kinds)
+        except BaseException:
+            quarantine.discard()
+            raise
+
+    def _parents(self, segment: Segment) -> list[int]:
+        parents: list[int] = []
+        missing: list[RevisionId] = []
+        for parent in segment.parents:
+            if parent.absent:
+                continue
+            ordinal = self._ordinals.get(parent.id)
+            if ordinal is None:
+                ordinal = self._graph.ordinal(parent.id)
+            if ordinal is None:
+                missing.append(parent.id)
+            else:
+                parents.append(ordinal)
+        if missing:
+            raise MissingParents(missing)
+        return parents
+
+    def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
+        return SegmentProof(self._kinds, segment, self._ancestry.reach(ordinal), self._copies, self._references)
+
+    def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
+        proof = self._proof(segment, ordinal)
+        own: Record | None = None
+        first = len(self._arrivals)
+        rows: list[Row] = []
+        rewritten: dict[int, tuple[Entry, bytes]] = {}
+        at = self._start + segment.frames_at
+        for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
+            try:
+                base_key = proof.base(entry)
+            except UnreachableBase as wrong:
+                self._unreachable[wrong.key] = None
+                self._name_unreachable(segment, ordinal)
+                return
+            base = None if base_key is None else self._base(entry.kind, base_key)
+            record = self._decode(segment.revision, entry, frame, base)
+            proof.add(entry, record, base)
+            self._refuse_conflict(entry, record)
+            row, number, stored = self._row(entry, base_key, len(self._arrivals))
+            if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10:
+                rewritten[index], row = self._encode_anew(proof, entry, record, row, base_key)
+            rows.append(row)
+            place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
+            self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
+            if self._kinds[entry.kind].base:
+                self._arrivals.recent.put(record)
+            if entry.kind == self._own_kind and entry.key == segment.revision:
+                own = record
+            at += entry.frame_length
+        check_own_record(self._vcs, self._kinds, segment, own)
+        proof.finish()
+        if rewritten:
+            segment = self._rewrite(segment, rewritten)
+            self._settle(segment, first)
+        draft.add(self._content, segment, rows)
+
+    def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
+        try:
+            text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
+            verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
+        except ValueError as wrong:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        return Record(entry.kind, entry.key, entry.meta, text)
+
+    def _refuse_conflict(self, entry: Entry, record: Record) -> None:
+        """Where the key says nothing of the text, a key that may be a base must still mean one text."""
+        kind = self._kinds[entry.kind]
+        if kind.base and check_bytes(kind):
+            known = self._arrivals.record(entry.kind, entry.key)
+            if known is not None and known.text != record.text:
+                raise ConflictingRecord(entry.key)
+
+    def _row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
+        """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
+        if base_key is None:
+            return Row(0, kib(entry.length), 0), NO_BASE, b""
+        number = self._arrivals.first(entry.kind, base_key)
+        if number is not None and number < before:
+            base, stored = self._arrivals.row(number), b""
+        else:
+            base, number, stored = self._stored_row(entry.kind, base_key), STORED_BASE, base_key
+        return Row(base.depth + 1, base.chain_kib + kib(entry.length), base.lineage + 1), number, stored
+
+    def _encode_anew(
+        self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key | None
+    ) -> tuple[tuple[Entry, bytes], Row]:
+        """The record on the base the k-ary rule names in its own chain, or in full."""
+        chain = list(self._chain(entry.kind, base_key))
+        for hop in HOPS:
+            wanted = max(0, row.lineage - hop)
+            links = [link for link in chain if link[0].lineage >= wanted]
+            if not links:
+                continue
+            chosen, place = min(links, key=lambda link: link[0].lineage)
+            chain_kib = chosen.chain_kib + kib(entry.length)
+            if chosen.depth > REBASED_DEPTH or chain_kib > MAX_CHAIN >> 10:
+                continue
+            base = self._link(entry.kind, place)
+            if not proof.introduced(entry.kind, base.key):
+                continue  # The copy the chain goes through may be another branch's.
+            encoding, frame = compress(record.text, base.text)
+            if encoding == STORED:
+                break
+            based = entry._replace(encoding=encoding, base=BaseTag.FULL_KEY, base_key=base.key, frame_length=len(frame))
+            return (based, frame), Row(chosen.depth + 1, chain_kib, row.lineage)
+        encoding, frame = compress(record.text)
+        full = entry._replace(encoding=encoding, base=BaseTag.NONE, base_key=b"", frame_length=len(frame))
+        return (full, frame), Row(0, kib(entry.length), row.lineage)
+
+    def _chain(self, kind: int, key: Key | None) -> Iterator[tuple[Row, int | Location]]:
+        """A record and the bases it rests on, as numbers of the stream, then places in the repository."""
+        while key:
+            number = self._arrivals.first(kind, key)
+            if number is None:
+                break
+            yield self._arrivals.row(number), number
+            _, key = self._arrivals.base(number)
+        if not key or self._snapshot is None:
+            return
+        location = self._snapshot.first(kind, key)
+        while location is not None:
+            yield Row(location.depth, location.chain_kib, location.lineage), location
+            location = self._snapshot.base(location)
+
+    def _link(self, kind: int, place: int | Location) -> Record:
+        if isinstance(place, int):
+            return self._base(kind, self._arrivals.key(place))
+        assert self._snapshot is not None  # The place is in it.
+        return self._snapshot.record(place)
+
+    def _rewrite(self, segment: Segment, rewritten: dict[int, tuple[Entry, bytes]]) -> Segment:
+        entries = list(segment.entries)
+        bodies = list(map(bytes, frames(segment, self._content)))
+        for index, (entry, frame) in rewritten.items():
+            entries[index], bodies[index] = entry, frame
+        self._content = encode_segment(segment.revision, segment.parents, entries, bodies, self._kinds)
+        return decode_segment(self._content, 0, self._kinds)
+
+    def _settle(self, segment: Segment, first: int) -> None:
+        """Say where the records of a segment that was encoded anew lie."""
+        at = self._start + segment.frames_at
+        for number, entry in enumerate(segment.entries, first):
+            _, base, stored = self._row(entry, segment.base_of(entry) or None, number)
+            self._arrivals.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
+            at += entry.frame_length
+
+    def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
+        """Go on looking for missing bases, so that one answer names them all; nothing is decoded any more."""
+        if len(self._unreachable) >= KEYS_NAMED:
+            return
+        proof = self._proof(segment, ordinal)
+        for entry in segment.entries:
+            try:
+                proof.base(entry)
+            except UnreachableBase as wrong:
+                self._unreachable[wrong.key] = None
+            proof.claim(entry)
+            self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
+
+    def _copies(self, kind: int, key: Key) -> Iterator[int]:
+        yield from self._arrivals.ordinals(kind, key)
+        if self._snapshot is not None:
+            digest = record_digest(kind, key)
+            for pack, part in zip(self._snapshot.packs, self._graph.parts, strict=True):
+                for row in pack.index.find_digest(digest):
+                    yield part.first + pack.index.row_segments[row]
+
+    def _base(self, kind: int, key: Key) -> Record:
+        found = self._arrivals.record(kind, key)
+        if found is None:
+            raise LookupError(f"base {key.hex()} was found a moment ago")
+        return found
+
+    def _stored_record(self, kind: int, key: Key) -> Record | None:
+        location = None if self._snapshot is None else self._snapshot.first(kind, key)
+        if location is None or self._snapshot is None:
+            return None
+        return self._snapshot.record(location)
+
+    def _stored_row(self, kind: int, key: Key) -> Row:
+        row = None if self._snapshot is None else self._snapshot.first_row(kind, key)
+        if row is None:
+            raise LookupError(f"base {key.hex()} was found a moment ago")
+        return row
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Bytes of the pack so far, of the segment under check too."""
+        if self._content and offset >= self._start:
+            return self._content[offset - self._start : offset - self._start + size]
+        if self._draft is None:
+            raise LookupError("nothing was written yet")
+        return self._draft.read(offset, size)
+
+
+class Upload:
+    """One body: bytes in, a checked pack in quarantine out."""
+
+    def __init__(
+        self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine], *, graph_first: bool
+    ) -> None:
+        """`transaction`: what the segments are checked against; a repository it makes is made at the commit."""
+        self._quarantine = quarantine
+        self._intake = Intake(transaction, quarantine)
+        self._kinds = transaction.kinds
+        self._checked = transaction.snapshot
+        self._stream = SegmentStream(self._kinds, graph_first=graph_first)
+        self._graph_first = graph_first
+        self._seen: list[Announced] = []
+        self._segments = 0
+        self._size = 0
+        self._ended = False
+        self.entry: PackEntry | None = None
+        """The pack of what is new, after `finish`; None where nothing is."""
+
+    def write(self, chunk: bytes | memoryview) -> None:
+        """Check the next bytes of the body, cut anywhere.
+
+        Raises:
+            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord, LimitExceeded: refused.
+            CorruptFile, TransportError: the store is damaged or failed.
+        """
+        self._size += len(chunk)
+        try:
+            self._stream.feed(chunk)
+            for segment, content in self._stream.decoded():
+                self._match(segment)
+                self._segments += 1
+                self._intake.take(segment, content)
+        except Malformed as wrong:
+            raise CorruptRecord(b"", b"", f"segment {self._segments} of the stream: {wrong}") from wrong
+
+    def graph(self) -> list[Announced] | None:
+        """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
+        if self._graph_first:
+            return self._stream.graph()
+        return self._seen if self._ended else None
+
+    def finish(self, segments: int, size: int) -> None:
+        """Make what is new durable. `segments`, `size`: what the body's end says it has.
+
+        Raises:
+            CorruptRecord: it has not, or lacks announced segments.
+            MissingBase: bases that neither their revision nor an ancestor introduced.
+            NoSpace, TransportFailed: the store failed.
+        """
+        try:
+            self._stream.finish()
+        except Malformed as wrong:
+            raise CorruptRecord(b"", b"", str(wrong)) from wrong
+        if (segments, size) != (self._segments, self._size):
+            came = f"{self._segments} segments, {self._size} bytes"
+            raise CorruptRecord(b"", b"", f"the body has {came}; its end says {segments} segments, {size} bytes")
+        announced = self._stream.graph() if self._graph_first else None
+        if announced is not None and len(announced) != self._segments:
+            raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
+        self._ended = True
+        self.entry = self._intake.finish()
+
+    def stale(self, snapshot: Snapshot | None) -> bool:
+        """Whether what was checked must be checked again before it goes on top of `snapshot`."""
+        if self.entry is None:
+            return False
+        before = self._checked
+        if before is None or snapshot is None:
+            count = 0
+            if snapshot is None:
+                return before is not None
+        else:
+            if (before.root.incarnation, before.root.epoch) != (snapshot.root.incarnation, snapshot.root.epoch):
+                return True
+            count = before.graph.count
+        if snapshot.graph.count == count:
+            return False
+        if any(kind.base and check_bytes(kind) for kind in self._kinds):
+            return True  # Another text may have come under one of our keys.
+        ours = self._intake.revisions
+        return any(snapshot.revision(ordinal) in ours for ordinal in range(count, snapshot.graph.count))
+
+    def check_again(self, transaction: RepositoryTransaction) -> None:
+        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
+
+        Raises:
+            MissingBase, and as `write` and `finish`.
+        """
+        if self.entry is None:
+            return
+        quarantine = self._intake.quarantine
+        assert quarantine is not None  # It holds the entry.
+        intake = Intake(transaction, self._quarantine)
+        try:
+            file = quarantine.folder.open_read(quarantine.pack_path)
+            with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
+                for _, content in pack.segments():
+                    intake.take(decode_segment(content, 0, self._kinds), content)
+            entry = intake.finish()
+        except BaseException:
+            intake.discard()
+            raise
+        self._intake.discard()
+        self._intake, self._checked, self.entry = intake, transaction.snapshot, entry
+
+    def publish(self) -> None:
+        """Move the pack among the repository's, durably; no root names it yet.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        if self._intake.quarantine is not None:
+            self._intake.quarantine.publish()
+
+    def leave(self) -> None:
+        """Keep the published pack, and give up its quarantine."""
+        if self._intake.quarantine is not None:
+            self._intake.quarantine.leave()
+
+    def abandon(self) -> None:
+        """Delete what was written, as far as that works; abandoning twice is harmless."""
+        self._intake.discard()
+
+    def _match(self, segment: Segment) -> None:
+        if not self._graph_first:
+            self._seen.append(Announced(segment.revision, segment.parents))
+            return
+        announced = self._stream.graph()
+        if announced is None or self._segments >= len(announced):
+            raise CorruptRecord(segment.revision, segment.revision, "its revision is not announced")
+        if announced[self._segments] != (segment.revision, segment.parents):
+            expected = announced[self._segments].revision.hex()
+            raise CorruptRecord(
+                segment.revision,
+                segment.revision,
+                f"segment {self._segments} is announced as {expected}, or with other parents",
+            )

@@ -1,0 +1,236 @@
+"""Puts what a pull brought into a git repository: few objects loose, many as a pack with its index, as git does.
+
+Every record is decoded and hashed before it becomes visible, and nothing is visible before all of them are: an
+interrupted or refused pull leaves the repository as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+
+from smartserver.records.model import Key
+from smartserver.records.segment import decode_segment
+from smartserver.vcs.base import Inserted, Progress, WrongContent
+from smartserver.vcs.git import GitRepository, failure
+from smartserver.vcs.git_build import PackBuilder, unnamed_file
+from smartserver.vcs.git_objects import METAS
+from smartserver.vcs.git_pack import Row, index, write_all
+
+DEFAULT_UNPACK_LIMIT = 100
+"""Git's own: fewer objects than this become loose ones."""
+
+_FORK_FROM = 2000
+"""Objects under which further processes cost more than they save."""
+
+_TYPES = {meta: number for number, meta in METAS.items()}
+
+
+class Inserter:
+    """Inserts pulled segments into `repository`, with at most `jobs` processes (none given: one for each core, two)."""
+
+    def __init__(self, repository: GitRepository, *, jobs: int | None = None) -> None:
+        self._repository = repository
+        self._jobs = jobs if jobs is not None else min(2, os.cpu_count() or 1)
+        if not hasattr(os, "fork"):
+            self._jobs = 1
+
+    def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> Inserted:
+        """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
+
+        Raises:
+            WrongContent: a record is not what its key says, or cannot be decoded.
+            ToolFailed: git refused the objects, e.g. because `fetch.fsckObjects` is set and one is broken.
+        """
+        folder = os.path.join(self._repository.object_dir, "pack")
+        os.makedirs(folder, exist_ok=True)
+        spool = unnamed_file(folder)
+        try:
+            return self._insert(segments, spool, folder, progress or (lambda done, total: None))
+        finally:
+            os.close(spool)
+
+    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress) -> Inserted:
+        reading = _Reading(self._repository, spool)
+        waiting: list[Row] = []
+        builder: PackBuilder | None = None
+        try:
+            for rows in reading.rows(segments):
+                if builder is not None:
+                    builder.add(rows)
+                else:
+                    waiting += rows
+                    if len(waiting) >= _FORK_FROM:
+                        builder = PackBuilder(self._repository, spool, folder, jobs=self._jobs)
+                        builder.add(waiting)
+                        waiting = []
+                progress(reading.objects, 0)
+            if not reading.objects:
+                return Inserted(0, reading.revisions)
+            if builder is None:
+                builder = PackBuilder(self._repository, spool, folder, jobs=1)
+                builder.add(waiting)
+            keep = self._store(builder, folder, reading.objects)
+        finally:
+            if builder is not None:
+                builder.abandon()
+        progress(reading.objects, reading.objects)
+        return Inserted(reading.objects, reading.revisions, keep)
+
+    def _store(self, builder: PackBuilder, folder: str, objects: int) -> str | None:
+        """Make the objects part of the repository; the file that keeps them, if they need one."""
+        repository = self._repository
+        limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=DEFAULT_UNPACK_LIMIT)
+        strict = strictness(repository)
+        if objects >= limit and strict is None:
+            return _install(builder, folder, _permissions(repository))
+        pack = unnamed_file(folder)
+        try:
+            builder.finish(pack)
+            os.lseek(pack, 0, os.SEEK_SET)
+            checks = [] if strict is None else [strict]
+            if objects < limit:
+                _feed(repository, pack, "unpack-objects", "-q", *checks)
+                return None
+            said = _feed(repository, pack, "index-pack", "--stdin", "--fix-thin", f"--keep={_keeper()}", *checks)
+        finally:
+            os.close(pack)
+        what, _, name = said.decode("ascii").strip().partition("\t")
+        return os.path.join(folder, f"pack-{name}.keep") if what == "keep" else None
+
+
+class _Reading:
+    """Reads segments: frames go to the spool file, each record that was not seen before comes out as a row."""
+
+    def __init__(self, repository: GitRepository, spool: int) -> None:
+        self._kinds = repository.kinds
+        self._width = repository.id_length
+        self._spool = spool
+        self._seen: set[Key] = set()
+        self.revisions = 0
+
+    @property
+    def objects(self) -> int:
+        """How many records came, copies left out."""
+        return len(self._seen)
+
+    def rows(self, segments: Iterable[bytes]) -> Iterator[list[Row]]:
+        """The new records of each segment; their frames are in the spool when they come out."""
+        seen, width = self._seen, self._width
+        end = 0
+        for block in segments:
+            segment = decode_segment(block, 0, self._kinds)
+            self.revisions += 1
+            at = end
+            rows = []
+            for entry in segment.entries:
+                key, length = entry.key, entry.frame_length
+                if key not in seen:
+                    seen.add(key)
+                    kind = _TYPES.get(entry.meta)
+                    if kind is None or len(key) != width:
+                        raise WrongContent(key, "it is not a git object of this repository's format")
+                    rows.append(Row(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
+                at += length
+            if rows:
+                write_all(self._spool, memoryview(block)[segment.frames_at :])
+                end = at
+                yield rows
+
+
+def strictness(repository: GitRepository) -> str | None:
+    """The option that makes git check fetched objects as the user configured it, or None."""
+    if not repository.flag("fetch.fsckobjects", "transfer.fsckobjects"):
+        return None
+    settings = [
+        (name.removeprefix("fetch.fsck."), values[-1].decode("utf-8", "surrogateescape"))
+        for name, values in repository.settings().items()
+        if name.startswith("fetch.fsck.")
+    ]
+    return "--strict" + ("=" + ",".join([f"{name}={value}" for name, value in settings]) if settings else "")
+
+
+def _feed(repository: GitRepository, pack: int, *command: str) -> bytes:
+    """What a git command says that reads a pack."""
+    process = subprocess.Popen(
+        ["git", "--git-dir", repository.git_dir, *command],
+        stdin=pack,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=repository.environment,
+    )
+    try:
+        written, said = process.communicate()
+    except BaseException:
+        process.terminate()  # Git removes its own temporary files then.
+        process.communicate()
+        raise
+    if process.returncode:
+        raise failure(command[0], process.returncode, said)
+    return written
+
+
+def _keeper() -> str:
+    return f"fetched by process {os.getpid()}"
+
+
+def _permissions(repository: GitRepository) -> int:
+    """The mode of a pack: readable as `core.sharedRepository` says."""
+    shared = (repository.config("core.sharedrepository") or b"").lower()
+    if shared in (b"group", b"true", b"1"):
+        return 0o440
+    if shared in (b"all", b"world", b"everybody", b"2"):
+        return 0o444
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o444 & ~mask
+
+
+def _install(builder: PackBuilder, folder: str, mode: int) -> str | None:
+    """Write a pack and its index, and give them their names; the `.keep` file that came first, unless it was there."""
+    temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")
+    keep = None
+    leftovers = [temporary, temporary + ".idx"]
+    try:
+        with open(temporary, "xb", 0) as pack:
+            table, pack_hash = builder.finish(pack.fileno())
+            os.fchmod(pack.fileno(), mode)
+            os.fsync(pack.fileno())
+        with open(temporary + ".idx", "xb") as file:
+            file.write(index(table, pack_hash))
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        name = os.path.join(folder, f"pack-{pack_hash.hex()}")
+        with contextlib.suppress(FileExistsError), open(name + ".keep", "x", encoding="ascii") as file_:
+            keep = name + ".keep"
+            leftovers.append(keep)
+            file_.write(_keeper() + "\n")
+        if not os.path.exists(name + ".idx"):
+            # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
+            leftovers.append(name + ".pack")
+            os.rename(temporary, name + ".pack")
+            os.rename(temporary + ".idx", name + ".idx")
+            leftovers.pop()
+        _sync_folder(folder)
+    except BaseException:
+        _remove(leftovers)
+        raise
+    _remove(leftovers[:2])
+    return keep
+
+
+def _remove(names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _sync_folder(folder: str) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

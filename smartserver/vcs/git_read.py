@@ -1,0 +1,107 @@
+"""A push: the planned revisions, each with its new records, as segments ready to send.
+
+Texts are read in the order they are sent, so no more than a chunk of the plan and the writer's own cache is in memory,
+however long the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Self
+
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_objects import METAS, GitObject, MissingObject, stream
+from smartserver.vcs.git_plan import (
+    Introduced,
+    Revision,
+    cannot_send,
+    graph_of,
+    introduced_few,
+    introduced_many,
+    revisions,
+)
+
+FEW = 64
+"""Revisions up to which trees are compared here, and the writer uses the direct predecessor as base: starting another
+process costs about as much."""
+
+_CHUNK = 20_000
+"""Objects asked for at once of a process that reads ahead."""
+
+
+class GitPlan:
+    """What a push of `tips` sends to a server that holds `haves`; one plan belongs to one repository."""
+
+    def __init__(
+        self, repository: GitRepository, sending: Sequence[Revision], excluded: frozenset[Key] = frozenset()
+    ) -> None:
+        self._repository = repository
+        self._sending = sending
+        self._excluded = excluded
+        self.graph: Sequence[Announced] = graph_of(sending)
+
+    @property
+    def bulk(self) -> bool:
+        """Whether it is long enough for the ways of a bulk push."""
+        return len(self._sending) > FEW
+
+    def without_bases(self, keys: Collection[Key]) -> Self:
+        """The same plan, using none of `keys` as a delta base."""
+        return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
+
+    def segments(self) -> Iterator[bytes]:
+        """Whole segments in the order of `graph`; may be asked for again.
+
+        Raises:
+            CannotSend: an object is missing here.
+        """
+        repository = self._repository
+        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text)
+        look = introduced_many if self.bulk else introduced_few
+        pairs = zip(self._sending, look(repository, self._sending), strict=True)
+        try:
+            for chunk in _chunks(pairs):
+                keys = [record.key for _, records in chunk for record in records]
+                if self.bulk:
+                    objects = stream(repository.start, keys)
+                else:
+                    objects = (repository.objects.read(key) for key in keys)
+                for (revision, records), announced in zip(chunk, graph_of([r for r, _ in chunk]), strict=True):
+                    items = [self._record(record, next(objects)) for record in records]
+                    yield writer.segment(revision.id, announced.parents, items)
+        except MissingObject as missing:
+            raise cannot_send(repository, missing) from missing
+
+    def _record(self, record: Introduced, found: GitObject) -> NewRecord:
+        candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
+        return NewRecord(0, record.key, METAS[found.type], found.text, candidates, record.path)
+
+    def _text(self, key: Key) -> bytes:
+        return self._repository.objects.read(key).text
+
+
+def _chunks(
+    pairs: Iterable[tuple[Revision, list[Introduced]]],
+) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
+    chunk: list[tuple[Revision, list[Introduced]]] = []
+    count = 0
+    for pair in pairs:
+        chunk.append(pair)
+        count += len(pair[1])
+        if count >= _CHUNK:
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk
+
+
+def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
+    """What to send so that a server that holds `haves` holds `tips`.
+
+    Raises:
+        CannotSend: the repository does not have all of it.
+    """
+    repository.objects.open()  # It gets ready while revisions are listed.
+    return GitPlan(repository, revisions(repository, tips, haves))

@@ -1,0 +1,216 @@
+"""What a git repository says of itself, and which of its revisions it may offer as haves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from git_histories import Builder, RandomHistory, environment
+
+from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
+from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_objects import BLOB, MissingObject
+from smartserver.vcs.git_plan import introduced_few, introduced_many, revisions
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path / "home")
+
+
+@pytest.fixture
+def builder(tmp_path: Path, env: dict[str, str]) -> Builder:
+    return Builder(tmp_path / "r.git", env)
+
+
+def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes = b"") -> list[bytes]:
+    """Commits on top of each other, each with a file of its own."""
+    commits: list[bytes] = []
+    for n in range(length):
+        parents = commits[-1:] or ([start] if start else [])
+        tree = builder.tree({b"f": (b"100644", builder.blob(b"%s %d\n" % (name, n)))})
+        commits.append(builder.commit(tree, parents, message=b"%s %d\n" % (name, n)))
+    return commits
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_what_it_is(tmp_path: Path, env: dict[str, str], object_format: str) -> None:
+    builder = Builder(tmp_path / "f.git", env, object_format)
+    with GitRepository(builder.path, env) as repository:
+        assert repository.vcs == f"git {object_format}"
+        assert [kind.check for kind in repository.kinds] == [f"git-{object_format}"]
+        assert repository.id_length == builder.width
+        assert not repository.is_shallow
+        assert not repository.is_partial
+        assert repository.head() == b"refs/heads/main"
+        assert repository.refs() == {}
+        (commit,) = chain(builder, 1)
+        builder.ref("refs/heads/main", commit)
+        builder.ref("refs/tags/é b\xfc".replace(" ", "-"), commit)
+        assert repository.refs() == {b"refs/heads/main": commit, "refs/tags/é-b\xfc".encode(): commit}
+        found = repository.find(b"main")
+        assert found is not None
+        assert found.key == commit
+        assert repository.find(b"nothing") is None
+        assert repository.find(b"two\nlines") is None
+        builder.git("update-ref", "--no-deref", "HEAD", commit.hex())
+        assert repository.head() is None
+
+
+def test_a_linked_work_tree_shares_objects(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
+    (commit,) = chain(builder, 1)
+    builder.ref("refs/heads/main", commit)
+    builder.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), commit.hex())
+    git_dir = builder.git("-C", str(tmp_path / "linked"), "rev-parse", "--git-dir").decode().strip()
+    with GitRepository(builder.path / "worktrees" / "linked", env) as repository:
+        assert git_dir  # The work tree is real.
+        assert Path(repository.object_dir).samefile(builder.path / "objects")
+        assert repository.refs() == {b"refs/heads/main": commit}
+
+
+def test_settings(env: dict[str, str], builder: Builder) -> None:
+    with (builder.path / "config").open("a") as file:
+        file.write(
+            '[fetch]\n\tfsckObjects\n\tunpackLimit = 2k\n[remote "A.b"]\n\turl = one\n\turl = two\nlines = off\n'
+        )
+    with GitRepository(builder.path, env) as repository:
+        assert repository.flag("fetch.fsckobjects")
+        assert repository.flag("nothing.set", "fetch.fsckobjects")
+        assert not repository.flag("nothing.set")
+        assert not repository.flag("remote.A.b.lines")
+        assert repository.number("nothing.set", "fetch.unpacklimit", default=1) == 2048
+        assert repository.number("remote.A.b.url", default=7) == 7
+        assert repository.config("remote.A.b.url") == b"two"
+        assert repository.settings()["remote.A.b.url"] == [b"one", b"two"]
+
+
+def test_a_failed_command_says_why(env: dict[str, str], builder: Builder) -> None:
+    with GitRepository(builder.path, env) as repository:
+        with pytest.raises(ToolFailed, match=r"git rev-parse failed with status 128: fatal: .*nowhere"):
+            repository.run("rev-parse", "--verify", "--end-of-options", "nowhere..")
+        with pytest.raises(MissingObject, match=bytes(20).hex()):
+            repository.objects.read(bytes(20))
+
+
+def test_the_reader_survives_its_process(env: dict[str, str], builder: Builder) -> None:
+    key = builder.blob(b"text")
+    with GitRepository(builder.path, env) as repository:
+        assert repository.objects.read(key) == (key, BLOB, b"text")
+        process = repository.objects._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        with pytest.raises(VcsError, match="git cat-file ended early"):
+            repository.objects.read(key)
+        assert repository.objects.read(key).text == b"text"
+
+
+def test_is_ancestor(env: dict[str, str], builder: Builder) -> None:
+    commits = chain(builder, 3)
+    with GitRepository(builder.path, env) as repository:
+        assert repository.is_ancestor(commits[0], commits[2])
+        assert repository.is_ancestor(commits[1], commits[1])
+        assert not repository.is_ancestor(commits[2], commits[0])
+        assert not repository.is_ancestor(bytes(20), commits[0])
+
+
+def test_haves_begin_with_what_the_remote_had(env: dict[str, str], builder: Builder) -> None:
+    main = chain(builder, 20, name=b"main")
+    side = chain(builder, 3, main[5], name=b"side")
+    tag = builder.tag(main[2], b"commit", b"v1")
+    builder.ref("refs/heads/main", main[-1])
+    builder.ref("refs/heads/aside", side[-1])
+    builder.ref("refs/remotes/o/x", main[10])
+    builder.ref("refs/tags/v1", tag)
+    with GitRepository(builder.path, env) as repository:
+        # main[7] and side[0] are no tips any more, but refs reach them; the last two are not here.
+        seen = [main[10], main[7], side[0], bytes(20), b"short"]
+        haves = repository.complete_haves(seen)
+        assert haves == [main[10], main[7], side[0], main[-1], side[-1], tag]
+        assert repository.complete_haves(seen, limit=2) == [main[10], main[7]]
+        assert repository.complete_haves([bytes(range(20))])[:4] == [main[-1], side[-1], main[10], tag]
+
+
+def test_without_knowledge_ancestors_are_offered(env: dict[str, str], builder: Builder) -> None:
+    main = chain(builder, 40)
+    builder.ref("refs/heads/main", main[-1])
+    with GitRepository(builder.path, env) as repository:
+        assert repository.complete_haves([]) == [main[-1 - back] for back in (0, 1, 2, 4, 8, 16, 32)]
+        assert len(repository.complete_haves([], limit=3)) == 3
+        assert repository.complete_haves([main[4]]) == [main[4], main[-1]]
+
+
+def test_an_empty_repository_has_nothing(env: dict[str, str], builder: Builder) -> None:
+    with GitRepository(builder.path, env) as repository:
+        assert repository.complete_haves([bytes(20)]) == []
+
+
+def remove(builder: Builder, key: bytes) -> None:
+    (builder.path / "objects" / key.hex()[:2] / key.hex()[2:]).unlink()
+
+
+def test_what_gc_broke_is_not_offered(env: dict[str, str], builder: Builder) -> None:
+    main = chain(builder, 3, name=b"main")
+    without_commit = chain(builder, 4, main[0], name=b"one")
+    without_blob = chain(builder, 2, main[0], name=b"two")
+    whole = chain(builder, 2, main[0], name=b"three")
+    builder.ref("refs/heads/main", main[-1])
+    remove(builder, without_commit[1])
+    remove(builder, builder.blob(b"two 0\n"))
+    with GitRepository(builder.path, env) as repository:
+        candidates = [without_commit[-1], whole[-1], without_blob[-1], without_commit[0], main[1]]
+        assert repository.complete_haves(candidates) == [whole[-1], without_commit[0], main[1], main[-1]] or (
+            set(repository.complete_haves(candidates)) == {whole[-1], without_commit[0], main[1], main[-1]}
+        )
+        # A push goes on without the broken ones.
+        tip = chain(builder, 1, main[-1], name=b"tip")
+        plan = revisions(repository, tip, [without_commit[-1], without_blob[-1], main[-1]])
+        assert [revision.id for revision in plan] == tip
+
+
+def test_after_a_real_gc(env: dict[str, str], builder: Builder) -> None:
+    history = RandomHistory(builder, 11, 60)
+    builder.ref("refs/heads/main", history.commits[30])
+    builder.git("prune", "--expire=now")
+    with GitRepository(builder.path, env) as repository:
+        haves = repository.complete_haves(history.commits)
+        assert set(haves) == history.ancestors(history.commits[30])
+
+
+def test_a_shallow_clone_offers_nothing(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
+    main = chain(builder, 5)
+    builder.ref("refs/heads/main", main[-1])
+    clone = tmp_path / "shallow.git"
+    command = ["git", "clone", "-q", "--bare", "--depth=2", builder.path.as_uri(), str(clone)]
+    subprocess.run(command, check=True, env=env)
+    with GitRepository(clone, env) as repository:
+        assert repository.is_shallow
+        assert repository.complete_haves([main[-1]]) == []
+        with pytest.raises(CannotSend, match="shallow"):
+            revisions(repository, [main[-1]], [])
+
+
+def test_a_partial_clone_offers_nothing_and_fetches_nothing(
+    tmp_path: Path, env: dict[str, str], builder: Builder
+) -> None:
+    main = chain(builder, 5)
+    builder.ref("refs/heads/main", main[-1])
+    builder.git("config", "uploadpack.allowFilter", "true")
+    builder.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    clone = tmp_path / "partial.git"
+    command = ["git", "clone", "-q", "--bare", "--filter=tree:0", builder.path.as_uri(), str(clone)]
+    subprocess.run(command, check=True, env=env)
+    before = sorted(clone.rglob("*.pack"))
+    with GitRepository(clone, env) as repository:
+        assert repository.is_partial
+        assert repository.complete_haves([main[-1]]) == []
+        plan = revisions(repository, [main[-1]], [])
+        for way in (introduced_few, introduced_many):
+            with pytest.raises(CannotSend, match="partial clone"):
+                list(way(repository, plan))
+    assert sorted(clone.rglob("*.pack")) == before
+    shutil.rmtree(builder.path)

@@ -1,0 +1,137 @@
+"""Known answers. A dialog is written as one line a step: `1>5` five bytes up on connection 1, delivered at once;
+`1<5` down; `1+` opens with a handshake, `1*` is taken as open; `1>.` and `1<.` end a stream; `1>5?` is not delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from netem.counter import KEPT_MESSAGES, Counter, Counts
+
+
+def play(dialog: str) -> Counts:
+    counter = Counter()
+    ended: set[tuple[int, bool]] = set()
+    for now, step in enumerate(dialog.split()):
+        number, what, rest = int(step[0]), step[1], step[2:]
+        up = what == ">"
+        if what in "+*":
+            counter.opened(number, now, handshake=what == "+")
+            counter.established(number, now)
+            continue
+        end = rest == "."
+        size = 0 if end else int(rest.rstrip("?"))
+        message = counter.sent(number, now, size, up=up, end=end, ended=(number, not up) in ended)
+        if end:
+            ended.add((number, up))
+        if message is not None and not rest.endswith("?"):
+            counter.delivered(message, now)
+    return counter.counts()
+
+
+@pytest.mark.parametrize(
+    ("dialog", "rounds", "warm"),
+    [
+        ("", 0, 0),
+        ("1*", 0, 0),
+        ("1+", 1, 0),
+        ("1+ 1>5 1<5", 2, 1),
+        ("1* 1>5 1<5", 1, 1),
+        ("1* 1>5", 0, 0),  # nobody answered: no trip
+        ("1* 1>5 1<5?", 0, 0),  # not to the client yet
+        ("1* 1<5", 1, 1),  # server speaks first: half a trip, rounded up
+        ("1+ 1<5", 2, 1),  # and the greeting comes a whole one after the connection
+        ("1+ 1<5 1>5 1<5", 3, 2),
+        ("1* 1>5 1>5 1>5 1<5 1<5", 1, 1),  # pipelined
+        ("1* 1>5 1<5 1>5 1<5 1>5 1<5", 3, 3),  # ping-pong
+        ("1* 1>5 1<5 1>5", 1, 1),  # what follows the answer is no trip unless answered
+        ("1* 1>5 1>. 1<5 1<.", 1, 1),  # half-close with the request
+        ("1* 1>5 1<5 1>. 1<.", 1, 1),  # a client that hangs up does not wait for the server to do so
+        ("1* 1>5 1<5 1<.", 1, 1),  # the end belongs to the answer
+        ("1* 1>5 1<5 1>5 1<.", 2, 2),  # "quit", answered by the end alone
+        ("1* 1>5 1<5 1>. 1<5", 2, 2),  # an answer to the end of the stream
+        ("1+ 2+ 1>5 2>5 1<5 2<5", 3, 1),  # opened one after the other, asked at once
+        ("1+ 1>5 1<5 2+ 2>5 2<5", 4, 2),  # one after the other
+        ("1+ 1>5 1<5 1>. 1<. 2+ 2>5 2<5", 4, 2),  # what the server ends after the client did weighs nothing
+        ("1* 2* 1>5 1<5 2>5 2<5 1>5 1<5", 3, 3),  # a chain through two connections
+    ],
+)
+def test_rounds(dialog: str, rounds: int, warm: int) -> None:
+    counts = play(dialog)
+    assert (counts.rounds, counts.rounds_without_handshake, counts.handshake_rounds) == (rounds, warm, rounds - warm)
+
+
+def test_connections_opened_side_by_side_cost_one() -> None:
+    counter = Counter()
+    for number in (1, 2, 3):
+        counter.opened(number, 0, handshake=True)
+    for number in (1, 2, 3):
+        message = counter.sent(number, 1, 5, up=True)
+        assert message is not None
+        counter.delivered(message, 2)
+    for number in (1, 2, 3):
+        message = counter.sent(number, 2, 5, up=False)
+        assert message is not None
+        counter.delivered(message, 3)
+    counts = counter.counts()
+    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 3)
+
+
+def test_bytes_flights_and_messages() -> None:
+    counts = play("1+ 1>5 1>6 1<7 1<8 1>9 1>.")
+    assert (counts.bytes_up, counts.bytes_down, counts.connections) == (20, 15, 1)
+    assert (counts.flights_up, counts.flights_down) == (2, 1)
+    assert [(m.up, m.size, m.end, m.depth) for m in counts.messages] == [
+        (True, 11, False, 3),
+        (False, 15, False, 4),
+        (True, 9, True, 5),
+    ]
+
+
+def test_an_end_alone_is_no_flight() -> None:
+    counts = play("1* 1>5 1<5 1>.")
+    assert (counts.flights_up, len(counts.messages)) == (1, 3)
+    assert counts.messages[-1].end
+
+
+def test_full_duplex_streams_that_wait_for_nothing_are_one_message_each() -> None:
+    counts = play("1* " + "1>9? 1<9? " * 100)
+    assert (counts.flights_up, counts.flights_down) == (1, 1)
+    delivered = play("1* 1>1 1<1 " + "1>9? 1<9? " * 100)
+    assert delivered.rounds == 1
+
+
+def test_seconds_are_from_the_first_thing_to_the_last_answer() -> None:
+    counter = Counter()
+    counter.opened(1, 10**9, handshake=False)
+    request = counter.sent(1, 2 * 10**9, 5, up=True)
+    assert request is not None
+    counter.delivered(request, 9 * 10**9)
+    assert counter.counts().seconds == 0
+    reply = counter.sent(1, 3 * 10**9, 5, up=False)
+    assert reply is not None
+    counter.delivered(reply, 4 * 10**9)
+    assert counter.counts().seconds == 3
+
+
+def test_used() -> None:
+    assert not play("").used
+    assert play("1*").used
+    assert play("1>1").used
+    assert play("1<1").used
+    assert not play("1>.").used  # the end of an older connection is nothing done
+
+
+def test_counts_are_a_snapshot() -> None:
+    counter = Counter()
+    message = counter.sent(1, 0, 5, up=True)
+    assert message is not None
+    before = counter.counts()
+    counter.sent(1, 0, 5, up=True)
+    counter.delivered(message, 7)
+    assert (before.bytes_up, before.messages[0].size, before.messages[0].delivered) == (5, 5, None)
+    assert counter.counts().messages[0].size == 10
+
+
+def test_the_list_of_messages_is_bounded() -> None:
+    counts = play("1* " + "1>1 1<1 " * KEPT_MESSAGES)
+    assert (len(counts.messages), counts.omitted, counts.rounds) == (KEPT_MESSAGES, KEPT_MESSAGES, KEPT_MESSAGES)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from effects_cases import through
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netem.effects import Ending, Parcel
+from netem.effects.rate import GRAIN, SEGMENT, Rate
+
+
+def test_bytes_leave_one_after_the_other() -> None:
+    out = through(Rate(1000), (0, b"x" * 100), (0, b"y" * 50), (500, b"z"), (500, b"", Ending.EOF))
+    assert [(at, len(data)) for at, data, _ in out] == [(100, 100), (150, 50), (501, 1), (501, 0)]
+
+
+def test_a_long_parcel_comes_out_in_pieces() -> None:
+    out = through(Rate(125_000), (0, bytes(125_000), Ending.EOF))
+    assert out[0][0] == int(SEGMENT / 125)
+    assert out[-1][0] == 1000
+    assert [ending for _, _, ending in out] == [Ending.MORE] * (len(out) - 1) + [Ending.EOF]
+
+
+@given(st.lists(st.integers(0, 50_000), max_size=8), st.floats(1000, 1e9))
+def test_nothing_is_lost_and_the_time_is_bytes_over_rate(sizes: list[int], rate: float) -> None:
+    stage = Rate(rate).begin()
+    out = [p for n, size in enumerate(sizes) for p in stage(Parcel(bytes([n]) * size, 0, 0))]
+    assert b"".join(out_parcel.data for out_parcel in out) == b"".join(bytes([n]) * size for n, size in enumerate(sizes))
+    assert all(len(p.data) <= max(SEGMENT, rate * GRAIN) for p in out)
+    if out:
+        assert out[-1].at / 1e9 == pytest.approx(sum(sizes) / rate, abs=1e-6)
+        assert [p.at for p in out] == sorted(p.at for p in out)
+        assert all(p.left == p.at for p in out if p.data)
+
+
+def test_arguments() -> None:
+    assert Rate.parse("1mbit") == Rate(125_000)
+    with pytest.raises(ValueError, match="more than 0"):
+        Rate(0)

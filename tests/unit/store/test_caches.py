@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import random
+import threading
+
+from smartserver.store.caches import CacheCounts, CachedText, TextCache
+
+
+def test_what_is_put_is_found_until_pushed_out() -> None:
+    cache = TextCache(100)
+    cache.put(b"a", b"x" * 40, proved=True)
+    cache.put(b"b", b"y" * 40, proved=False)
+    assert cache.get(b"a") == CachedText(b"x" * 40, True)
+    cache.put(b"c", b"z" * 40, proved=False)
+    assert cache.get(b"b") is None  # The least recently used.
+    assert cache.get(b"a") == CachedText(b"x" * 40, True)
+    assert cache.get(b"c") == CachedText(b"z" * 40, False)
+    assert cache.counts() == CacheCounts(hits=3, misses=1, evictions=1, texts=2, size=80)
+
+
+def test_a_text_put_again_counts_once() -> None:
+    cache = TextCache(100)
+    cache.put(b"a", b"x" * 40, proved=False)
+    cache.put(b"a", b"x" * 40, proved=True)
+    assert cache.get(b"a") == CachedText(b"x" * 40, True)
+    assert cache.counts().size == 40
+
+
+def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
+    cache = TextCache(100)
+    cache.put(b"a", b"x" * 40, proved=True)
+    cache.put(b"b", b"x" * 51, proved=True)
+    assert cache.get(b"b") is None
+    assert cache.counts().texts == 1
+
+
+def test_a_cache_of_nothing_keeps_nothing() -> None:
+    cache = TextCache(0)
+    cache.put(b"a", b"x", proved=True)
+    assert cache.get(b"a") is None
+
+
+def test_threads_keep_the_books() -> None:
+    cache = TextCache(2000)
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(2000):
+            number = chance.randrange(60)
+            found = cache.get(b"%d" % number)
+            assert found is None or found.text == b"%d" % number * 20
+            cache.put(b"%d" % number, b"%d" % number * 20, proved=True)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = cache.counts()
+    assert counts.hits + counts.misses == 8000
+    assert counts.size == sum(len(found.text) for n in range(60) if (found := cache.get(b"%d" % n)) is not None)
+    assert counts.size <= 2000

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from pack_samples import KINDS, Stored, history, stored
+
+from smartserver.errors import CorruptFile
+from smartserver.store import repack
+from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
+from smartserver.store.root import PackEntry
+from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from transports.memory import MemoryTransport
+
+
+def entries(sizes: Sequence[int]) -> list[PackEntry]:
+    return [PackEntry(b"n" * 16, size, b"h" * 16, 1, b"i" * 16, 1, 1) for size in sizes]
+
+
+def join(sizes: list[int], part: slice | None) -> int:
+    """Do what a plan says; gives the bytes written."""
+    if part is None:
+        return 0
+    assert part.stop - part.start > 1
+    written = sum(sizes[part])
+    sizes[part] = [written]
+    return written
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, MOST_PACKS])
+def test_few_packs_are_left(count: int) -> None:
+    assert repack.plan(entries([100] * count)) is None
+
+
+def test_one_more_is_too_many() -> None:
+    sizes = [100] * (MOST_PACKS + 1)
+    assert join(sizes, repack.plan(entries(sizes))) == 1300
+    assert sizes == [1300]
+
+
+def test_only_as_much_is_written_anew_as_keeps_sizes_geometric() -> None:
+    sizes = [1_000_000, 100_000, *[100] * (MOST_PACKS - 1)]
+    join(sizes, repack.plan(entries(sizes)))
+    assert sizes == [1_000_000, 100_000, 100 * (MOST_PACKS - 1)]
+
+
+def test_a_geometric_row_that_is_too_long_still_shrinks() -> None:
+    sizes = [4**power for power in range(MOST_PACKS + 1, 0, -1)]
+    join(sizes, repack.plan(entries(sizes)))
+    assert len(sizes) == FEW_PACKS
+
+
+@pytest.mark.parametrize("base", [[], [60_000_000]])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_thousand_pushes(base: list[int], seed: int) -> None:
+    """The number of packs stays small, and a byte is written anew about as often as what was pushed doubles."""
+    chance = random.Random(seed)
+    sizes = list(base)
+    pushed = written = repacks = most = 0
+    for _ in range(2000):
+        size = int(chance.lognormvariate(7, 1.2)) + 200
+        sizes.append(size)
+        pushed += size
+        most = max(most, len(sizes))
+        joined = join(sizes, repack.plan(entries(sizes)))
+        written += joined
+        repacks += joined > 0
+    assert sum(sizes) == sum(base) + pushed
+    assert most == MOST_PACKS + 1 < 20
+    assert repacks <= 2000 / (MOST_PACKS - FEW_PACKS)
+    assert written < 8 * pushed
+    assert not base or sizes[0] == base[0]
+
+
+def test_large_packs_are_left_alone_and_part_the_others() -> None:
+    large = LARGE + 1
+    sizes = [large] * 40
+    assert repack.plan(entries(sizes)) is None
+    sizes = [large, *[5] * 4, large, *[7] * MOST_PACKS]
+    join(sizes, repack.plan(entries(sizes)))
+    assert sizes == [large, *[5] * 4, large, 7 * MOST_PACKS]
+    sizes = [large, *[5] * MOST_PACKS, large, *[7] * 4]
+    join(sizes, repack.plan(entries(sizes)))
+    assert sizes == [large, 5 * MOST_PACKS, large, *[7] * 4]
+    assert repack.plan(entries([3, large] * (MOST_PACKS + 1))) is None
+    assert repack.plan(entries([LARGE] * (MOST_PACKS + 1))) is not None
+
+
+def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
+    """Repack, and the snapshots before and after."""
+    before = Snapshot.open(made.transport, made.root())
+    name = b"new pack's name!"
+    made.transport.make_directory("incoming")
+    entry = repack.run(made.transport, before.packs[part], name, "incoming/new.pack", "incoming/new.idx")
+    made.transport.rename("incoming/new.pack", pack_path(name))
+    made.transport.rename("incoming/new.idx", index_path(name))
+    made.entries[part] = [entry]
+    made.version += 1
+    return entry, before, Snapshot.open(made.transport, made.root(), before)
+
+
+@pytest.mark.parametrize("part", [slice(0, 4), slice(1, 3), slice(2, 4)])
+def test_nothing_changes_but_the_files(part: slice) -> None:
+    made = stored([4, 3, 2, 3])
+    entry, before, after = joined(made, part)
+    assert entry.segments == sum(old.entry.segments for old in before.packs[part])
+    assert entry.records == sum(old.entry.records for old in before.packs[part]) == after.packs[part.start].index.records
+    assert entry.index_length == after.packs[part.start].index.size
+    assert after.packs[part.start].rebuilt is None
+    assert after.graph.count == before.graph.count == 12
+    whole = [(0, 12)]
+    assert after.read_ranges(whole).read(1 << 20) == before.read_ranges(whole).read(1 << 20)
+    for ordinal in range(12):
+        assert after.revision(ordinal) == before.revision(ordinal)
+        assert after.graph.parents(ordinal) == before.graph.parents(ordinal)
+    for revision in made.revisions:
+        for record, _ in revision.records:
+            (old,) = before.locate(record.kind, record.key)
+            (new,) = after.locate(record.kind, record.key)
+            assert after.record(new) == record
+            assert (new.ordinal, new.depth, new.chain_kib, new.lineage) == (
+                old.ordinal,
+                old.depth,
+                old.chain_kib,
+                old.lineage,
+            )
+    made.transport.delete(index_path(entry.name))
+    assert Snapshot.open(made.transport, made.root()).packs[part.start].rebuilt is not None
+
+
+def test_both_files_are_durable_before_they_get_their_names() -> None:
+    made = stored([2, 2])
+    assert isinstance(made.transport, MemoryTransport)
+    snapshot = Snapshot.open(made.transport, made.root())
+    entry = repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+    made.transport.sync_directory("packs")
+    made.transport.sync_directory("")
+    found = made.transport.crash()
+    assert len(found.get("packs/new.pack")) == entry.length
+    assert found.get("packs/new.pack")[-16:] == entry.hash
+    assert len(found.get("packs/new.idx")) == entry.index_length
+    assert found.get("packs/new.idx")[-16:] == entry.index_hash
+
+
+def test_damage_never_gets_a_new_trailer() -> None:
+    made = stored([3, 3])
+    path = pack_path(made.entries[1].name)
+    content = bytearray(made.transport.get(path))
+    content[len(content) // 2] ^= 1
+    made.transport.delete(path)
+    made.transport.put(path, (bytes(content),))
+    snapshot = Snapshot.open(made.transport, made.root())
+    with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
+        repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+    # A pack of the same length that is whole, but not the one the root names.
+    made.transport.delete(path)
+    file = made.transport.create(path)
+    writer = PackWriter(file, KINDS)
+    reader = PackReader(made.transport.open_read(pack_path(made.entries[0].name)), made.entries[0].length, "pack")
+    other = b"".join(reader.chunks())
+    size = made.entries[1].length - writer.length - 16
+    writer.append((other * 3)[:size])
+    writer.finish()
+    made.transport.delete("packs/new.pack")
+    snapshot = Snapshot.open(made.transport, made.root())
+    with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the root names"):
+        repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+
+
+def test_packs_of_other_kinds_are_not_joined() -> None:
+    made = stored([3])
+    path = pack_path(b"o" * 16)
+    file = made.transport.create(path)
+    writer = PackWriter(file, KINDS[:2])
+    writer.add(history(1)[0].segment())
+    length, digest = writer.finish()
+    snapshot = Snapshot.open(made.transport, made.root())
+    entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
+    other = repack.OpenPack(made.transport, entry, KINDS[:2])
+    with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
+        repack.run(made.transport, [*snapshot.packs, other], b"n" * 16, "packs/new.pack", "packs/new.idx")

@@ -1,0 +1,446 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, randomness, request, tip
+
+from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
+from smartserver.records.model import RefValue, Tip
+from smartserver.store.document import encode_root
+from smartserver.store.log import CLOCK_MARGIN, MAX_FILES
+from smartserver.store.model import RefChange
+from smartserver.store.root import (
+    FOLD_AT,
+    MAX_ROOT,
+    Dropped,
+    Root,
+    RootView,
+    empty_root,
+    next_root,
+    ref_changes,
+    tombstone,
+)
+from smartserver.store.swap import RootFile
+from transports.base import Transport
+from transports.decorators.counted import CountedTransport
+from transports.memory import MemoryTransport
+
+MAIN = b"refs/heads/main"
+
+
+def applied(transport: Transport, result: tuple[Root, list[tuple[str, bytes]]]) -> RootView:
+    """Write the files of a new root below a bare folder, as a swap would."""
+    root, files = result
+    for path, content in files:
+        folder = path.partition("/")[0]
+        if not transport.exists(folder):
+            transport.make_directory(folder)
+        transport.put(path, [content])
+    assert len(encode_root(root)) <= MAX_ROOT
+    return RootView(root, transport)
+
+
+def first(transport: Transport | None = None, refs: dict[bytes, RefValue | None] | None = None) -> RootView:
+    transport = transport if transport is not None else MemoryTransport()
+    return applied(transport, new_root(transport, refs if refs is not None else {MAIN: tip(1)}))
+
+
+def many(count: int, start: int = 0) -> dict[bytes, RefValue | None]:
+    return {b"refs/tags/%06d" % number: tip(number) for number in range(start, start + count)}
+
+
+def test_the_first_root() -> None:
+    view = first()
+    assert (view.root.version, view.root.vcs, view.root.kinds) == (1, "git sha1", KINDS)
+    assert dict(view.refs()) == {MAIN: tip(1)}
+    assert view.ref(MAIN) == tip(1)
+    assert view.ref(b"absent") is None
+    assert view.root.settings == {"HEAD": b"refs/heads/main"}
+    assert view.maps == {}
+    assert view.dropped() == []
+
+
+def test_each_root_is_one_version_on_and_leaves_the_last_alone() -> None:
+    view = first()
+    before = encode_root(view.root)
+    after, files = next_root(view, now=NOW, refs={b"new": tip(2), MAIN: None}, log=entry(1))
+    assert (after.version, after.incarnation) == (2, view.root.incarnation)
+    assert files == []
+    assert encode_root(view.root) == before
+    assert dict(RootView(after, view.transport).refs()) == {b"new": tip(2)}
+
+
+def test_packs_epoch_and_settings() -> None:
+    view = first()
+    after, _ = next_root(view, now=NOW, packs=[pack(1), pack(2)], epoch=3, settings={"HEAD": None, "a": b"b"})
+    assert after.packs == (pack(1), pack(2))
+    assert after.epoch == 3
+    assert (after.settings, after.settings_version) == ({"a": b"b"}, 2)
+    later, _ = next_root(RootView(after, view.transport), now=NOW, settings={"a": b"b", "gone": None})
+    assert (later.settings_version, later.packs, later.epoch) == (2, after.packs, 3)
+
+
+def test_the_log_says_who_changed_what() -> None:
+    view = first()
+    after, _ = next_root(view, now=NOW + 5, refs={MAIN: tip(2), b"x": tip(3), b"absent": None}, log=entry(1, b"answer"))
+    last = after.log[-1]
+    assert (last.version, last.time, last.user, last.request) == (2, 1_700_000_005_000, "joe", request(1))
+    assert last.outcomes == b"answer"
+    assert ref_changes(last) == [RefChange(MAIN, tip(1), tip(2)), RefChange(b"x", None, tip(3))]
+
+
+def test_refs_do_not_change_without_an_entry_of_the_log() -> None:
+    with pytest.raises(ValueError, match="entry of the log"):
+        next_root(first(), now=NOW, refs={MAIN: tip(2)})
+    root, _ = next_root(first(), now=NOW, refs={MAIN: tip(1)})  # A change to the same changes nothing.
+    assert root.version == 2
+
+
+def test_times_in_the_log_never_go_back() -> None:
+    view = first()
+    root, _ = next_root(view, now=NOW - HOUR, log=entry(1))
+    assert root.log[-1].time == root.log[0].time == NOW * 1000
+
+
+@pytest.mark.parametrize("name", [b"", b"a\0", b"x" * 1025])
+def test_a_name_that_cannot_be_one(name: bytes) -> None:
+    with pytest.raises(InvalidName):
+        next_root(first(), now=NOW, refs={name: tip(1)}, log=entry(1))
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, declare={"tags": "ids"}))
+    with pytest.raises(InvalidName):
+        next_root(view, now=NOW, maps={"tags": {name: b"x"}}, log=entry(1))
+
+
+def test_maps_are_declared_once() -> None:
+    view = first()
+    declared = applied(view.transport, next_root(view, now=NOW, declare={"tags": "ids", "phases": "opaque"}))
+    assert {name: dict(table) for name, table in declared.maps.items()} == {"tags": {}, "phases": {}}
+    assert declared.root.tables["map/tags"].kind == "ids"
+    assert declared.root.tables["map/phases"].kind == "opaque"
+    filled = applied(
+        view.transport,
+        next_root(declared, now=NOW, declare={"tags": "opaque"}, maps={"tags": {b"1.0": b"id"}}, log=entry(1)),
+    )
+    assert dict(filled.maps["tags"]) == {b"1.0": b"id"}
+    assert filled.root.tables["map/tags"].kind == "ids"
+    assert dict(filled.refs()) == {MAIN: tip(1)}
+    with pytest.raises(ValueError, match="never declared"):
+        next_root(view, now=NOW, maps={"tags": {b"1.0": b"id"}}, log=entry(1))
+    with pytest.raises(ValueError, match="ids or opaque"):
+        next_root(view, now=NOW, declare={"tags": "both"})
+
+
+# -- changes_since
+
+
+def test_everything_for_those_who_know_nothing() -> None:
+    view = first()
+    for known in (None, (b"j" * 16, 1), (b"i" * 16, 2)):
+        changes = view.changes_since(known)
+        assert (changes.incarnation, changes.version, changes.since) == (b"i" * 16, 1, None)
+        assert dict(changes.refs) == {MAIN: tip(1)}
+        assert (changes.vcs, changes.settings) == ("git sha1", {"HEAD": b"refs/heads/main"})
+
+
+def test_nothing_for_those_who_know_it_all() -> None:
+    changes = first().changes_since((b"i" * 16, 1))
+    assert (changes.since, changes.refs, changes.maps, changes.vcs, changes.settings) == (1, {}, {}, "", {})
+
+
+def test_only_what_changed_and_the_last_value_wins() -> None:
+    view = first()
+    steps: list[dict[bytes, RefValue | None]] = [
+        {b"a": tip(1), b"b": tip(1)},
+        {b"a": tip(2), MAIN: None},
+        {b"b": None, b"c": (Tip(b"x", b"7", True),)},
+    ]
+    for number, refs in enumerate(steps):
+        view = applied(view.transport, next_root(view, now=NOW, refs=refs, log=entry(number + 1)))
+    changed = {1: {b"a": tip(2), b"b": None, MAIN: None, b"c": (Tip(b"x", b"7", True),)}}
+    changed[2] = {b"a": tip(2), MAIN: None, b"b": None, b"c": (Tip(b"x", b"7", True),)}
+    changed[3] = {b"b": None, b"c": (Tip(b"x", b"7", True),)}
+    for known, refs in changed.items():
+        changes = view.changes_since((b"i" * 16, known))
+        assert (changes.since, changes.refs, changes.settings, changes.vcs) == (known, refs, {}, "")
+    assert view.changes_since((b"i" * 16, 0)).since == 0  # Before the creation: everything, told as changes.
+
+
+def test_maps_and_settings_that_changed() -> None:
+    view = first()
+    view = applied(view.transport, next_root(view, now=NOW, declare={"tags": "ids"}))
+    view = applied(view.transport, next_root(view, now=NOW, maps={"tags": {b"1": b"x"}}, log=entry(2)))
+    view = applied(view.transport, next_root(view, now=NOW, settings={"HEAD": None}, log=entry(3)))
+    assert view.changes_since((b"i" * 16, 2)).maps == {"tags": {b"1": b"x"}}
+    assert view.changes_since((b"i" * 16, 3)).maps == {}
+    removed = view.changes_since((b"i" * 16, 3))
+    assert (removed.vcs, removed.settings) == ("git sha1", {})  # The `vcs` tells that settings did change.
+
+
+def test_a_swap_without_an_entry_keeps_the_log_unbroken() -> None:
+    view = first()
+    view = applied(view.transport, next_root(view, now=NOW, packs=[pack(1)]))
+    view = applied(view.transport, next_root(view, now=NOW, refs={b"a": tip(1)}, log=entry(2)))
+    assert view.changes_since((b"i" * 16, 1)).refs == {b"a": tip(1)}
+
+
+# -- folding
+
+
+def test_a_large_table_goes_to_a_file_and_changes_lie_over_it() -> None:
+    view = first(refs=many(1000))
+    assert view.root.tables["refs"].file is not None
+    assert view.root.tables["refs"].file.count == 1000
+    assert len(encode_root(view.root)) < 1500
+    assert dict(view.refs()) == many(1000)
+    later = applied(
+        view.transport, next_root(view, now=NOW, refs={MAIN: tip(1), b"refs/tags/000007": None}, log=entry(1))
+    )
+    assert later.root.tables == view.root.tables
+    assert later.root.changes == {"refs": {MAIN: b"\x91\x91\xc4\x14" + tip(1)[0].id, b"refs/tags/000007": None}}
+    expected = {MAIN: tip(1), **many(1000)}
+    del expected[b"refs/tags/000007"]
+    assert list(later.refs().items()) == list(expected.items())
+    assert len(later.refs()) == 1000
+
+
+def test_a_lookup_reads_a_table_once_and_the_next_view_takes_it_over() -> None:
+    storage = MemoryTransport()
+    first(storage, refs=many(1000))
+    counted = CountedTransport(storage)
+    view = RootView(first(MemoryTransport(), refs=many(1000)).root, counted)
+    assert counted.counts.files_opened == 0
+    assert view.ref(b"refs/tags/000500") == tip(500)
+    assert view.ref(b"refs/tags/000501") == tip(501)
+    assert counted.counts.files_opened == 1
+    root, _ = next_root(view, now=NOW, refs={MAIN: tip(1)}, log=entry(1))
+    assert RootView(root, counted, view).ref(b"refs/tags/000502") == tip(502)
+    assert counted.counts.files_opened == 1
+    assert RootView(root, counted).ref(b"refs/tags/000502") == tip(502)
+    assert counted.counts.files_opened == 2
+
+
+def test_the_root_stays_small_whatever_is_pushed() -> None:
+    file = make(MemoryTransport(), {})
+    model: dict[bytes, RefValue] = {}
+    largest = 0
+    for number in range(1, 400):
+        name = b"refs/heads/%d" % (number * 7 % 300)
+        push(file, {name: tip(number)}, number, NOW + number)
+        model[name] = tip(number)
+        largest = max(largest, len(file.folder.get("root")))
+    assert largest <= FOLD_AT + 64
+    view = RootView(file.read(), file.folder)
+    assert dict(view.refs()) == model
+    assert [entry.version for entry in view.log()] == list(range(400, 0, -1))
+    assert all(view.find_request(request(number), in_files=True) is not None for number in range(400))
+    assert view.find_request(request(1), in_files=False) is None
+    assert view.verify() == []
+
+
+def test_after_a_fold_those_far_behind_get_everything() -> None:
+    file = make(MemoryTransport(), {})
+    for number in range(1, 500):
+        push(file, {MAIN: tip(number)}, number)
+    view = RootView(file.read(), file.folder)
+    oldest = view.root.log[0].version
+    assert view.root.log_files
+    assert view.root.log_from == oldest - 1 == view.root.log_files[-1].last
+    assert view.changes_since((b"i" * 16, oldest - 1)).since == oldest - 1
+    assert view.changes_since((b"i" * 16, oldest - 2)).since is None
+
+
+def test_an_entry_too_large_for_the_root_goes_straight_to_a_file() -> None:
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, refs={b"a": tip(1)}, log=entry(1)))
+    view = applied(view.transport, next_root(view, now=NOW + 1, refs=many(20_000), log=entry(2, b"o" * 60_000)))
+    assert view.root.log == ()
+    assert len(encode_root(view.root)) < 1500
+    assert [(file.first, file.last) for file in view.root.log_files] == [(1, 3)]
+    assert view.find_request(request(2), in_files=False) is None
+    found = view.find_request(request(2), in_files=True)
+    assert found is not None
+    assert (found.outcomes, len(found.changes)) == (b"o" * 60_000, 20_000)
+    assert view.changes_since((b"i" * 16, 2)).since is None
+    assert view.changes_since((b"i" * 16, 3)).since == 3
+    assert len(view.refs()) == 20_002
+
+
+def test_a_table_that_shrinks_comes_back_into_the_root() -> None:
+    view = first(refs=many(20_000))
+    name = view.root.tables["refs"].file
+    assert name is not None
+    removed = dict.fromkeys(many(19990, 5))
+    view = applied(view.transport, next_root(view, now=NOW, refs=removed, log=entry(1)))
+    assert view.root.tables["refs"].file is None
+    assert list(view.refs()) == [b"refs/tags/%06d" % n for n in (0, 1, 2, 3, 4, *range(19_995, 20_000))]
+    assert view.dropped() == [Dropped(name.name, int(NOW * 1000), 2)]
+
+
+def test_many_middling_tables_move_out_one_by_one() -> None:
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, declare={str(n): "opaque" for n in range(8)}))
+    maps = {str(n): {b"key %d" % k: b"v" * 100 for k in range(120)} for n in range(8)}
+    view = applied(view.transport, next_root(view, now=NOW, maps=maps, log=entry(1)))
+    assert {name: dict(table) for name, table in view.maps.items()} == maps
+    assert len(encode_root(view.root)) <= FOLD_AT + 64
+    outside = [name for name, table in view.root.tables.items() if table.file is not None]
+    assert 1 <= len(outside) < 8
+
+
+def test_what_cannot_be_folded_is_refused() -> None:
+    with pytest.raises(LimitExceeded, match="bytes of the repository's root"):
+        next_root(first(), now=NOW, settings={"HEAD": b"x" * MAX_ROOT})
+    root, _ = next_root(first(), now=NOW, settings={"HEAD": b"x" * FOLD_AT})  # Over the one, under the other.
+    assert root.version == 2
+
+
+# -- dropped files
+
+
+def test_dropped_packs_are_listed_until_forgotten() -> None:
+    view = first()
+    view = applied(view.transport, next_root(view, now=NOW, packs=[], dropped=[b"a" * 16, b"b" * 16]))
+    view = applied(view.transport, next_root(view, now=NOW + 1, dropped=[b"c" * 16]))
+    at = int(NOW * 1000)
+    assert view.dropped() == [
+        Dropped(b"a" * 16, at, 2),
+        Dropped(b"b" * 16, at, 2),
+        Dropped(b"c" * 16, at + 1000, 3),
+    ]
+    view = applied(view.transport, next_root(view, now=NOW + 2, forget=[b"a" * 16, b"c" * 16, b"never" * 3]))
+    assert [dropped.name for dropped in view.dropped()] == [b"b" * 16]
+
+
+def test_thousands_of_dropped_packs_fit_and_old_ones_are_forgotten() -> None:
+    view = first()
+    random = randomness(7)
+    names = [random(16) for _ in range(3000)]
+    for at in range(0, 3000, 20):
+        view = applied(view.transport, next_root(view, now=NOW + at, dropped=names[at : at + 20], randomness=random))
+    named = {dropped.name for dropped in view.dropped()}
+    assert named >= set(names)  # And the table files that held them.
+    for at in range(0, 3000, 20):
+        later = NOW + 30 * HOUR + at
+        view = applied(
+            view.transport, next_root(view, now=later, dropped=[random(16) for _ in range(20)], randomness=random)
+        )
+    assert not {dropped.name for dropped in view.dropped()} & set(names[:1000])
+
+
+# -- the log's reach
+
+
+def test_log_files_are_named_for_a_day() -> None:
+    file = make(MemoryTransport(), {})
+    for number in range(1, 500):
+        push(file, {MAIN: tip(number)}, number, NOW + number)
+    day = 24 * HOUR
+    old = file.read().log_files
+    assert push(file, {MAIN: tip(900)}, 900, old[0].time / 1000 + day).log_files == old
+    root = push(file, {MAIN: tip(901)}, 901, old[-1].time / 1000 + day + 1)
+    assert root.log_files == ()
+    assert root.log_since == old[-1].time + CLOCK_MARGIN
+    view = RootView(root, file.folder)
+    now = root.log[-1].time / 1000
+    assert view.log_covers(int(now * 1000) - root.log_since, now)
+    assert not view.log_covers(int(now * 1000) - root.log_since + 1, now)
+
+
+def test_a_new_repository_covers_everything_and_one_over_a_tombstone_its_own_life() -> None:
+    view = first()
+    assert view.log_covers(10**12, NOW)
+    grave = applied(view.transport, tombstone(view, now=NOW + 60, log=entry(1)))
+    fresh = RootView(empty_root(b"j" * 16, "git sha1", KINDS, now=NOW + 100, over=grave.root), view.transport)
+    again = applied(view.transport, next_root(fresh, now=NOW + 100, log=entry(2)))
+    assert again.log_covers(50_000, NOW + 150)
+    assert not again.log_covers(50_001, NOW + 150)
+
+
+def test_the_list_of_log_files_is_bounded() -> None:
+    transport = MemoryTransport()
+    view = first(transport)
+    for number in range(1, MAX_FILES + 6):
+        # Each smaller than the one before, so that none is joined: the list grows as fast as it can.
+        view = applied(transport, next_root(view, now=NOW, log=entry(number, b"x" * (20_000 - number))))
+    assert len(view.root.log_files) == MAX_FILES
+    assert view.root.log_since == NOW * 1000 + CLOCK_MARGIN
+    assert view.find_request(request(1), in_files=True) is None
+    assert view.find_request(request(MAX_FILES), in_files=True) is not None
+
+
+def test_files_from_before_the_request_was_sent_are_not_read() -> None:
+    storage = MemoryTransport()
+    file = make(storage, {})
+    for number in range(1, 500):
+        push(file, {MAIN: tip(number)}, number, NOW + number)
+    counted = CountedTransport(storage)
+    view = RootView(file.read(), counted)
+    first_sent = view.root.log_files[-1].time + CLOCK_MARGIN
+    assert view.find_request(request(5), in_files=True, first_sent=first_sent + 1) is None
+    assert counted.counts.files_opened == 0
+    assert view.find_request(request(5), in_files=True, first_sent=first_sent) is not None
+
+
+# -- deletion
+
+
+def test_a_tombstone_names_no_content_but_remembers() -> None:
+    view = applied(MemoryTransport(), next_root(first(refs=many(1000)), now=NOW, packs=[pack(1)]))
+    view = RootView(view.root, first(view.transport, refs=many(1000)).transport)
+    table = view.root.tables["refs"].file
+    assert table is not None
+    grave = applied(view.transport, tombstone(view, now=NOW + 1, log=entry(5, b"deleted")))
+    assert grave.root.deleted
+    assert (grave.root.version, grave.root.incarnation, grave.root.vcs) == (3, b"i" * 16, "git sha1")
+    assert (grave.root.packs, dict(grave.refs()), grave.root.settings) == ((), {}, {})
+    assert {dropped.name for dropped in grave.dropped()} == {pack(1).name, table.name}
+    found = grave.find_request(request(5), in_files=False)
+    assert found is not None
+    assert found.outcomes == b"deleted"
+
+
+def test_creation_over_a_tombstone_keeps_the_list_of_dropped_files() -> None:
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, packs=[pack(1)]))
+    grave = applied(view.transport, tombstone(view, now=NOW, log=entry(5)))
+    fresh = RootView(empty_root(b"j" * 16, "git sha1", KINDS, now=NOW, over=grave.root), view.transport)
+    again = applied(view.transport, next_root(fresh, now=NOW, refs={MAIN: tip(9)}, log=entry(6)))
+    assert (again.root.version, again.root.incarnation, again.root.deleted) == (1, b"j" * 16, False)
+    assert [dropped.name for dropped in again.dropped()] == [pack(1).name]
+    assert again.find_request(request(5), in_files=True) is None
+    assert again.changes_since((b"i" * 16, 1)).since is None
+
+
+# -- damage
+
+
+def test_damage_is_named_and_found_by_verify() -> None:
+    file = make(MemoryTransport(), many(1000))
+    for number in range(1, 500):
+        push(file, {MAIN: tip(number)}, number)
+    root = file.read()
+    table = root.tables["refs"].file
+    assert table is not None
+    storage = MemoryTransport()
+    for folder, path in (("tables", table.path), ("log", root.log_files[-1].path)):
+        content = bytearray(file.folder.get(path))
+        content[len(content) // 2] ^= 1
+        storage.make_directory(folder)
+        storage.put(path, [bytes(content)])
+    view = RootView(root, storage)
+    with pytest.raises(CorruptFile, match=table.path):
+        dict(view.refs())
+    with pytest.raises(CorruptFile, match=root.log_files[-1].path):
+        list(view.log())
+    problems = view.verify()
+    assert len(problems) == 1 + len(root.log_files)
+    assert all("no such file" in problem or "does not match its check" in problem for problem in problems)
+
+
+def test_a_view_of_a_bare_root_has_no_refs() -> None:
+    root = msgspec.structs.replace(first().root, tables={}, changes={})
+    view = RootView(root, MemoryTransport())
+    assert (dict(view.refs()), view.ref(MAIN), view.dropped()) == ({}, None, [])
+
+
+def test_a_root_file_gives_what_was_written() -> None:
+    file = make(MemoryTransport(), {MAIN: tip(1)})
+    assert isinstance(file, RootFile)
+    assert file.read() == new_root(MemoryTransport(), {MAIN: tip(1)})[0]

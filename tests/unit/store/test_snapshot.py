@@ -1,0 +1,409 @@
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pack_samples import KINDS, Revision, Stored, blob, history, no_base, note, stored, write_pack
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Parent, Record
+from smartserver.records.segment import decode_segment
+from smartserver.store import snapshot as snapshot_module
+from smartserver.store.caches import TextCache
+from smartserver.store.root import Root
+from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from transports.decorators.counted import CountedTransport
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+TEXT = b"a text that is long enough to be the base of another one, line after line\n" * 4
+
+
+def opened(made: Stored, texts: TextCache | None = None) -> Snapshot:
+    return Snapshot.open(made.transport, made.root(), None, texts)
+
+
+def every_record(made: Stored) -> Iterator[tuple[Revision, Record]]:
+    for revision in made.revisions:
+        for record, _ in revision.records:
+            yield revision, record
+
+
+@pytest.mark.parametrize("packs", [[9], [3, 2, 4], [1] * 9])
+@pytest.mark.parametrize("limit", [0, 3000, 1 << 20])
+def test_every_record_is_read_back_whatever_is_cached(packs: list[int], limit: int) -> None:
+    made = stored(packs)
+    snapshot = opened(made, TextCache(limit))
+    for _ in range(2):
+        for revision, record in every_record(made):
+            (location,) = snapshot.locate(record.kind, record.key)
+            assert snapshot.record(location) == record
+            assert snapshot.record(location, check=False) == record
+            assert snapshot.revision(location.ordinal) == revision.id
+            assert snapshot.ordinal(revision.id) == location.ordinal
+            assert snapshot.first(record.kind, record.key) == location
+
+
+def test_what_is_not_stored() -> None:
+    snapshot = opened(stored([3]))
+    assert snapshot.locate(0, b"x" * 20) == []
+    assert snapshot.first(0, b"x" * 20) is None
+    assert snapshot.first_row(0, b"x" * 20) is None
+    assert snapshot.ordinal(b"nothing") is None
+    with pytest.raises(IndexError):
+        snapshot.revision(3)
+
+
+def test_an_empty_repository() -> None:
+    snapshot = opened(Stored())
+    assert snapshot.graph.count == 0
+    assert snapshot.locate(0, b"k") == []
+    assert snapshot.read_ranges([]).read(10) == b""
+
+
+def test_locations_say_depth_and_base_over_packs() -> None:
+    made = stored([3, 2, 4])
+    snapshot = opened(made)
+    below = None
+    for number, revision in enumerate(made.revisions):
+        record = revision.records[0][0]
+        (location,) = snapshot.locate(0, record.key)
+        assert (location.depth, location.chain_kib, location.lineage) == (number, 2 * (number + 1), number)
+        assert location.length == len(record.text)
+        assert snapshot.base(location) == below
+        below = location
+
+
+def test_a_chain_as_deep_as_any_is_read_without_recursion() -> None:
+    made = Stored()
+    snapshot = made.add(history(256))
+    last = made.revisions[-1].records[0][0]
+    (location,) = snapshot.locate(0, last.key)
+    assert location.depth == 255
+    assert opened(made, TextCache(0)).record(location) == last
+    counted = TextCache()
+    assert opened(made, counted).record(location) == last
+    assert counted.counts().texts == 256
+
+
+def test_all_copies_the_lowest_first_and_it_is_the_base() -> None:
+    made = Stored()
+    text, changed = note(b"k", TEXT), note(b"z", TEXT + b"changed\n")
+    made.add([Revision(b"a", (), [(text, None)]), Revision(b"b", (), [(text, None)])])
+    snapshot = made.add([Revision(b"c", (Parent(b"b"),), [(text, None), (changed, text)])])
+    assert [(location.pack, location.ordinal) for location in snapshot.locate(1, b"k")] == [(0, 0), (0, 1), (1, 2)]
+    for location in snapshot.locate(1, b"k"):
+        assert snapshot.record(location) == text
+    (location,) = snapshot.locate(1, b"z")
+    # Within its pack a base is the first copy there: equal texts, and no other pack is needed.
+    assert snapshot.base(location) == snapshot.locate(1, b"k")[2]
+    assert snapshot.record(location) == changed
+
+
+def test_copies_of_a_kind_without_bases_may_differ() -> None:
+    made = Stored()
+    one, other = note(b"s", b"signed once\n", 2), note(b"s", b"signed twice\n", 2)
+    made.add([Revision(b"a", (), [(one, None)])])
+    snapshot = made.add([Revision(b"b", (), [(other, None)])])
+    for _ in range(2):
+        assert [snapshot.record(location) for location in snapshot.locate(2, b"s")] == [one, other]
+
+
+def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_module, "NEAR", 100)
+    monkeypatch.setattr(snapshot_module, "HEADER", 8)
+    record = Record(1, b"k" * 500, b"m" * 3000, TEXT)
+    small = note(b"small", b"x")
+    made = Stored()
+    snapshot = made.add([Revision(b"a", (), [(record, None), (small, None)])])
+    assert snapshot.record(snapshot.locate(1, b"k" * 500)[0]) == record
+    assert snapshot.record(snapshot.locate(1, b"small")[0]) == small
+
+
+def test_ranges_are_read_as_they_lie() -> None:
+    made = stored([3, 2, 4])
+    snapshot = opened(made)
+    segments = [revision.segment() for revision in made.revisions]
+    for ranges in ([(0, 9)], [(2, 3)], [(2, 6)], [(0, 1), (4, 5), (8, 9)], [(1, 4), (6, 9)], []):
+        expected = b"".join(segments[ordinal] for start, stop in ranges for ordinal in range(start, stop))
+        assert snapshot.size(ranges) == len(expected)
+        for size in (1, 7, 1000, 1 << 20):
+            reader = snapshot.read_ranges(ranges)
+            read = []
+            while chunk := reader.read(size):
+                assert len(chunk) == size or reader.left == 0
+                read.append(chunk)
+            assert b"".join(read) == expected
+    assert [snapshot.segment(ordinal) for ordinal in range(9)] == segments
+    with pytest.raises(IndexError):
+        snapshot.size([(8, 10)])
+
+
+def test_a_range_costs_one_run_a_pack() -> None:
+    snapshot = opened(stored([30, 20, 40]))
+    assert len(list(snapshot.runs([(0, 90)]))) == 3
+    assert len(list(snapshot.runs([(29, 31), (60, 90)]))) == 3
+
+
+def test_a_newer_snapshot_takes_over_what_is_open() -> None:
+    made = stored([3, 2])
+    counted = CountedTransport(made.transport)
+    made.transport = counted
+    before = opened(made)
+    before.segment(4)
+    reads = counted.counts.opened
+    same = Snapshot.open(counted, made.root(), before)
+    assert same.packs == before.packs
+    assert same.graph is before.graph
+    assert counted.counts.opened == reads
+    made.entries.append(write_pack(made.transport, history(1, start=5), b"third pack's nam", no_bases(before)))
+    reads = counted.counts.opened
+    after = Snapshot.open(counted, made.root(), before)
+    assert after.packs[:2] == before.packs
+    assert after.graph.parts[:2] == before.graph.parts
+    assert after.texts is before.texts
+    assert counted.counts.opened == reads + 1  # The new index.
+    after.segment(5)
+    assert counted.counts.opened == reads + 2  # The new pack, now that it is read.
+    assert after.graph.parents(5) == (4,)
+    assert before.graph.count == 5
+
+
+def no_bases(snapshot: Snapshot) -> Snapshot:
+    return snapshot
+
+
+def test_another_epoch_shares_no_ordinals() -> None:
+    made = stored([3, 2, 2])
+    before = opened(made)
+    made.entries = made.entries[:1]
+    shorter = Root(incarnation=b"i" * 16, version=9, epoch=1, vcs="test", kinds=KINDS, packs=tuple(made.entries))
+    after = Snapshot.open(made.transport, shorter, before)
+    assert after.graph.count == 3
+    assert after.packs[0] is not before.packs[0]
+
+
+def test_packs_close_when_the_last_snapshot_lets_go() -> None:
+    made = stored([2])
+    closed = []
+
+    class Watching(CountedTransport):
+        def open_read(self, path: str):  # type: ignore[no-untyped-def] # noqa: ANN202
+            file = super().open_read(path)
+            close = file.close
+
+            def watched() -> None:
+                closed.append(path)
+                close()
+
+            file.close = watched  # type: ignore[method-assign]
+            return file
+
+    transport = Watching(made.transport)
+    before = Snapshot.open(transport, made.root())
+    reader = before.read_ranges([(0, 2)])
+    assert reader.read(10)
+    after = Snapshot.open(transport, made.root(), before)
+    del before
+    gc.collect()
+    assert closed == []
+    del after
+    gc.collect()
+    assert closed == []  # A body half sent keeps its packs.
+    assert len(reader.read(1 << 20)) == reader.left or reader.left == 0
+    del reader
+    gc.collect()
+    assert closed == [pack_path(made.entries[0].name)]
+
+
+def test_a_pack_that_is_gone_is_for_the_caller_to_meet() -> None:
+    made = stored([2, 2])
+    snapshot = opened(made)
+    made.transport.delete(pack_path(made.entries[1].name))
+    assert snapshot.segment(0)
+    with pytest.raises(NoSuchFile):
+        snapshot.segment(2)
+    with pytest.raises(NoSuchFile):
+        snapshot.record(snapshot.locate(1, b"note-3")[0])
+    assert opened(made).graph.count == 4
+    made.transport.delete(index_path(made.entries[1].name))
+    with pytest.raises(NoSuchFile):
+        opened(made)
+
+
+def test_what_was_open_is_read_on_though_the_file_is_gone() -> None:
+    made = stored([2])
+    snapshot = opened(made)
+    reader = snapshot.read_ranges([(0, 2)])
+    first = reader.read(20)
+    made.transport.delete(pack_path(made.entries[0].name))
+    made.transport.delete(index_path(made.entries[0].name))
+    assert first + reader.read(1 << 20) == b"".join(revision.segment() for revision in made.revisions)
+
+
+@pytest.mark.parametrize("damage", ["gone", "short", "long", "flipped", "another pack's", "another file's"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_missing_or_damaged_index_is_made_again(damage: str, number: int) -> None:
+    made = stored([3, 2, 4])
+    path = index_path(made.entries[number].name)
+    content = made.transport.get(path)
+    made.transport.delete(path)
+    if damage == "short":
+        made.transport.put(path, (content[:-1],))
+    elif damage == "long":
+        made.transport.put(path, (content + b"\0",))
+    elif damage == "flipped":
+        made.transport.put(path, (content[:100] + bytes((content[100] ^ 1,)) + content[101:],))
+    elif damage == "another pack's":
+        made.transport.put(path, (made.transport.get(index_path(made.entries[number - 1].name)),))
+    elif damage == "another file's":
+        made.transport.put(path, (b"x" * len(content),))
+    snapshot = opened(made)
+    assert [pack.rebuilt for pack in snapshot.packs] == [content if at == number else None for at in range(3)]
+    for _, record in every_record(made):
+        assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+
+
+def test_each_byte_of_an_index_flipped_changes_nothing() -> None:
+    made = stored([2, 1])
+    path = index_path(made.entries[1].name)
+    content = bytearray(made.transport.get(path))
+    for at in range(len(content)):
+        content[at] ^= 0x24
+        made.transport.delete(path)
+        made.transport.put(path, (bytes(content),))
+        snapshot = opened(made)
+        assert snapshot.packs[1].rebuilt is not None
+        for _, record in every_record(made):
+            assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+        content[at] ^= 0x24
+
+
+def test_each_byte_of_a_pack_flipped_is_named_or_changes_nothing() -> None:
+    """A record is what it was or an error says where; never other bytes."""
+    made = stored([2, 2])
+    path = pack_path(made.entries[0].name)
+    content = bytearray(made.transport.get(path))
+    named = 0
+    for at in range(len(content)):
+        content[at] ^= 0x24
+        made.transport.delete(path)
+        made.transport.put(path, (bytes(content),))
+        snapshot = opened(made)
+        for _, record in every_record(made):
+            try:
+                found = snapshot.record(snapshot.locate(record.kind, record.key)[0])
+            except CorruptFile as wrong:
+                assert wrong.path == path or wrong.path == pack_path(made.entries[1].name)
+                assert wrong.why
+                named += 1
+            else:
+                assert (found.kind, found.key, found.text) == (record.kind, record.key, record.text)
+                assert found.meta == record.meta
+        content[at] ^= 0x24
+    assert named > len(content)
+
+
+def test_a_damaged_pack_without_its_index_is_named() -> None:
+    made = stored([2])
+    path = pack_path(made.entries[0].name)
+    made.transport.delete(index_path(made.entries[0].name))
+    content = bytearray(made.transport.get(path))
+    for at in range(0, len(content), 7):
+        content[at] ^= 0x24
+        made.transport.delete(path)
+        made.transport.put(path, (bytes(content),))
+        with pytest.raises(CorruptFile, match=rf"{path} at byte \d+"):
+            opened(made)
+        content[at] ^= 0x24
+
+
+def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
+    made, other = stored([2]), Stored()
+    other.add([Revision(b"Revision-%04d" % at, rev.parents, rev.records) for at, rev in enumerate(history(2))])
+    assert other.entries[0].length == made.entries[0].length
+    for path in (pack_path(made.entries[0].name), index_path(made.entries[0].name)):
+        made.transport.delete(path)
+    made.transport.put(pack_path(made.entries[0].name), (other.transport.get(pack_path(other.entries[0].name)),))
+    with pytest.raises(CorruptFile, match=f"expected {made.entries[0].hash.hex()}"):
+        opened(made)
+
+
+def test_a_pack_of_other_kinds_is_refused() -> None:
+    made = stored([2])
+    kinds = (*KINDS[:2], KINDS[1])
+    root = Root(incarnation=b"i" * 16, version=1, vcs="test", kinds=kinds, packs=tuple(made.entries))
+    snapshot = Snapshot.open(made.transport, root)
+    with pytest.raises(CorruptFile, match="its kinds are"):
+        snapshot.segment(0)
+
+
+def test_a_parent_that_is_in_no_pack_before_is_named() -> None:
+    made = stored([2, 2])
+    made.entries.reverse()
+    with pytest.raises(CorruptFile, match=f"the parent {b'revision-0001'.hex()} is in no pack before it"):
+        opened(made)
+
+
+def test_a_base_that_is_in_no_pack_before_is_named() -> None:
+    made = Stored()
+    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
+    before = made.add([Revision(b"a", (), [(base, None)])])
+    made.entries.append(write_pack(made.transport, [Revision(b"b", (), [(changed, base)])], b"n" * 16, before))
+    del made.entries[0]
+    snapshot = opened(made)
+    (location,) = snapshot.locate(0, changed.key)
+    with pytest.raises(CorruptFile, match=f"its base {base.key.hex()} is in no pack before it"):
+        snapshot.record(location)
+
+
+def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
+    """A base decoded from a damaged frame is not proved; what rests on it fails its own check."""
+    made = stored([3])
+    snapshot = opened(made)
+    first, second = (revision.records[0][0] for revision in made.revisions[:2])
+    digest = snapshot.packs[0].index.digest(snapshot.locate(0, first.key)[0].row)
+    snapshot.texts.put(made.root().incarnation + digest, b"x" * len(first.text), proved=False)
+    with pytest.raises(CorruptFile, match=f"record {first.key.hex()}: the text hashes to"):
+        snapshot.record(snapshot.locate(0, first.key)[0])
+    with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):
+        snapshot.record(snapshot.locate(0, second.key)[0])
+
+
+def test_threads_read_the_same() -> None:
+    made = stored([20, 30])
+    snapshot = opened(made, TextCache(20_000))
+    records = [record for _, record in every_record(made)]
+    wrong: list[Record] = []
+
+    def work(step: int) -> None:
+        for at in range(len(records)):
+            record = records[at * step % len(records)]
+            if snapshot.record(snapshot.locate(record.kind, record.key)[0]) != record:
+                wrong.append(record)
+
+    threads = [threading.Thread(target=work, args=(step,)) for step in (1, 7, 13, 29)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_on_a_file_system_with_mapped_indexes(tmp_path: object) -> None:
+    transport = LocalTransport(str(tmp_path))
+    made = Stored(transport)
+    snapshot = None
+    revisions = history(9)
+    for count in (4, 3, 2):
+        snapshot = made.add(revisions[:count], snapshot)
+        del revisions[:count]
+    assert snapshot is not None
+    for _, record in every_record(made):
+        assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+    assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"
+    assert isinstance(MemoryTransport(), MemoryTransport)
+    assert no_base(0, b"k") is None

@@ -1,0 +1,127 @@
+"""What the hex blocks of doc/spec/wire.md say, as objects; the test compares both, in both directions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from smartserver.wire.connection import Role
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+    VersionMismatch,
+)
+from smartserver.wire.messages import (
+    Call,
+    Counters,
+    Failure,
+    Fault,
+    Known,
+    Outcome,
+    RequestFlag,
+    State,
+    Status,
+    encode,
+)
+from smartserver.wire.messages import Progress as ProgressMessage
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import Request as RequestMessage
+
+C, S = Role.CLIENT, Role.SERVER
+Said = tuple[Role, Event]
+
+REQUEST_ID = bytes(range(16))
+INCARNATION = bytes(range(0xA0, 0xB0))
+OLD = bytes(range(0x40, 0x54))
+TIP = bytes(range(0x20, 0x34))
+MAIN = b"refs/heads/main"
+
+
+def raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(value))
+
+
+PING = RequestMessage("", REQUEST_ID, 0, [Call("Server.ping", raw([]))])
+PUSH = RequestMessage(
+    "/project",
+    REQUEST_ID,
+    0,
+    [
+        Call("Repository.insert_pack", raw([])),
+        Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", "yes", b"", b""])),
+    ],
+    int(RequestFlag.ATOMIC | RequestFlag.BODY),
+    Known(INCARNATION, 7),
+)
+PUSHED = ReplyMessage(
+    [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],
+    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}),
+    Counters(1800, 2, 5, 4096, 900, 6),
+)
+DIVERGED = Failure(
+    Fault("refused", {}),
+    [
+        Outcome(Status.NOT_DONE, fault=Fault("not-done", {})),
+        Outcome(Status.REFUSED, fault=Fault("diverged", {"ref": MAIN, "tip": OLD})),
+    ],
+    State(INCARNATION, 9, 7, {MAIN: [[OLD]]}),
+)
+STATE = State(
+    INCARNATION,
+    3,
+    None,
+    {MAIN: [[TIP]], b"old": None, b"stable": [[OLD, b"7"], [TIP, b"", True]]},
+    {"bookmarks": {b"@": TIP, b"gone": None}},
+    "git sha1",
+    {"HEAD": MAIN},
+)
+
+MESSAGES: dict[str, msgspec.Struct] = {
+    "a State with everything": STATE,
+    "a Progress": ProgressMessage("verify", 40, 100),
+}
+
+DIALOGS: dict[str, list[Said]] = {
+    "ping": [(C, Request(1, encode(PING))), (S, Reply(1, encode(ReplyMessage([Outcome(0, raw([]))]))))],
+    "push": [
+        (C, Request(1, encode(PUSH), body=True)),
+        (C, Body(1, b"(the segment)")),
+        (C, End(1, 1, 13)),
+        (S, Reply(1, encode(PUSHED))),
+    ],
+    "refused while sending": [
+        (C, Request(1, encode(PUSH), body=True)),
+        (C, Body(1, b"(the graph)")),
+        (S, Error(1, encode(DIVERGED))),
+        (C, Body(1, b"(a part of the segments)")),
+        (C, Cancel(1)),
+    ],
+    "two requests and a body down": [
+        (C, Request(1, b"...")),
+        (C, Request(2, b"...")),
+        (S, Progress(1, encode(ProgressMessage("reading", 0)))),
+        (S, Reply(1, b"...", body=True)),
+        (S, Body(1, b"(a segment)")),
+        (S, Reply(2, b"...")),
+        (S, Body(1, b"(another)")),
+        (S, End(1, 2, 20)),
+    ],
+    "cancelled": [
+        (C, Request(1, b"...")),
+        (S, Reply(1, b"...", body=True)),
+        (S, Body(1, b"(a segment)")),
+        (C, Cancel(1)),
+        (S, Error(1, encode(Failure(Fault("cancelled", {}))))),
+    ],
+    "alive, then going": [(C, Ping(b"7")), (S, Pong(b"7")), (S, GoAway(b"restart"))],
+}
+
+REFUSED_VERSION: list[Said] = [(C, VersionMismatch((2,))), (S, VersionMismatch((1,)))]

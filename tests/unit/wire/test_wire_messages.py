@@ -1,0 +1,119 @@
+"""Payloads: exact bytes, what a request refuses and a reply skips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from smartserver.wire import messages
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.messages import (
+    Call,
+    Failure,
+    Fault,
+    Outcome,
+    Progress,
+    Reply,
+    Request,
+    RequestFlag,
+    State,
+    Status,
+)
+
+Decode = Callable[[bytes], msgspec.Struct]
+pack = msgspec.msgpack.encode
+H = bytes.fromhex
+
+
+def test_smallest_request() -> None:
+    """Every byte counts: this is what a ping costs."""
+    request = Request("", b"", 0, [])
+    assert messages.encode(request) == H("97 a0 c400 00 90 00 c0 80")
+    assert messages.decode_request(H("97 a0 c400 00 90 00 c0 80")) == request
+
+
+def test_fields_at_the_end_may_be_left_out() -> None:
+    assert messages.decode_request(H("94 a0 c400 00 90")) == Request("", b"", 0, [])
+    assert messages.decode_reply(H("91 90")) == Reply([])
+    assert messages.decode_failure(H("91 92 a1 78 80")) == Failure(Fault("x", {}))
+    assert messages.decode_progress(H("92 a1 78 05")) == Progress("x", 5)
+
+
+def test_arguments_are_left_encoded() -> None:
+    arguments = msgspec.Raw(pack([b"refs/heads/main"]))
+    request = Request("/p", bytes(16), 0, [Call("Branch.delete", arguments)], int(RequestFlag.ATOMIC))
+    decoded = messages.decode_request(messages.encode(request))
+    assert bytes(decoded.calls[0].arguments) == bytes(arguments)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pack(["", b"", 0, [], 0, None, {}, "new"]),
+        pack(["", b"", 0, [["verb", [], "new"]]]),
+        pack(["", b"", 0, [], 0, [b"", 1, "new"]]),
+        pack([b"path", b"", 0, []]),
+        pack(["", "id", 0, []]),
+        pack(["", b"", -0.5, []]),
+        pack({"path": ""}),
+        pack(["", b"", 0, []]) + b"\0",
+        pack(["", b"", 0, []])[:-1],
+        H("94 a1 ff c400 00 90"),
+        H("c1"),
+        b"",
+        b"\x91" * 100_000,
+    ],
+    ids=[
+        "field of a request",
+        "field of a call",
+        "field of known",
+        "path not text",
+        "id not binary",
+        "age not whole",
+        "map",
+        "trailing byte",
+        "cut short",
+        "not UTF-8",
+        "never used",
+        "empty",
+        "deep",
+    ],
+)
+def test_request_is_refused(wrong: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"expected a request, got {len(wrong)} bytes that are none: "):
+        messages.decode_request(wrong)
+
+
+@pytest.mark.parametrize(
+    ("decode", "payload", "value"),
+    [
+        (
+            messages.decode_reply,
+            [[[0, 5, None, "new"]], [b"i", 3, None, {}, {}, "", {}, "new"], [1, 2, 3, 4, 5, 6, "new"], ["c"], "new"],
+            Reply([Outcome(Status.DONE, msgspec.Raw(b"\x05"))], State(b"i", 3, None, {}), capabilities=["c"]),
+        ),
+        (messages.decode_failure, [["x", {"a": 1}, "new"], [], None, [], [], "new"], Failure(Fault("x", {"a": 1}))),
+        (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
+    ],
+)
+def test_unknown_fields_of_an_answer_are_skipped(decode: Decode, payload: object, value: msgspec.Struct) -> None:
+    decoded = decode(pack(payload))
+    assert type(decoded) is type(value)
+    for field in ("outcomes", "fault", "state", "capabilities", "phase", "done", "total"):
+        assert getattr(decoded, field, None) == getattr(value, field, None)
+
+
+@pytest.mark.parametrize(
+    ("decode", "what"),
+    [
+        (messages.decode_reply, "a reply"),
+        (messages.decode_failure, "an error"),
+        (messages.decode_progress, "progress"),
+    ],
+)
+def test_answer_that_is_none(decode: Decode, what: str) -> None:
+    for payload in (b"", b"\xc1", pack("text"), pack([])):
+        with pytest.raises(RemoteProtocolError, match=f"expected {what}, got {len(payload)} bytes that are none: "):
+            decode(payload)
