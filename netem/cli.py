@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -192,7 +194,7 @@ def run_proxy(arguments: argparse.Namespace) -> int:
 
     def refused(error: OSError) -> None:
         host, port = arguments.to
-        complain(f"cannot connect to {host}:{port}: {error.strerror or error}")
+        complain(f"cannot connect to {host}:{port}: {reason(error)}")
 
     up: Sequence[Effect] = arguments.up
     down: Sequence[Effect] = arguments.down
@@ -205,7 +207,7 @@ def run_proxy(arguments: argparse.Namespace) -> int:
     try:
         proxy.start()
     except OSError as error:
-        complain(f"cannot listen on {arguments.listen[0]}:{arguments.listen[1]}: {error.strerror or error}")
+        complain(f"cannot listen on {arguments.listen[0]}:{arguments.listen[1]}: {reason(error)}")
         return 1
     to_host, to_port = arguments.to
     where = f"listening on {proxy.host}:{proxy.port}, to {to_host}:{to_port}"
@@ -220,6 +222,13 @@ def run_proxy(arguments: argparse.Namespace) -> int:
         proxy.close()
     report.total()
     return 0
+
+
+def reason(error: OSError) -> str:
+    """What the system calls it: asyncio puts the address into `strerror`."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return str(error.strerror or error)
+    return os.strerror(error.errno)
 
 
 def complain(text: str) -> None:

@@ -92,7 +92,8 @@ class _Socket(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writing = True
-        self.peer.pump()
+        # Not at once: asyncio calls this in the middle of its own writing, where closing would be done twice.
+        self._loop.call_soon(self.peer.pump)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = self.ended = self._writing = True

@@ -302,7 +302,7 @@ class ServerTransport(_Endpoint):
         self.low_water = LOW_WATER
         """Bytes waiting below which `want_more` is called."""
         self.want_more: Callable[[], None] | None = None
-        """A producer's turn: called after a `write`, and whenever bytes have left, while fewer than `low_water` wait."""
+        """A producer's turn: called after a `write` and when bytes have left, while fewer than `low_water` wait."""
         self._protocol: ServerProtocol | None = None
         self._asking = False
         self._asked_at = 0
@@ -317,7 +317,7 @@ class ServerTransport(_Endpoint):
         if self._eof_written:
             raise ValueError("write after close")
         if self._error is None and len(data):
-            self._asked_at = self.pending() + len(data)
+            self._asked_at = self.low_water
             self._put(bytes(data))
 
     def pending(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -20,13 +21,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if REQUIRE_ALL e
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A home of its own, and no git settings: neither the user's, nor those of a hook that runs the tests."""
+    """A home of its own, and no git settings: neither the user's, nor those of a hook that runs the tests. The programs
+    this environment installs come first in the path, so that git finds the remote program under test."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")):
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
+        patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("LC_ALL", "C.UTF-8")
         yield

@@ -13,7 +13,7 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import MediumError
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import BadUrl, parse
-from smartserver.plugins.git import GitRemote, HelperError
+from smartserver.plugins.git import CannotGoOn, GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
 from smartserver.trace import text
 from smartserver.vcs.base import VcsError
@@ -58,7 +58,7 @@ def main() -> None:
         _leave(INTERRUPTED)
     except BrokenPipeError:
         _leave(FAILED)  # Git is gone, and has said why.
-    except (HelperError, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl) as wrong:
+    except (CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl) as wrong:
         sys.stderr.write(f"fatal: hpss: {wrong}\n")
         _leave(FAILED)
     except OSError as wrong:
@@ -76,7 +76,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     """Serve one git command.
 
     Raises:
-        HelperError, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
+        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
     """
     location = parse(url)
     debug = "hpss" in environment.get("SMARTSERVER_DEBUG", "").split(",")
@@ -100,10 +100,10 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     observers = [recorder] if recorder is not None else []
     with Client(connect, observers, agent="git") as client:
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
-        helper = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
-        client.progress = helper.server_progress
+        git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        client.progress = git.server_progress
         try:
-            helper.run()
+            git.run()
         finally:
             if recorder is not None:
                 say(text.summary(recorder, time.monotonic()))

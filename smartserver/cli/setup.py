@@ -9,7 +9,7 @@ import click
 
 from smartserver.cli.errors import CommandError
 
-HELPER = "git-remote-hpss"
+PROGRAM = "git-remote-hpss"
 """What git looks for on PATH when it meets hpss://."""
 
 
@@ -34,5 +34,5 @@ def git() -> None:
     if done.returncode:
         raise CommandError(f"git config --global: {done.stderr.strip()}")
     click.echo("protocol.hpss.allow = always")
-    if shutil.which(HELPER) is None:
-        raise CommandError(f"{HELPER} is not on PATH: add the folder that has it (where pip puts commands)")
+    if shutil.which(PROGRAM) is None:
+        raise CommandError(f"{PROGRAM} is not on PATH: add the folder that has it (where pip puts commands)")

@@ -36,7 +36,7 @@ def command(flags: frozenset[str], path: str) -> None:
         from transports.local import LocalTransport
 
         with one_line():
-            repository = PackRepository(LocalTransport(path), path)
+            repository = PackRepository(LocalTransport(path))
             report = repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
     for problem in report.problems:
         click.echo(problem, err=True)

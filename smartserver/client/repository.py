@@ -124,15 +124,23 @@ class RemoteRepository:
 
     # -- pull
 
+    def learn_refs(self) -> None:
+        """Ask for the refs and nothing else; they are in the knowledge then.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        self._pull(PullRequest(What.REFS))
+
     def pull(
         self,
-        what: What,
         haves: Sequence[RevisionId] = (),
         refs: Sequence[bytes] | None = None,
         ids: Sequence[RevisionId] = (),
         follow: Sequence[bytes] = (),
     ) -> Pulled:
-        """Learn the refs, and (`history`) receive what `refs` and `ids` reach and `haves` do not.
+        """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
         The arguments are those of `Repository.pull`.
 
@@ -141,7 +149,9 @@ class RemoteRepository:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        request = PullRequest(what, list(haves), wanted, list(ids))
+        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), follow=list(follow)))
+
+    def _pull(self, request: PullRequest) -> Pulled:
         try:
             answer = self._client.request(
                 Outgoing(self._path, [(repository_pull, request)], known=self.knowledge.known)

@@ -7,7 +7,7 @@ nobody: every cached ref is listed with an unknown value (`?`), so that git leav
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -23,10 +23,9 @@ from smartserver.errors import (
 )
 from smartserver.plugins.git_hint import Hint
 from smartserver.plugins.git_wants import TAGS, Wants, wants
-from smartserver.records.model import Kind
+from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
-from smartserver.store.model import What
-from smartserver.vcs.base import VcsError
+from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.verbs.rules import Rule
 
@@ -50,7 +49,7 @@ UNSUPPORTED = {
 """Options a user should be told of; what git falls back to."""
 
 
-class HelperError(Exception):
+class CannotGoOn(Exception):
     """The command cannot go on; one line for the user."""
 
 
@@ -103,7 +102,7 @@ class GitRemote:
         """Answer commands until git has no more.
 
         Raises:
-            HelperError, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
+            CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
         """
         while line := self._line():
             command, _, argument = line.partition(b" ")
@@ -118,7 +117,7 @@ class GitRemote:
             elif command == b"push":
                 self._push(self._batch(b"push", argument))
             else:
-                raise HelperError(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
+                raise CannotGoOn(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
 
     def _line(self) -> bytes:
         return self._commands.readline().rstrip(b"\n")
@@ -128,7 +127,7 @@ class GitRemote:
         while line := self._line():
             name, _, argument = line.partition(b" ")
             if name != command:
-                raise HelperError(f"git sent {name.decode('utf-8', 'replace')} among {command.decode()} commands")
+                raise CannotGoOn(f"git sent {name.decode('utf-8', 'replace')} among {command.decode()} commands")
             batch.append(argument)
         return batch
 
@@ -163,7 +162,7 @@ class GitRemote:
         """Pull what git will want, and list the refs."""
         local = self._open_local()
         if self._hint.refs_only or local is None:
-            self._pulled = self._repository.pull(What.REFS)
+            self._repository.learn_refs()
         else:
             with local:
                 wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
@@ -181,7 +180,7 @@ class GitRemote:
 
     def _pull(self, local: GitRepository, wanted: Wants) -> None:
         haves = local.complete_haves(self._knowledge.tips())
-        self._pulled = self._repository.pull(What.HISTORY, haves, wanted.refs, wanted.ids, wanted.follow)
+        self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
         self._check_vcs()
         head = self._knowledge.settings.get(HEAD, b"")
         covered = [value for name, value in self._knowledge.refs().items() if _covers(wanted, name, head)]
@@ -196,7 +195,7 @@ class GitRemote:
         """Put what was pulled into the repository; what was not foreseen takes another pull."""
         local = self._open_local()
         if local is None:
-            raise HelperError("fetch outside a repository")
+            raise CannotGoOn("fetch outside a repository")
         with local:
             ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
             keeps = self._insert(local)
@@ -227,7 +226,7 @@ class GitRemote:
     def _list_for_push(self) -> None:
         """List what is known of the refs; ask only where git would do nothing about a ref that is not listed."""
         if self._hint.needs_names and not self._knowledge.met:
-            self._repository.pull(What.REFS)
+            self._repository.learn_refs()
         values = self._hint.needs_values
         lines = []
         if self._knowledge.vcs not in ("", "git sha1"):
@@ -237,21 +236,19 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _push(self, batch: Sequence[bytes]) -> None:
-        from smartserver.vcs.git_push import PushSource
-
         local = self._open_local()
         if local is None:
-            raise HelperError("push outside a repository")
+            raise CannotGoOn("push outside a repository")
         with local:
             updates = [self._update(local, line) for line in batch]
             new = NewRepository(local.vcs, local.kinds, {HEAD: self._new_head(local, updates)})
-            source = PushSource(local, self._count)
+            source = _Source(local, self._count)
             try:
                 done = self._repository.push(
                     updates, source, new, atomic=self._options.atomic, check_only=self._options.dry_run
                 )
             except VcsError as wrong:
-                raise HelperError(str(wrong)) from wrong
+                raise CannotGoOn(str(wrong)) from wrong
             self._check_vcs()
             lines = [line for updated in done for line in self._report(local, updated)]
         self._answer(*lines, b"")
@@ -264,7 +261,7 @@ class GitRemote:
             return RefUpdate(ref, None, expected=lease)
         found = local.find(source)
         if found is None:
-            raise HelperError(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
+            raise CannotGoOn(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
         if lease is not None:
             return RefUpdate(ref, found.key, Rule.LEASE, expected=lease)
         if force:
@@ -338,6 +335,40 @@ class GitRemote:
         """Show what the server says of itself."""
         if self._options.progress and total:
             self._say(f"remote: {phase} {100 * done // total:3d}%" + ("\n" if done >= total else "\r"))
+
+
+Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The local repository as a push reads it, its progress shown."""
+
+    local: GitRepository
+    count: Count
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+        from smartserver.vcs.git_read import plan
+
+        return _ShownPlan(plan(self.local, tips, haves), self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownPlan:
+    """A plan whose segments are counted as they are sent."""
+
+    plan: Plan
+    count: Count
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return self.plan.graph
+
+    def segments(self) -> Iterator[bytes]:
+        return self.count("Sending revisions", self.plan.segments(), len(self.plan.graph))
+
+    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
+        return _ShownPlan(self.plan.without_bases(keys), self.count)
 
 
 def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:

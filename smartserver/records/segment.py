@@ -62,9 +62,12 @@ def encode_segment(
     that, so it is not checked twice here.
 
     Raises:
-        LimitExceeded: the segment is over its limit.
+        LimitExceeded: the segment, a count in it or a text is over its limit.
         ValueError: a check has not the length its kind asks for.
     """
+    _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
+    _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
+    _limit("bytes of a record", max([entry.length for entry in entries], default=0), limits.MAX_RECORD)
     out = [_bytes(revision), encode(len(parents))]
     for parent in parents:
         out += (encode(len(parent.id) << 1 | parent.absent), parent.id)
@@ -85,8 +88,7 @@ def encode_segment(
         )
     header = b"".join(out)
     length = len(header) + sum(map(len, frames))
-    if length > limits.MAX_SEGMENT:
-        raise LimitExceeded("bytes of a segment", length, limits.MAX_SEGMENT)
+    _limit("bytes of a segment", length, limits.MAX_SEGMENT)
     return b"".join((encode(length), header, *frames))
 
 
@@ -100,8 +102,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     start = at
     length, at = decode(buf, at)
     body = at
-    if length > limits.MAX_SEGMENT:
-        raise LimitExceeded("bytes of a segment", length, limits.MAX_SEGMENT)
+    _limit("bytes of a segment", length, limits.MAX_SEGMENT)
     if not isinstance(buf, bytes):
         # The model holds bytes, and a memoryview is slower to read one byte at a time.
         buf = bytes(buf[start : body + length])
@@ -147,8 +148,7 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
                 out.append(encode(n - before))
         place[revision] = n
     body = b"".join(out)
-    if len(body) > limits.MAX_GRAPH:
-        raise LimitExceeded("bytes of an announced graph", len(body), limits.MAX_GRAPH)
+    _limit("bytes of an announced graph", len(body), limits.MAX_GRAPH)
     return encode(len(body)) + body
 
 
@@ -161,8 +161,7 @@ def decode_graph(buf: Buffer) -> list[Announced]:
     """
     buf = bytes(buf)
     length, at = decode(buf, 0)
-    if length > limits.MAX_GRAPH:
-        raise LimitExceeded("bytes of an announced graph", length, limits.MAX_GRAPH)
+    _limit("bytes of an announced graph", length, limits.MAX_GRAPH)
     if at + length != len(buf):
         raise Malformed(0, f"a graph of {length} bytes in {len(buf) - at}")
     count, at = decode(buf, at)
@@ -280,8 +279,7 @@ class SegmentStream:
         except Malformed as wrong:
             raise Malformed(self._taken, wrong.why) from None
         what, limit = ("an announced graph", limits.MAX_GRAPH) if self._graph_due else ("a segment", self._limit)
-        if length > limit:
-            raise LimitExceeded(f"bytes of {what}", length, limit)
+        _limit(f"bytes of {what}", length, limit)
         return size + length
 
     def _take(self, whole: bytes) -> None:
@@ -304,14 +302,18 @@ class _Kinds:
         self.base = [kind.base for kind in kinds]
 
 
+def _limit(what: str, value: int, most: int) -> None:
+    if value > most:
+        raise LimitExceeded(what, value, most)
+
+
 def _bytes(value: bytes) -> bytes:
     return encode(len(value)) + value
 
 
 def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[bytes, int]:
     length, begin = decode(buf, at)
-    if length > most:
-        raise LimitExceeded(f"bytes of a {what}", length, most)
+    _limit(f"bytes of a {what}", length, most)
     end = begin + length
     if length < least or end > len(buf):
         raise Malformed(at, f"a {what} is empty or cut off")
@@ -320,8 +322,7 @@ def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[
 
 def _read_count(buf: bytes, at: int, what: str, most: int, least_bytes: int) -> tuple[int, int]:
     count, end = decode(buf, at)
-    if count > most:
-        raise LimitExceeded(what, count, most)
+    _limit(what, count, most)
     if count * least_bytes > len(buf) - end:
         raise Malformed(at, f"{what}: {count} cannot lie in {len(buf) - end} bytes")
     return count, end
@@ -330,8 +331,7 @@ def _read_count(buf: bytes, at: int, what: str, most: int, least_bytes: int) -> 
 def _read_parent(buf: bytes, at: int, revision: RevisionId) -> tuple[Parent, int]:
     tag, begin = decode(buf, at)
     length = tag >> 1
-    if length > limits.MAX_ID:
-        raise LimitExceeded("bytes of a parent's id", length, limits.MAX_ID)
+    _limit("bytes of a parent's id", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(buf):
         raise Malformed(at, "a parent's id is empty or cut off")
@@ -383,8 +383,7 @@ def _read_entries(
             _check_base(begin, kinds.base[kind], kind, encoding, key, base, base_key, parents, entries)
         length, at = decode(buf, at)
         frame_length, at = decode(buf, at)
-        if length > limits.MAX_RECORD:
-            raise LimitExceeded("bytes of a record", length, limits.MAX_RECORD)
+        _limit("bytes of a record", length, limits.MAX_RECORD)
         if encoding == STORED and length != frame_length:
             raise Malformed(begin, f"a stored frame of {frame_length} bytes for a text of {length}")
         check = b""
@@ -395,8 +394,7 @@ def _read_entries(
                 raise Malformed(begin, "a record's check is cut off")
         text += length
         entries.append(Entry(kind, encoding, key, meta, base, base_key, length, frame_length, check))
-    if text > limits.MAX_SEGMENT_TEXT:
-        raise LimitExceeded("bytes of text in a segment", text, limits.MAX_SEGMENT_TEXT)
+    _limit("bytes of text in a segment", text, limits.MAX_SEGMENT_TEXT)
     return tuple(entries), at
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import smartserver
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.server import jail
+from smartserver.store.caches import TextCache
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import ServerFacts
@@ -43,6 +44,8 @@ class Site:
         default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
     )
     clock: Callable[[], float] = time.perf_counter
+    texts: TextCache = field(default_factory=TextCache)
+    """Shared by all repositories."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -90,7 +93,7 @@ class Site:
         with self._guard:
             repository = self._open.get(name)
             if repository is None:
-                repository = self._open[name] = PackRepository(self.root.child(name), name)
+                repository = self._open[name] = PackRepository(self.root, name, texts=self.texts)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)

@@ -18,7 +18,7 @@ from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Ref
 from smartserver.server.site import Found, Site
 from smartserver.store.incoming import Upload
 from smartserver.store.model import Changes, Transaction
-from smartserver.store.repository import PackRepository
+from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Body, Permission
 from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag, State
@@ -76,6 +76,7 @@ class RequestWork:
         self._upload: Upload | None = None
         self._announcement: SegmentStream | None = None
         self._planned = False
+        self._repeated: Committed | None = None
         self.cancelled = False
         """Set by the session when the client wants no more; looked at before the change is made."""
 
@@ -138,6 +139,8 @@ class RequestWork:
             self._announcement.feed(chunk)
             return None
         if self._upload is None:
+            if self._earlier() is not None:
+                return None
             self._upload = self._begin_upload()
         self._upload.write(chunk)
         if prepared.flags & RequestFlag.GRAPH_FIRST and not self._planned:
@@ -166,7 +169,7 @@ class RequestWork:
         if not transaction.exists:
             raise Refused(NoSuchRepository(prepared.message.path))
         graph_first = bool(prepared.flags & RequestFlag.GRAPH_FIRST)
-        return found.repository.receive(transaction, graph_first=graph_first)
+        return found.repository.receive(transaction, graph_first, prepared.message.id)
 
     def _kinds(self) -> Sequence[Kind]:
         found = self._find()
@@ -180,6 +183,9 @@ class RequestWork:
                 raise Unsupported("a check without the graph it is about", "the graph in the body")
             self._announcement.finish()
             return self._check(self._announcement.graph() or ())
+        first = self._earlier()
+        if first is not None:
+            return self._committed(self._find(), first)
         upload = self._upload or self._begin_upload()
         self._upload = upload
         upload.finish(segments, size)
@@ -202,6 +208,16 @@ class RequestWork:
 
         committed = found.repository.commit(message.id, message.age, self._access.user, plan, upload)
         self._upload = None
+        return self._committed(found, committed)
+
+    def _earlier(self) -> Committed | None:
+        """What became of this request if it is repeated and was carried out before."""
+        if self._repeated is None and self._prepared.message.age:
+            message = self._prepared.message
+            self._repeated = self._find().repository.earlier(message.id, message.age)
+        return self._repeated
+
+    def _committed(self, found: Found, committed: Committed) -> Answer:
         state = state_of(committed.changes_since(self._known()))
         reply = Reply(_outcomes.decode(committed.outcome), state, capabilities=self._capabilities())
         return Answer(reply, changed=found.repository if committed.swapped else None)

@@ -27,7 +27,7 @@ NAMES = frozenset({FORMAT, ROOT, LOCK, *FOLDERS})
 FAMILY = "smartserver repository"
 VERSION = "1"
 _LONGEST = 256
-"""Bytes of a format line; this release's takes 36."""
+"""Bytes of a format line; this release's takes 35."""
 
 
 class Discipline(enum.Enum):

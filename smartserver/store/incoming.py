@@ -321,9 +321,18 @@ class Upload:
     """One body: bytes in, a checked pack in quarantine out."""
 
     def __init__(
-        self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine], *, graph_first: bool
+        self,
+        transaction: RepositoryTransaction,
+        quarantine: Callable[[], Quarantine],
+        *,
+        graph_first: bool,
+        abandoned: Callable[[], None] = lambda: None,
     ) -> None:
-        """`transaction`: what the segments are checked against; a repository it makes is made at the commit."""
+        """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
+
+        `quarantine` makes one for what is new; `abandoned` is called when nothing comes of it.
+        """
+        self._abandoned = abandoned
         self._quarantine = quarantine
         self._intake = Intake(transaction, quarantine)
         self._kinds = transaction.kinds
@@ -441,6 +450,7 @@ class Upload:
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
         self._intake.discard()
+        self._abandoned()
 
     def _match(self, segment: Segment) -> None:
         if not self._graph_first:

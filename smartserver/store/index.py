@@ -464,7 +464,7 @@ class IndexBuilder:
 def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes) -> bytes:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
 
-    The packs have equal headers. Equal to what `rebuild` gives for the joined pack.
+    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
 
     Raises:
         LimitExceeded: more records or revisions than an index holds.

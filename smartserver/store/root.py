@@ -118,6 +118,11 @@ class RootView:
         """The files no root names any more, whose 24 hours are not over or which were not forgotten yet."""
         return [Dropped(name, *_DROPPED.decode(value)) for name, value in self.lookup(DROPPED).items()]
 
+    def files(self) -> frozenset[str]:
+        """Paths of the table and log files this root names; dropped table files are in `dropped`, by name."""
+        tables = {table.file.path for table in self.root.tables.values() if table.file is not None}
+        return frozenset(tables | {file.path for file in self.root.log_files})
+
     def lookup(self, table: str) -> Lookup:
         """A table by its name in the root; an empty one when there is none."""
         found = self.root.tables.get(table)

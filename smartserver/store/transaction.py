@@ -120,6 +120,17 @@ class RepositoryTransaction:
         inner = {parent.id for revision in held for parent in revision.parents if not parent.absent}
         return list(dict.fromkeys(revision.revision for revision in held if revision.revision not in inner))
 
+    def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
+        graph = self._stored
+        found = {each: ordinal for each in candidates if (ordinal := graph.ordinal(each)) is not None}
+        targets = {each: graph.parents(ordinal) or (ordinal,) for each, ordinal in found.items()}
+        reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
+        asked = {*found.values(), *(target for each in targets.values() for target in each)}
+        beyond = set(graph.missing(asked, reached))
+        return [
+            each for each, ordinal in found.items() if ordinal not in beyond or not beyond.intersection(targets[each])
+        ]
+
     def plan_pull(
         self,
         wants: Sequence[RevisionId],

@@ -65,7 +65,9 @@ def _common(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
     """How far `a[i:]` and `b[j:]` agree, at most `most`: steps grow while they match, the last one is told by xor."""
     done, step, growing = 0, _WINDOW, True
     while done < most:
-        k = min(step, most - done)
+        k = most - done
+        if k > step:
+            k = step
         x, y = a[i + done : i + done + k], b[j + done : j + done + k]
         if x == y:
             done += k
@@ -83,7 +85,9 @@ def _common_back(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
     """How far `a[:i]` and `b[:j]` agree from their ends, at most `most`."""
     done, step, growing = 0, _WINDOW, True
     while done < most:
-        k = min(step, most - done)
+        k = most - done
+        if k > step:
+            k = step
         x, y = a[i - done - k : i - done], b[j - done - k : j - done]
         if x == y:
             done += k

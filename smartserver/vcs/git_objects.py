@@ -35,6 +35,17 @@ class MissingObject(VcsError):
         return f"object {self.key.hex()} is missing from this repository"
 
 
+class ReadingEnded(VcsError):
+    """`git cat-file` ended when it should have answered; in a partial clone it does so for what was not fetched."""
+
+    def __init__(self, asked: bytes) -> None:
+        super().__init__(asked)
+        self.asked = asked
+
+    def __str__(self) -> str:
+        return f"git cat-file ended early when asked for {self.asked.decode('utf-8', 'replace')}"
+
+
 class GitObject(NamedTuple):
     """An object: its key, git's type number and its text."""
 
@@ -128,7 +139,7 @@ def _next_object(output: IO[bytes], asked: bytes) -> GitObject | None:
     """The next answer of `cat-file --batch`; None when it says the object is not there."""
     head = output.readline()
     if not head.endswith(b"\n"):
-        raise EOFError(f"git cat-file ended when asked for {asked.decode('utf-8', 'replace')}")
+        raise ReadingEnded(asked)
     fields = head[:-1].rsplit(b" ", 2)
     number = TYPE_NUMBERS.get(fields[1]) if len(fields) == 3 else None
     if number is None or not fields[2].isdigit():
@@ -136,7 +147,7 @@ def _next_object(output: IO[bytes], asked: bytes) -> GitObject | None:
     size = int(fields[2])
     text = output.read(size)
     if len(text) != size or output.read(1) != b"\n":
-        raise EOFError(f"git cat-file ended within {fields[0].decode('ascii')}")
+        raise ReadingEnded(asked)
     return GitObject(unhexlify(fields[0]), number, text)
 
 
@@ -157,9 +168,9 @@ class ObjectReader:
             questions.write(name + b"\n")
             questions.flush()
             return _next_object(answers, name)
-        except (BrokenPipeError, EOFError) as wrong:
+        except BrokenPipeError as wrong:
             self.close()
-            raise VcsError(f"git cat-file ended early: {wrong}") from wrong
+            raise ReadingEnded(name) from wrong
         except BaseException:
             self.close()  # An answer is half read: the next question would get the rest of it.
             raise
@@ -221,10 +232,7 @@ def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
     assert answers is not None
     try:
         for key in keys:
-            try:
-                found = _next_object(answers, hexlify(key))
-            except EOFError as wrong:
-                raise VcsError(str(wrong)) from wrong
+            found = _next_object(answers, hexlify(key))
             if found is None:
                 raise MissingObject(key)
             yield found

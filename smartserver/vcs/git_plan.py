@@ -21,6 +21,7 @@ from smartserver.vcs.git_objects import (
     TAG,
     TREE,
     MissingObject,
+    ReadingEnded,
     TreeEntry,
     canonical_mode,
     commit_links,
@@ -84,7 +85,7 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
     try:
         for tip in dict.fromkeys(tips):
             _add_tip(repository, tip, known, commits, others)
-    except (MissingObject, ValueError) as wrong:
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
         raise cannot_send(repository, wrong) from wrong
     if commits:
         listing = _list_commits(repository, list(commits), haves)
@@ -156,8 +157,13 @@ def _excluded(keys: Iterable[RevisionId]) -> bytes:
 
 
 def graph_of(plan: Sequence[Revision]) -> list[Announced]:
-    """The revisions as they are announced: git never leaves a parent out."""
-    return [Announced(revision.id, tuple([Parent(parent) for parent in revision.parents])) for revision in plan]
+    """The revisions as they are announced."""
+    return [Announced(revision.id, parents_of(revision)) for revision in plan]
+
+
+def parents_of(revision: Revision) -> tuple[Parent, ...]:
+    """A revision's parents as a segment has them: git never leaves one out."""
+    return tuple([Parent(parent) for parent in revision.parents])
 
 
 # ---- what each revision introduced
@@ -181,7 +187,7 @@ def introduced_few(repository: GitRepository, plan: Sequence[Revision]) -> Itera
             if revision.root not in before:
                 trees.compare(revision.root, before, b"", changes)
             yield settle(revision, before, changes)
-    except (MissingObject, ValueError) as wrong:
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
         raise cannot_send(repository, wrong) from wrong
 
 
@@ -201,7 +207,7 @@ def introduced_many(repository: GitRepository, plan: Sequence[Revision]) -> Iter
                 yield settle(revision, before, next(differences))
             else:
                 yield _closure(trees, revision)
-    except (MissingObject, ValueError) as wrong:
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
         raise cannot_send(repository, wrong) from wrong
     finally:
         differences.close()

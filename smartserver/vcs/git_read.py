@@ -12,7 +12,7 @@ from typing import Self
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import METAS, GitObject, MissingObject, stream
+from smartserver.vcs.git_objects import METAS, GitObject, MissingObject, ReadingEnded, stream
 from smartserver.vcs.git_plan import (
     Introduced,
     Revision,
@@ -20,6 +20,7 @@ from smartserver.vcs.git_plan import (
     graph_of,
     introduced_few,
     introduced_many,
+    parents_of,
     revisions,
 )
 
@@ -59,6 +60,7 @@ class GitPlan:
         """
         repository = self._repository
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text)
+        writer.begin(self.graph)
         look = introduced_many if self.bulk else introduced_few
         pairs = zip(self._sending, look(repository, self._sending), strict=True)
         try:
@@ -68,17 +70,17 @@ class GitPlan:
                     objects = stream(repository.start, keys)
                 else:
                     objects = (repository.objects.read(key) for key in keys)
-                for (revision, records), announced in zip(chunk, graph_of([r for r, _ in chunk]), strict=True):
+                for revision, records in chunk:
                     items = [self._record(record, next(objects)) for record in records]
-                    yield writer.segment(revision.id, announced.parents, items)
-        except MissingObject as missing:
-            raise cannot_send(repository, missing) from missing
+                    yield writer.segment(revision.id, parents_of(revision), items)
+        except (MissingObject, ReadingEnded) as wrong:
+            raise cannot_send(repository, wrong) from wrong
 
     def _record(self, record: Introduced, found: GitObject) -> NewRecord:
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         return NewRecord(0, record.key, METAS[found.type], found.text, candidates, record.path)
 
-    def _text(self, key: Key) -> bytes:
+    def _text(self, kind: int, key: Key) -> bytes:
         return self._repository.objects.read(key).text
 
 

@@ -90,7 +90,7 @@ def test_settings(env: dict[str, str], builder: Builder) -> None:
 
 def test_a_failed_command_says_why(env: dict[str, str], builder: Builder) -> None:
     with GitRepository(builder.path, env) as repository:
-        with pytest.raises(ToolFailed, match=r"git rev-parse failed with status 128: fatal: .*nowhere"):
+        with pytest.raises(ToolFailed, match=r"git rev-parse failed with status 128: fatal: Needed a single revision"):
             repository.run("rev-parse", "--verify", "--end-of-options", "nowhere..")
         with pytest.raises(MissingObject, match=bytes(20).hex()):
             repository.objects.read(bytes(20))
@@ -163,9 +163,7 @@ def test_what_gc_broke_is_not_offered(env: dict[str, str], builder: Builder) -> 
     remove(builder, builder.blob(b"two 0\n"))
     with GitRepository(builder.path, env) as repository:
         candidates = [without_commit[-1], whole[-1], without_blob[-1], without_commit[0], main[1]]
-        assert repository.complete_haves(candidates) == [whole[-1], without_commit[0], main[1], main[-1]] or (
-            set(repository.complete_haves(candidates)) == {whole[-1], without_commit[0], main[1], main[-1]}
-        )
+        assert repository.complete_haves(candidates) == [whole[-1], without_commit[0], main[1], main[-1]]
         # A push goes on without the broken ones.
         tip = chain(builder, 1, main[-1], name=b"tip")
         plan = revisions(repository, tip, [without_commit[-1], without_blob[-1], main[-1]])

@@ -7,7 +7,9 @@ from netem.effects import Effect, Ending, Parcel
 MS = 1_000_000
 
 
-def through(effect: Effect, *entering: tuple[int, bytes] | tuple[int, bytes, Ending]) -> list[tuple[int, bytes, Ending]]:
+def through(
+    effect: Effect, *entering: tuple[int, bytes] | tuple[int, bytes, Ending]
+) -> list[tuple[int, bytes, Ending]]:
     """(ms, bytes, ending) of what comes out when (ms, bytes[, ending]) enter one after the other; -1: never."""
     stage = effect.begin()
     out: list[tuple[int, bytes, Ending]] = []

@@ -53,7 +53,9 @@ class Sink(Echo):
 class Kept:
     """A server factory that keeps what it made."""
 
-    def __init__(self, on_data: Callable[[Sink], None] | None = None, on_eof: Callable[[Sink], None] | None = None):
+    def __init__(
+        self, on_data: Callable[[Sink], None] | None = None, on_eof: Callable[[Sink], None] | None = None
+    ) -> None:
         self.made: list[Sink] = []
         self._on_data = on_data
         self._on_eof = on_eof

@@ -1,5 +1,6 @@
 """Known answers. A dialog is written as one line a step: `1>5` five bytes up on connection 1, delivered at once;
-`1<5` down; `1+` opens with a handshake, `1*` is taken as open; `1>.` and `1<.` end a stream; `1>5?` is not delivered."""
+`1<5` down; `1+` opens with a handshake, `1*` is taken as open; `1>.` and `1<.` end a stream; `1>5?` does not
+arrive."""
 
 from __future__ import annotations
 

@@ -7,13 +7,18 @@ from netem.effects.base import Effect, Ending, Parcel, parse_effect, register
 
 
 def test_every_effect_is_registered_under_its_name() -> None:
-    assert EFFECTS == {"cut": Cut, "delay": Delay, "rate": Rate, "stall": Stall}
+    assert dict(EFFECTS) == {"cut": Cut, "delay": Delay, "rate": Rate, "stall": Stall}
 
 
 @pytest.mark.parametrize(
     ("text", "effect"),
-    [("delay:50ms", Delay(0.05)), ("rate:1mbit", Rate(125_000)), ("cut:10", Cut(10)), ("stall:1kB:2s", Stall(1000, 2.0))],
-)  # fmt: skip
+    [
+        ("delay:50ms", Delay(0.05)),
+        ("rate:1mbit", Rate(125_000)),
+        ("cut:10", Cut(10)),
+        ("stall:1kB:2s", Stall(1000, 2.0)),
+    ],
+)
 def test_parse(text: str, effect: Effect) -> None:
     assert parse_effect(text) == effect
 

@@ -7,24 +7,50 @@ from netem.units import nanoseconds, parse_rate, parse_size, parse_time, plural,
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1000ms", 1.0), ("1s", 1.0), ("0.5s", 0.5), ("50us", 50e-6), ("7ns", 7e-9), ("0", 0.0), (" 20 MS ", 0.02), (".5s", 0.5)],
-)  # fmt: skip
+    [
+        ("1000ms", 1.0),
+        ("1s", 1.0),
+        ("0.5s", 0.5),
+        ("50us", 50e-6),
+        ("7ns", 7e-9),
+        ("0", 0.0),
+        (" 20 MS ", 0.02),
+        (".5s", 0.5),
+    ],
+)
 def test_time(text: str, seconds: float) -> None:
     assert parse_time(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("65536", 65536), ("64KiB", 65536), ("64kB", 64000), ("1.5MB", 1_500_000), ("2GiB", 2 << 30), ("10 b", 10), ("1MiB", 1 << 20)],
-)  # fmt: skip
+    [
+        ("65536", 65536),
+        ("64KiB", 65536),
+        ("64kB", 64000),
+        ("1.5MB", 1_500_000),
+        ("2GiB", 2 << 30),
+        ("10 b", 10),
+        ("1MiB", 1 << 20),
+    ],
+)
 def test_size(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
     ("text", "rate"),
-    [("1mbit", 125_000), ("1Mbit/s", 125_000), ("125kB/s", 125_000), ("10MB/s", 1e7), ("56kbit", 7000), ("1gbit", 125e6), ("1KiB/s", 1024), ("800bit", 100)],
-)  # fmt: skip
+    [
+        ("1mbit", 125_000),
+        ("1Mbit/s", 125_000),
+        ("125kB/s", 125_000),
+        ("10MB/s", 1e7),
+        ("56kbit", 7000),
+        ("1gbit", 125e6),
+        ("1KiB/s", 1024),
+        ("800bit", 100),
+    ],
+)
 def test_rate(text: str, rate: float) -> None:
     assert parse_rate(text) == rate
 
@@ -69,8 +95,16 @@ def test_impossible_times_are_refused(seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1100, "1.1 KB"), (999_949, "999.9 KB"), (999_950, "1.0 MB"), (20_000_000, "20.0 MB"), (3_000_000_000, "3.0 GB")],
-)  # fmt: skip
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1100, "1.1 KB"),
+        (999_949, "999.9 KB"),
+        (999_950, "1.0 MB"),
+        (20_000_000, "20.0 MB"),
+        (3_000_000_000, "3.0 GB"),
+    ],
+)
 def test_show_size(size: int, shown: str) -> None:
     assert show_size(size) == shown
 

@@ -82,7 +82,10 @@ def history(count: int, *, start: int = 0, before: Record | None = None) -> list
         lines = [b"line %d of the file, as it was first\n" % line for line in range(40)]
         lines[number % 40] = b"changed by revision %d\n" % number
         changed = blob(b"".join(lines) + b"%d\n" % number)
-        records: list[tuple[Record, Record | None]] = [(changed, text), (note(b"note-%d" % number, b"n" * number), None)]
+        records: list[tuple[Record, Record | None]] = [
+            (changed, text),
+            (note(b"note-%d" % number, b"n" * number), None),
+        ]
         if number % 3 == 0:
             records.append((note(b"signature-%d" % number, b"signed\n", 2), None))
         parents = (Parent(b"revision-%04d" % (number - 1)),) if number else ()

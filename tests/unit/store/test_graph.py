@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from pack_samples import stored
@@ -12,7 +12,7 @@ from smartserver.store.graph import BLOCK, Graph
 from smartserver.store.snapshot import Snapshot
 
 
-def announced(parents: dict[bytes, Sequence[bytes]]) -> list[Announced]:
+def announced(parents: Mapping[bytes, Sequence[bytes]]) -> list[Announced]:
     """Revisions with their parents; one in upper case is absent."""
     return [
         Announced(revision, tuple(Parent(parent.lower(), parent != parent.lower()) for parent in named))
@@ -20,7 +20,7 @@ def announced(parents: dict[bytes, Sequence[bytes]]) -> list[Announced]:
     ]
 
 
-def graph_of(*steps: dict[bytes, Sequence[bytes]]) -> Graph:
+def graph_of(*steps: Mapping[bytes, Sequence[bytes]]) -> Graph:
     """One part a step."""
     graph = Graph()
     for step in steps:
@@ -31,7 +31,9 @@ def graph_of(*steps: dict[bytes, Sequence[bytes]]) -> Graph:
 
 #   a - b - c - f - g      e is absent to h's writer
 #    \- d - e -/
-GRAPH = graph_of({b"a": (), b"b": (b"a",), b"c": (b"b",), b"d": (b"a",)}, {b"e": (b"d",), b"f": (b"c", b"e")}, {b"g": (b"f",)})
+GRAPH = graph_of(
+    {b"a": (), b"b": (b"a",), b"c": (b"b",), b"d": (b"a",)}, {b"e": (b"d",), b"f": (b"c", b"e")}, {b"g": (b"f",)}
+)
 
 
 def named(graph: Graph, ordinals: Sequence[int]) -> bytes:
@@ -100,7 +102,16 @@ def test_is_ancestor() -> None:
 
 @pytest.mark.parametrize(
     ("of", "expected"),
-    [(b"", b""), (b"c", b"c"), (b"ce", b"ce"), (b"abcde", b"ce"), (b"gabd", b"g"), (b"cg", b"g"), (b"bd", b"bd"), (b"ef", b"f")],
+    [
+        (b"", b""),
+        (b"c", b"c"),
+        (b"ce", b"ce"),
+        (b"abcde", b"ce"),
+        (b"gabd", b"g"),
+        (b"cg", b"g"),
+        (b"bd", b"bd"),
+        (b"ef", b"f"),
+    ],
 )
 def test_heads(of: bytes, expected: bytes) -> None:
     assert named(GRAPH, GRAPH.heads(ordinals(GRAPH, of))) == expected

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import sys
 from array import array
 
@@ -117,7 +118,8 @@ def test_absent_parents_are_no_edges_and_outside_ones_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "bits"), [(0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 20, 16), (1 << 20 | 1, 16), (1 << 30, 16)]
+    ("rows", "bits"),
+    [(0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 20, 16), (1 << 20 | 1, 16), (1 << 30, 16)],
 )
 def test_fanout_gives_buckets_of_about_sixteen(rows: int, bits: int) -> None:
     assert fanout_bits(rows) == bits
@@ -227,7 +229,7 @@ def test_counts_that_pass_the_end_are_refused_though_the_hash_is_right() -> None
             content[:] = good
             at = 12 + 4 * field
             content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + change).to_bytes(4, "little")
-            content[-16:] = index_module.hashlib.blake2b(content[:-16], digest_size=16).digest()
+            content[-16:] = hashlib.blake2b(content[:-16], digest_size=16).digest()
             try:
                 index = Index(bytes(content), "index")
             except CorruptFile:
@@ -247,9 +249,7 @@ def test_a_machine_of_the_other_byte_order_reads_and_writes_the_same(monkeypatch
 
 
 def readers(made: Stored) -> list[PackReader]:
-    return [
-        PackReader(made.transport.open_read(pack_path(entry.name)), entry.length, "pack") for entry in made.entries
-    ]
+    return [PackReader(made.transport.open_read(pack_path(entry.name)), entry.length, "pack") for entry in made.entries]
 
 
 def test_merged_is_what_is_built_from_the_joined_pack() -> None:
@@ -278,7 +278,7 @@ def test_merging_one_index_changes_nothing() -> None:
 
 def test_a_revision_in_two_packs_is_refused() -> None:
     index = build(history(3))
-    with pytest.raises(ValueError, match="revision 7265.* has a segment in two packs"):
+    with pytest.raises(ValueError, match=r"revision 7265\w+ has a segment in two packs"):
         merge([index, index], 0, b"h" * 16)
 
 

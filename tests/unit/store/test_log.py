@@ -140,8 +140,8 @@ def test_joining_stops_at_the_limit() -> None:
     files = stored(transport, entries(1, 1, half))
     more = entries(2, 2, half + b"x" * 100)
     assert absorb(transport, files, more) == (files, more)
-    less = entries(2, 2, half[:-1000])
-    assert absorb(transport, stored(transport, entries(1, 1, half[:-2000])), less)[0] == []
+    fits = MemoryTransport()
+    assert absorb(fits, stored(fits, entries(1, 1, half[:-2000])), entries(2, 2, half[:-1000]))[0] == []
 
 
 def test_a_damaged_file_is_left_alone() -> None:

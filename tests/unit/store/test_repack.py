@@ -11,7 +11,7 @@ from smartserver.store import repack
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
 from smartserver.store.root import PackEntry
-from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from smartserver.store.snapshot import OpenPack, Snapshot, index_path, pack_path
 from transports.memory import MemoryTransport
 
 
@@ -106,7 +106,9 @@ def test_nothing_changes_but_the_files(part: slice) -> None:
     made = stored([4, 3, 2, 3])
     entry, before, after = joined(made, part)
     assert entry.segments == sum(old.entry.segments for old in before.packs[part])
-    assert entry.records == sum(old.entry.records for old in before.packs[part]) == after.packs[part.start].index.records
+    assert (
+        entry.records == sum(old.entry.records for old in before.packs[part]) == after.packs[part.start].index.records
+    )
     assert entry.index_length == after.packs[part.start].index.size
     assert after.packs[part.start].rebuilt is None
     assert after.graph.count == before.graph.count == 12
@@ -178,6 +180,6 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     length, digest = writer.finish()
     snapshot = Snapshot.open(made.transport, made.root())
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
-    other = repack.OpenPack(made.transport, entry, KINDS[:2])
+    other = OpenPack(made.transport, entry, KINDS[:2])
     with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
         repack.run(made.transport, [*snapshot.packs, other], b"n" * 16, "packs/new.pack", "packs/new.idx")

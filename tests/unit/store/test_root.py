@@ -190,6 +190,7 @@ def test_a_large_table_goes_to_a_file_and_changes_lie_over_it() -> None:
     view = first(refs=many(1000))
     assert view.root.tables["refs"].file is not None
     assert view.root.tables["refs"].file.count == 1000
+    assert view.files() == {view.root.tables["refs"].file.path}
     assert len(encode_root(view.root)) < 1500
     assert dict(view.refs()) == many(1000)
     later = applied(
@@ -235,6 +236,8 @@ def test_the_root_stays_small_whatever_is_pushed() -> None:
     assert all(view.find_request(request(number), in_files=True) is not None for number in range(400))
     assert view.find_request(request(1), in_files=False) is None
     assert view.verify() == []
+    assert view.files() <= {f"log/{name}" for name in file.folder.list_directory("log")}
+    assert len(view.files()) == len(view.root.log_files)
 
 
 def test_after_a_fold_those_far_behind_get_everything() -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from pack_samples import KINDS, Revision, Stored, blob, history, no_base, note, stored, write_pack
+from pack_samples import KINDS, Revision, Stored, blob, history, note, stored, write_pack
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent, Record
@@ -17,7 +18,6 @@ from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 TEXT = b"a text that is long enough to be the base of another one, line after line\n" * 4
 
@@ -154,26 +154,22 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     made.transport = counted
     before = opened(made)
     before.segment(4)
-    reads = counted.counts.opened
+    reads = counted.counts.files_opened
     same = Snapshot.open(counted, made.root(), before)
     assert same.packs == before.packs
     assert same.graph is before.graph
-    assert counted.counts.opened == reads
-    made.entries.append(write_pack(made.transport, history(1, start=5), b"third pack's nam", no_bases(before)))
-    reads = counted.counts.opened
+    assert counted.counts.files_opened == reads
+    made.entries.append(write_pack(made.transport, history(1, start=5), b"third pack's nam", before))
+    reads = counted.counts.files_opened
     after = Snapshot.open(counted, made.root(), before)
     assert after.packs[:2] == before.packs
     assert after.graph.parts[:2] == before.graph.parts
     assert after.texts is before.texts
-    assert counted.counts.opened == reads + 1  # The new index.
+    assert counted.counts.files_opened == reads + 1  # The new index.
     after.segment(5)
-    assert counted.counts.opened == reads + 2  # The new pack, now that it is read.
+    assert counted.counts.files_opened == reads + 2  # The new pack, now that it is read.
     assert after.graph.parents(5) == (4,)
     assert before.graph.count == 5
-
-
-def no_bases(snapshot: Snapshot) -> Snapshot:
-    return snapshot
 
 
 def test_another_epoch_shares_no_ordinals() -> None:
@@ -213,7 +209,8 @@ def test_packs_close_when_the_last_snapshot_lets_go() -> None:
     del after
     gc.collect()
     assert closed == []  # A body half sent keeps its packs.
-    assert len(reader.read(1 << 20)) == reader.left or reader.left == 0
+    assert reader.read(1 << 20)
+    assert reader.left == 0
     del reader
     gc.collect()
     assert closed == [pack_path(made.entries[0].name)]
@@ -288,6 +285,7 @@ def test_each_byte_of_a_pack_flipped_is_named_or_changes_nothing() -> None:
     path = pack_path(made.entries[0].name)
     content = bytearray(made.transport.get(path))
     named = 0
+    paths: set[str] = set()
     for at in range(len(content)):
         content[at] ^= 0x24
         made.transport.delete(path)
@@ -297,14 +295,15 @@ def test_each_byte_of_a_pack_flipped_is_named_or_changes_nothing() -> None:
             try:
                 found = snapshot.record(snapshot.locate(record.kind, record.key)[0])
             except CorruptFile as wrong:
-                assert wrong.path == path or wrong.path == pack_path(made.entries[1].name)
-                assert wrong.why
+                paths.add(wrong.path)
                 named += 1
             else:
                 assert (found.kind, found.key, found.text) == (record.kind, record.key, record.text)
                 assert found.meta == record.meta
         content[at] ^= 0x24
     assert named > len(content)
+    # A record of the second pack that rests on a damaged one of the first fails its own check.
+    assert paths == {path, pack_path(made.entries[1].name)}
 
 
 def test_a_damaged_pack_without_its_index_is_named() -> None:
@@ -323,7 +322,13 @@ def test_a_damaged_pack_without_its_index_is_named() -> None:
 
 def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
     made, other = stored([2]), Stored()
-    other.add([Revision(b"Revision-%04d" % at, rev.parents, rev.records) for at, rev in enumerate(history(2))])
+    first, second = made.revisions
+    other.add(
+        [
+            Revision(b"Revision-0000", (), first.records),
+            Revision(second.id, (Parent(b"Revision-0000"),), second.records),
+        ]
+    )
     assert other.entries[0].length == made.entries[0].length
     for path in (pack_path(made.entries[0].name), index_path(made.entries[0].name)):
         made.transport.delete(path)
@@ -393,9 +398,8 @@ def test_threads_read_the_same() -> None:
     assert not wrong
 
 
-def test_on_a_file_system_with_mapped_indexes(tmp_path: object) -> None:
-    transport = LocalTransport(str(tmp_path))
-    made = Stored(transport)
+def test_on_a_file_system_with_mapped_indexes(tmp_path: Path) -> None:
+    made = Stored(LocalTransport(tmp_path))
     snapshot = None
     revisions = history(9)
     for count in (4, 3, 2):
@@ -405,5 +409,3 @@ def test_on_a_file_system_with_mapped_indexes(tmp_path: object) -> None:
     for _, record in every_record(made):
         assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
     assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"
-    assert isinstance(MemoryTransport(), MemoryTransport)
-    assert no_base(0, b"k") is None

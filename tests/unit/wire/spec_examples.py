@@ -17,7 +17,6 @@ from smartserver.wire.events import (
     Progress,
     Reply,
     Request,
-    VersionMismatch,
 )
 from smartserver.wire.messages import (
     Call,
@@ -98,7 +97,7 @@ DIALOGS: dict[str, list[Said]] = {
         (S, Reply(1, encode(PUSHED))),
     ],
     "refused while sending": [
-        (C, Request(1, encode(PUSH), body=True)),
+        (C, Request(1, b"...", body=True)),
         (C, Body(1, b"(the graph)")),
         (S, Error(1, encode(DIVERGED))),
         (C, Body(1, b"(a part of the segments)")),
@@ -121,7 +120,9 @@ DIALOGS: dict[str, list[Said]] = {
         (C, Cancel(1)),
         (S, Error(1, encode(Failure(Fault("cancelled", {}))))),
     ],
-    "alive, then going": [(C, Ping(b"7")), (S, Pong(b"7")), (S, GoAway(b"restart"))],
+    "signs of life": [(C, Ping(b"7")), (S, Pong(b"7")), (S, GoAway(b"restart"))],
 }
+"""Title -> what is said; the payload `...` stands for one shown elsewhere."""
 
-REFUSED_VERSION: list[Said] = [(C, VersionMismatch((2,))), (S, VersionMismatch((1,)))]
+ANOTHER_VERSION = "a client of version 2"
+TO_IGNORE = "a frame to ignore"

@@ -1,0 +1,400 @@
+"""`PackRepository`: one repository on one file store, for several threads and processes at once.
+
+A change goes: plan on a snapshot (refusals touch nothing), body checked in quarantine, pack durable and moved among the
+packs, then the root is swapped under the lock; where another writer was first, the plan is made again on what it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
+from smartserver.records.model import Announced
+from smartserver.store import upkeep
+from smartserver.store.caches import TextCache
+from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
+from smartserver.store.format import FOLDERS, FORMAT, INCOMING
+from smartserver.store.incoming import Upload
+from smartserver.store.log import NewLogEntry
+from smartserver.store.model import Changes, VerifyReport
+from smartserver.store.quarantine import Quarantine
+from smartserver.store.root import RootView, next_root, tombstone
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.swap import RootFile, RootMoved, Swap
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.verify import verify
+from transports.base import Transport
+from transports.errors import NoSuchFile, TransportError
+
+Plan = Callable[[RepositoryTransaction], bytes]
+"""Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
+
+UNLOCKED_CHECKS = 3
+"""Times a body is checked again without the lock, because another push brought some of it; then it is done under it."""
+ROOT_READS = 4
+"""Times the root is read again because a pack it named was gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A request that was carried out, now or before."""
+
+    view: RootView
+    outcome: bytes
+    """What the plan gave, the first time."""
+    swapped: bool
+    """Whether this call changed the root."""
+
+    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+        """What changed since the root a client knows; everything when that cannot be told."""
+        return self.view.changes_since(known)
+
+
+@dataclass(slots=True)
+class _State:
+    """What a commit looks at: the root as it was read, which may be a tombstone or none at all."""
+
+    root: Root | None
+    view: RootView | None
+    snapshot: Snapshot | None
+    """None where there is no repository."""
+
+    def is_of(self, root: Root | None) -> bool:
+        """Whether `root` is the one it was made from."""
+        if self.root is None or root is None:
+            return self.root is root
+        return (self.root.incarnation, self.root.version) == (root.incarnation, root.version)
+
+
+class PackRepository:
+    """The repository at `path` below `transport`, or the place where one can be made."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: str = "",
+        *,
+        clock: Callable[[], float] = time.time,
+        randomness: Callable[[int], bytes] = os.urandom,
+        texts: TextCache | None = None,
+    ) -> None:
+        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories."""
+        self.path = path
+        self.folder = transport.child(path) if path else transport
+        """The repository's own folder."""
+        self._above = transport
+        self._file = RootFile(transport, path, randomness=randomness)
+        self._clock = clock
+        self._randomness = randomness
+        self._texts = texts if texts is not None else TextCache()
+        self._guard = threading.Lock()
+        self._latest: Snapshot | None = None
+        self._repacking = threading.Lock()
+
+    # -- reading
+
+    def exists(self) -> bool:
+        """Whether there is a repository; a deleted one is none.
+
+        Raises:
+            CorruptFile, Unsupported: its root cannot be read.
+            TransportError: the store failed.
+        """
+        try:
+            return not self._file.read().deleted
+        except NoSuchRepository:
+            return False
+
+    def snapshot(self) -> Snapshot:
+        """The repository as it is now; the root is read each time, what did not change is taken over.
+
+        Raises:
+            NoSuchRepository: there is none.
+            CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
+            TransportError: the store failed.
+        """
+        found = self._state().snapshot
+        if found is None:
+            raise NoSuchRepository(self.path)
+        return found
+
+    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+        """What changed since the root a client knows; everything when that cannot be told.
+
+        Raises:
+            NoSuchRepository: there is none.
+            CorruptFile, Unsupported, TransportError: as `snapshot`.
+        """
+        return self.snapshot().view.changes_since(known)
+
+    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> VerifyReport:
+        """Read and check everything; damage is reported, never raised. `progress`: bytes done, bytes in all.
+
+        Raises:
+            NoSuchRepository: there is none.
+            Unsupported: this release cannot read it.
+            TransportError: the store failed.
+        """
+        return verify(self.folder, self._file, self._texts, progress)
+
+    # -- changing
+
+    def begin(self, request: bytes, user: str, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
+        """A view of the repository as it is now, or of the place where it may be made.
+
+        Raises:
+            CorruptFile, Unsupported, TransportError: as `snapshot`.
+        """
+        return RepositoryTransaction(self.path, self._state().snapshot, announced)
+
+    def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
+        """A place for the body of a request; nothing is written before its first new segment.
+
+        Raises:
+            NoSuchRepository: there is none, and `transaction` makes none.
+        """
+        if not transaction.exists:
+            raise NoSuchRepository(self.path)
+        made: list[str] = []
+        return Upload(
+            transaction,
+            partial(self._quarantine, request, made),
+            graph_first=graph_first,
+            abandoned=partial(self._remove_folders, made),
+        )
+
+    def earlier(self, request: bytes, age: int) -> Committed | None:
+        """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
+
+        Raises:
+            OutcomeUnknown: the log does not reach back to it.
+            CorruptFile, TransportError: the log cannot be read.
+        """
+        return self._earlier(self._state(), request, age)
+
+    def commit(self, request: bytes, age: int, user: str, plan: Plan, upload: Upload | None = None) -> Committed:
+        """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
+
+        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times.
+
+        Raises:
+            OutcomeUnknown: it may have been carried out.
+            NestedRepository, InvalidPath: a repository cannot be made there.
+            MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
+            CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
+        """
+        with contextlib.ExitStack() as undo:
+            if upload is not None:
+                undo.callback(upload.abandon)
+            for attempt in range(UNLOCKED_CHECKS + 1):
+                state = self._state()
+                first = self._earlier(state, request, age)
+                if first is not None:
+                    return first
+                transaction, outcome = self._plan(state, plan, upload)
+                if upload is not None and upload.stale(state.snapshot):
+                    upload.check_again(transaction)
+                if not _changes(transaction, upload):
+                    return Committed(self._view(state), outcome, swapped=False)
+                if upload is not None:
+                    upload.publish()
+                with self._file.swapping(create=transaction.created is not None) as swap:
+                    if not state.is_of(swap.existing):
+                        state = self._open(swap.existing)
+                        first = self._earlier(state, request, age)
+                        if first is not None:
+                            return first
+                        if upload is not None and upload.stale(state.snapshot) and attempt < UNLOCKED_CHECKS:
+                            continue
+                        transaction, outcome = self._plan(state, plan, upload)
+                        if upload is not None and upload.stale(state.snapshot):
+                            upload.check_again(transaction)
+                            upload.publish()
+                        if not _changes(transaction, upload):
+                            return Committed(self._view(state), outcome, swapped=False)
+                    entry = NewLogEntry(user, request, outcome)
+                    view = self._swap(swap, state, transaction, upload, entry, undo)
+                if upload is not None:
+                    upload.leave()
+                return Committed(view, outcome, swapped=True)
+        raise AssertionError("the last attempt ends under the lock")
+
+    def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> Committed:
+        """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
+
+        Raises:
+            NoSuchRepository: there is none.
+            OutcomeUnknown: it may have been deleted.
+            CorruptFile, Unsupported, TransportError: nothing changed.
+        """
+        with self._file.swapping() as swap:
+            state = self._open(swap.existing)
+            first = self._earlier(state, request, age)
+            if first is not None:
+                return first
+            if state.snapshot is None:
+                raise NoSuchRepository(self.path)
+            entry = NewLogEntry(user, request, outcome)
+            root, files = tombstone(state.snapshot.view, now=self._clock(), log=entry, randomness=self._randomness)
+            swap.replace(root, files)
+        return Committed(RootView(root, self.folder), outcome, swapped=True)
+
+    # -- upkeep
+
+    def repack_if_needed(self) -> bool:
+        """Join packs where there are many; False where that is not needed, or another is at it.
+
+        Raises:
+            OutcomeUnknown: the packs may have been replaced; both sets of files are there.
+            CorruptFile, Unsupported, TransportError: nothing changed.
+        """
+        if not self._repacking.acquire(blocking=False):
+            return False
+        try:
+            snapshot = self._state().snapshot
+            if snapshot is None:
+                return False
+            quarantine = partial(self._quarantine, upkeep.REPACK, [])
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness)
+        finally:
+            self._repacking.release()
+
+    def collect_garbage_files(self) -> int:
+        """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
+
+        Raises:
+            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        try:
+            return upkeep.collect(self._file, self._clock, self._randomness)
+        except NoSuchRepository:
+            return 0
+
+    # -- steps
+
+    def _state(self) -> _State:
+        for reads_left in range(ROOT_READS, 0, -1):
+            try:
+                root: Root | None = self._file.read()
+            except NoSuchRepository:
+                root = None
+            try:
+                return self._open(root)
+            except NoSuchFile:
+                if reads_left == 1:
+                    raise
+        raise AssertionError("the last read returns or raises")
+
+    def _open(self, root: Root | None) -> _State:
+        if root is None:
+            return _State(None, None, None)
+        if root.deleted:
+            return _State(root, RootView(root, self.folder), None)
+        with self._guard:
+            latest = self._latest
+        if latest is None or (latest.root.incarnation, latest.root.version) != (root.incarnation, root.version):
+            latest = Snapshot.open(self.folder, root, latest, self._texts)
+            with self._guard:
+                # Never back to an older one, which a slower thread may have opened.
+                kept = self._latest
+                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version < root.version:
+                    self._latest = latest
+        return _State(root, latest.view, latest)
+
+    def _earlier(self, state: _State, request: bytes, age: int) -> Committed | None:
+        if state.view is None:
+            return None
+        now = self._clock()
+        first_sent = max(0, milliseconds(now) - age)
+        found = state.view.find_request(request, in_files=age > 0, first_sent=first_sent)
+        if found is not None:
+            return Committed(state.view, found.outcomes, swapped=False)
+        if age > 0 and not state.view.log_covers(age, now):
+            raise OutcomeUnknown("the log does not reach back to the request's first sending")
+        return None
+
+    def _plan(self, state: _State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
+        announced = (upload.graph() or ()) if upload is not None else ()
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced)
+        return transaction, plan(transaction)
+
+    def _view(self, state: _State) -> RootView:
+        if state.view is None or state.snapshot is None:
+            raise NoSuchRepository(self.path)
+        return state.view
+
+    def _quarantine(self, request: bytes, made: list[str]) -> Quarantine:
+        try:
+            return Quarantine(self.folder, request, self._randomness)
+        except NoSuchFile:
+            # No repository yet, or one whose folders a refused creation took away while this one was made.
+            parts = self.path.split("/") if self.path else []
+            places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+            places += ["/".join([*parts, name]) for name in FOLDERS]
+            made += [place for place in places if not self._above.exists(place)]
+            self._file.prepare()
+            return Quarantine(self.folder, request, self._randomness)
+
+    def _remove_folders(self, made: list[str]) -> None:
+        """Take away the folders a refused creation made, as long as nobody uses them."""
+        with contextlib.suppress(TransportError):
+            if self.folder.exists(FORMAT):
+                return
+            while made:
+                # The quarantines' folder first: it is empty only while nobody else is making this repository.
+                place = max(made, key=lambda place: (place.endswith(f"/{INCOMING}"), place.count("/")))
+                made.remove(place)
+                self._above.remove_directory(place)
+
+    def _swap(
+        self,
+        swap: Swap,
+        state: _State,
+        transaction: RepositoryTransaction,
+        upload: Upload | None,
+        entry: NewLogEntry,
+        undo: contextlib.ExitStack,
+    ) -> RootView:
+        now = self._clock()
+        if transaction.created is not None:
+            vcs, kinds, settings = transaction.created
+            empty = empty_root(self._randomness(16), vcs, kinds, now=now, over=state.root)
+            view = RootView(empty, self.folder)
+        else:
+            view, settings = self._view(state), {}
+        packs: tuple[PackEntry, ...] = view.root.packs
+        if upload is not None and upload.entry is not None:
+            packs = (*packs, upload.entry)
+        root, files = next_root(
+            view,
+            now=now,
+            log=entry,
+            packs=packs,
+            refs=transaction.changes,
+            settings=settings,
+            randomness=self._randomness,
+        )
+        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
+        try:
+            swap.replace(root, files)
+        except (TransportError, RootMoved, LimitExceeded):
+            kept.close()
+            raise
+        except BaseException:
+            if upload is not None:
+                upload.leave()
+            raise
+        return RootView(root, self.folder, view)
+
+
+def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
+    """Whether there is anything to write."""
+    return bool(
+        transaction.created is not None or transaction.changes or (upload is not None and upload.entry is not None)
+    )

@@ -1,0 +1,144 @@
+"""Upkeep: packs joined, leftovers deleted. Nothing here is needed for an answer, and nothing here drops a revision.
+
+A file is deleted only when no root can name it any more: dropped a day ago, or named by no root that was read after the
+listing that showed it, and a day old by the storage's own clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from smartserver.errors import LimitExceeded
+from smartserver.store import repack as packs
+from smartserver.store.document import Root, milliseconds
+from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
+from smartserver.store.quarantine import Quarantine, sweep
+from smartserver.store.root import DROPPED_KEPT, RootView, next_root
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.swap import RootFile, RootMoved
+from transports.base import Transport
+from transports.errors import NoSuchFile, TransportError
+
+REPACK = b"repack"
+"""What a repack's quarantine is named after, where a push has its request."""
+UNNAMED_KEPT = 24 * 3600
+"""Seconds a file that no root names is kept: a push that is about to name it has written it moments ago."""
+
+
+def repack(
+    file: RootFile,
+    snapshot: Snapshot,
+    quarantine: Callable[[], Quarantine],
+    clock: Callable[[], float],
+    randomness: Callable[[int], bytes],
+) -> bool:
+    """Join the neighbouring packs `repack.plan` names; False where none, or where another changed them meanwhile.
+
+    Raises:
+        OutcomeUnknown: they may have been replaced; both sets of files are there.
+        CorruptFile, TransportError: nothing changed.
+    """
+    span = packs.plan(snapshot.root.packs)
+    if span is None:
+        return False
+    chosen = snapshot.packs[span]
+    old = tuple(pack.entry for pack in chosen)
+    place = quarantine()
+    with contextlib.ExitStack() as undo:
+        undo.callback(place.discard)
+        entry = packs.run(file.folder, chosen, place.name, place.pack_path, place.index_path)
+        place.publish()
+        with file.swapping() as swap:
+            root = swap.current
+            at = next((at for at in range(len(root.packs)) if root.packs[at : at + len(old)] == old), None)
+            if at is None:
+                return False
+            new, files = next_root(
+                RootView(root, file.folder, snapshot.view),
+                now=clock(),
+                packs=(*root.packs[:at], entry, *root.packs[at + len(old) :]),
+                dropped=[pack.name for pack in old],
+                randomness=randomness,
+            )
+            kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
+            try:
+                swap.replace(new, files)
+            except (TransportError, RootMoved, LimitExceeded):
+                kept.close()
+                raise
+            except BaseException:
+                place.leave()
+                raise
+    place.leave()
+    return True
+
+
+def collect(file: RootFile, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> int:
+    """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
+
+    Raises:
+        NoSuchRepository: there is none.
+        CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
+    """
+    folder = file.folder
+    listed = list(_listed(folder))  # Before the root is read: what a root names later was not there, or is young.
+    root = file.read()
+    now = _storage_time(folder, randomness)
+    count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)
+    count += len(file.sweep())
+    view = RootView(root, folder)
+    dropped = {each.name: each.time for each in view.dropped()}
+    expired = [name for name, time in dropped.items() if milliseconds(clock()) - time >= DROPPED_KEPT]
+    for name in expired:
+        for path in (f"{PACKS}/{name.hex()}.pack", f"{PACKS}/{name.hex()}.idx", f"{TABLES}/{name.hex()}"):
+            count += _delete(folder, path)
+    live = set(_named(root)) | {name.hex() for name in dropped}
+    for path in listed:
+        name = path.partition("/")[2].partition(".")[0]
+        if name not in live:
+            with contextlib.suppress(NoSuchFile):
+                if now - folder.stat(path).modified >= UNNAMED_KEPT:
+                    count += _delete(folder, path)
+    if expired:
+        with file.swapping() as swap:
+            new, files = next_root(RootView(swap.current, folder), now=clock(), forget=expired, randomness=randomness)
+            swap.replace(new, files)
+    return count
+
+
+def _listed(folder: Transport) -> Iterator[str]:
+    for place in (PACKS, TABLES, LOG):
+        with contextlib.suppress(NoSuchFile):
+            for name in folder.list_directory(place):
+                yield f"{place}/{name}"
+
+
+def _named(root: Root) -> Iterator[str]:
+    """The names, without folder and ending, of the files a root names."""
+    for pack in root.packs:
+        yield pack.name.hex()
+    for table in root.tables.values():
+        if table.file is not None:
+            yield table.file.name.hex()
+    for log in root.log_files:
+        yield log.path.partition("/")[2]
+
+
+def _delete(folder: Transport, path: str) -> bool:
+    with contextlib.suppress(NoSuchFile):
+        folder.delete(path)
+        return True
+    return False
+
+
+def _storage_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
+    """The time by the storage's own clock: the age of a file written now."""
+    path = f"{INCOMING}/probe-{randomness(8).hex()}"
+    probe = folder.create(path)
+    try:
+        probe.write(b"\0")
+        return folder.stat(path).modified
+    finally:
+        probe.close()
+        folder.delete(path)

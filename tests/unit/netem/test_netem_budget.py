@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from simulated_servers import Echo
+
+from netem.budget import SHOWN_MESSAGES, NothingCounted, TooManyRoundTrips, check, explain, round_trips
+from netem.link import Link
+from netem.simulated import SimulatedNetwork, SimulatedStream
+
+
+def pings(stream: SimulatedStream, times: int) -> None:
+    for _ in range(times):
+        stream.send(b"ping")
+        stream.read(9)
+
+
+def test_within_the_limit() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    stream = net.connect(Echo)
+    pings(stream, 9)
+    with round_trips(net, at_most=2) as taken:
+        pings(stream, 2)
+    assert (taken.counts.rounds, taken.counts.bytes_up) == (2, 8)
+
+
+def test_beyond_it_the_messages_are_listed_in_order() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    with pytest.raises(TooManyRoundTrips) as caught, round_trips(net, at_most=2):
+        pings(net.connect(Echo), 2)
+    assert str(caught.value).splitlines() == [
+        "at most 2 round trips allowed; took 3 round trips (1 of them opening connections), 1 connection, 8 bytes up, "
+        "8 bytes down, waited 3 RTT",
+        "  connection 1  -> server  depth 3  sent 0.000 s, delivered 0.500 s: 4 bytes",
+        "  connection 1  client <-  depth 4  sent 0.500 s, delivered 1.000 s: 4 bytes",
+        "  connection 1  -> server  depth 5  sent 1.000 s, delivered 1.500 s: 4 bytes",
+        "  connection 1  client <-  depth 6  sent 1.500 s, delivered 2.000 s: 4 bytes",
+    ]
+
+
+def test_handshakes_may_be_left_out() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    with round_trips(net, at_most=1, handshake=False):
+        pings(net.connect(Echo), 1)
+    with (
+        pytest.raises(TooManyRoundTrips, match="allowed without handshakes"),
+        round_trips(net, at_most=1, handshake=False),
+    ):
+        pings(net.connect(Echo), 2)
+
+
+def test_a_limit_on_nothing_fails() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    with pytest.raises(NothingCounted, match="this cannot fail"), round_trips(net, at_most=1):
+        pass
+    with pytest.raises(NothingCounted):
+        check(net.take(), 5)
+
+
+def test_an_error_in_the_block_is_the_one_seen() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    with pytest.raises(ConnectionRefusedError), round_trips(net, at_most=0):
+        net.connect(None)
+
+
+def test_a_long_list_is_cut() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    pings(net.connect(Echo), SHOWN_MESSAGES)
+    lines = explain(net.take()).splitlines()
+    assert len(lines) == 1 + SHOWN_MESSAGES + 1
+    assert lines[-1] == f"  and {SHOWN_MESSAGES} messages more"
+
+
+def test_what_did_not_arrive_and_ends_of_streams_are_shown() -> None:
+    net = SimulatedNetwork(Link(1.0))
+    stream = net.connect(Echo)
+    stream.send(b"x")
+    stream.half_close()
+    assert explain(net.take()).splitlines()[-1].endswith("not delivered: 1 byte and end of stream")

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+
+from netem import cli
+from netem.counter import Counts
+from netem.effects import Cut, Stall
+
+COUNTS = Counts(
+    connections=1,
+    bytes_up=1100,
+    bytes_down=240,
+    flights_up=1,
+    flights_down=1,
+    depth=4,
+    depth_without_handshake=2,
+    seconds=2.0114,
+)
+
+
+def test_arguments() -> None:
+    link = ["--rtt", "1000ms", "--rate", "1mbit", "--up", "cut:10", "--up", "stall:1kB"]
+    words = ["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"]
+    found = cli.parser().parse_args(words)
+    assert (found.rtt, found.listen, found.to, found.rate) == (1.0, ("127.0.0.1", 4001), ("example.org", 4155), 125_000)
+    assert (found.up, found.down, found.json) == ([Cut(10), Stall(1000)], [], True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("", "required: COMMAND"),
+        ("proxy", "required: --rtt, --listen, --to"),
+        (
+            "proxy --rtt 1000 --listen :1 --to :2",
+            "argument --rtt: '1000' has no unit of time; write for example 1000ms",
+        ),
+        ("proxy --rtt 1s --listen 4001 --to :2", "argument --listen: '4001' is not an address"),
+        ("proxy --rtt 1s --listen :1 --to :70000", "argument --to: ':70000' is not an address"),
+        ("proxy --rtt 1s --listen ::1:1 --to :2", r"in brackets: \[::1\]:1"),
+        ("proxy --rtt 1s --listen :1 --to :2 --rate 5", "argument --rate: '5'"),
+        ("proxy --rtt 1s --listen :1 --to :2 --up lose:1", "argument --up: no effect 'lose'; there are cut, delay"),
+        ("fly", "invalid choice: 'fly'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words.split())
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("netem")
+    assert err.count("\n") == 1
+    assert re.search(why, err)
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["proxy", "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "netem proxy --rtt 1000ms --listen :4001 --to :4155" in out
+    assert "cut:BYTES" in out
+    assert "stall:BYTES[:TIME]" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [(":0", ("127.0.0.1", 0)), ("h:1", ("h", 1)), ("[::1]:4001", ("::1", 4001)), ("0.0.0.0:80", ("0.0.0.0", 80))],
+)  # fmt: skip
+def test_address(text: str, address: tuple[str, int]) -> None:
+    assert cli.parse_address(text) == address
+
+
+def test_lines() -> None:
+    out = io.StringIO()
+    report = cli.Report(out, as_json=False, gone=lambda: None)
+    report.operation(COUNTS)
+    report.operation(COUNTS)
+    report.total()
+    assert out.getvalue().splitlines() == [
+        "2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s",
+        "2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s",
+        "total of 2 operations: 4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 4.023 s",
+    ]
+
+
+def test_json_lines() -> None:
+    out = io.StringIO()
+    report = cli.Report(out, as_json=True, gone=lambda: None)
+    report.operation(COUNTS)
+    report.total()
+    one, total = map(json.loads, out.getvalue().splitlines())
+    assert one == {
+        "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
+        "flights_down": 1, "seconds": 2.0114,
+    }  # fmt: skip
+    assert total == {"total": True, "operations": 1, **one}
+
+
+def test_a_reader_that_went_away_ends_the_run() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    asked: list[bool] = []
+    cli.Report(Gone(), as_json=True, gone=lambda: asked.append(True)).operation(COUNTS)
+    assert asked == [True]

@@ -1,0 +1,30 @@
+"""What needs no socket; the rest is in tests/sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from netem.link import BUFFER, WINDOW
+from netem.proxy import REFILL, Proxy
+
+
+def test_before_it_runs_it_has_counted_nothing() -> None:
+    proxy = Proxy(1.0, ("127.0.0.1", 1))
+    proxy.close()
+    proxy.check()
+    assert not proxy.take().used
+
+
+def test_the_buffer_is_enough_for_the_rate() -> None:
+    assert Proxy(1.0, ("h", 1)).link.buffer == BUFFER
+    assert Proxy(1.0, ("h", 1), rate=125_000).link.buffer == BUFFER
+    assert Proxy(1.0, ("h", 1), rate=1e9).link.buffer == 1e9 * REFILL
+    assert Proxy(1.0, ("h", 1), rate=1e9, buffer=7).link.buffer == 7
+    assert Proxy(1.0, ("h", 1)).link.window == WINDOW
+
+
+def test_a_link_that_cannot_be_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="from 0 on"):
+        Proxy(-1, ("h", 1))
+    with pytest.raises(ValueError, match="more than 0"):
+        Proxy(1, ("h", 1), rate=0)

@@ -1,0 +1,225 @@
+"""doc/spec/wire.md against the code: every hex block is fed to both ends, every table compared with its source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import spec_examples as examples
+from wire_vectors import C, Pair, S
+
+from smartserver.verbs.all import VERBS
+from smartserver.wire import frames, limits, messages, states
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Error, Event, PeerClosed, Ping, Progress, Reply, Request, VersionMismatch
+from smartserver.wire.frames import FrameType
+from smartserver.wire.messages import RequestFlag
+
+SPEC = (Path(__file__).parents[3] / "doc" / "spec" / "wire.md").read_text(encoding="utf-8")
+SIDES = {"C": C, "S": S}
+LINE = re.compile(r"(?:([CS])  )?((?:[0-9a-f]{2} ?)+)\s*(?:# .*)?")
+
+Flight = tuple[Role | None, bytes]
+
+
+def blocks() -> dict[str, list[Flight]]:
+    """Title -> the bytes, as flights of one side after the other (no side in the block of a payload)."""
+    found: dict[str, list[Flight]] = {}
+    for block in re.findall(r"```hex\n(.*?)```", SPEC, re.DOTALL):
+        title, *lines = block.strip().split("\n")
+        flights: list[Flight] = []
+        for line in lines:
+            match = LINE.fullmatch(line)
+            assert match, line
+            side = SIDES.get(match[1])
+            if not flights or flights[-1][0] is not side:
+                flights.append((side, b""))
+            flights[-1] = (side, flights[-1][1] + bytes.fromhex(match[2]))
+        assert title.startswith("# ")
+        found[title[2:]] = flights
+    return found
+
+
+BLOCKS = blocks()
+
+
+def rows(first_column: str, after: str = "") -> list[list[str]]:
+    """The cells of the first table after the heading `after` whose header begins with `first_column`."""
+    text = SPEC[SPEC.index(after) :]
+    table = text[text.index(f"| {first_column} |") :].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_every_block_is_known() -> None:
+    assert set(BLOCKS) == {*examples.DIALOGS, *examples.MESSAGES, examples.ANOTHER_VERSION, examples.TO_IGNORE}
+    assert len(BLOCKS) == SPEC.count("```hex")
+
+
+@pytest.mark.parametrize("title", list(examples.DIALOGS))
+def test_dialog_is_what_it_says(title: str) -> None:
+    """Read: the events it stands for. Written: these bytes."""
+    said = examples.DIALOGS[title]
+    pair = Pair()
+    heard: list[tuple[Role, Event]] = []
+    for side, flight in BLOCKS[title]:
+        assert side is not None
+        # The sender must have said it, for what the other says next depends on it.
+        written = b""
+        while len(written) < len(flight):
+            sender, event = said[len(heard)]
+            assert sender is side
+            encoded = pair.ends[side].send(event)
+            received = pair.deliver(side, flight[len(written) : len(written) + len(encoded)])
+            assert received == [event]
+            written += encoded
+            heard.append((sender, event))
+        assert written == flight
+    assert heard == said
+
+
+@pytest.mark.parametrize("title", list(examples.DIALOGS))
+def test_payloads_of_a_dialog(title: str) -> None:
+    decoders = {
+        Request: messages.decode_request,
+        Reply: messages.decode_reply,
+        Error: messages.decode_failure,
+        Progress: messages.decode_progress,
+    }
+    for _, event in examples.DIALOGS[title]:
+        if isinstance(event, Request | Reply | Error | Progress) and event.payload != b"...":
+            decoded = decoders[type(event)](event.payload)
+            assert messages.encode(decoded) == event.payload
+            if isinstance(decoded, messages.Request):
+                for call in decoded.calls:
+                    arguments = msgspec.msgpack.decode(call.arguments, type=VERBS[call.verb].request_type)
+                    assert msgspec.msgpack.encode(arguments) == bytes(call.arguments)
+
+
+@pytest.mark.parametrize("title", list(examples.MESSAGES))
+def test_payload(title: str) -> None:
+    [(side, payload)] = BLOCKS[title]
+    example = examples.MESSAGES[title]
+    assert side is None
+    assert msgspec.msgpack.encode(example) == payload
+    assert msgspec.msgpack.decode(payload, type=type(example)) == example
+
+
+def test_another_version() -> None:
+    [(_, opening), (_, answer)] = BLOCKS[examples.ANOTHER_VERSION]
+    server = Connection(Role.SERVER)
+    server.receive_data(opening)
+    assert server.next_event() == VersionMismatch((2,))
+    assert server.send(VersionMismatch((1,))) == answer
+    client = Connection(Role.CLIENT)
+    client.receive_data(answer)
+    client.receive_eof()
+    assert list(iter(client.next_event, None)) == [VersionMismatch((1,)), PeerClosed()]
+
+
+def test_frame_to_ignore() -> None:
+    [(_, flight)] = BLOCKS[examples.TO_IGNORE]
+    assert Pair().deliver(C, flight) == [Ping()]
+
+
+def test_frame_types() -> None:
+    told = {(int(number, 16), name, sizes) for number, name, _, sizes, _ in rows("type")}
+    sizes = {kind: f"{least} to {most}" if least != most else f"{most}" for kind, (least, most) in frames.SIZES.items()}
+    assert told == {(int(kind), kind.name, sizes[kind]) for kind in FrameType}
+
+
+def test_who_sends_which_frame() -> None:
+    able = {
+        role: {step.value[0] for steps in table.values() for step in steps} | {FrameType.PING, FrameType.PONG}
+        for role, table in states.TABLES.items()
+    }
+    able[S].add(FrameType.GOAWAY)
+    for _, name, sender, _, _ in rows("type"):
+        senders = {role for role in Role if FrameType[name] in able[role]}
+        assert senders == (set(Role) if sender == "both" else {Role(sender)}), name
+
+
+def test_header() -> None:
+    offsets = [int(offset) for offset, *_ in rows("offset")]
+    assert offsets == [0, 4, 5, frames.HEADER.size]
+    assert frames.HEADER.unpack(bytes.fromhex("00000002 41 00000003")) == (2, 0x41, 3)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_state_tables(role: Role) -> None:
+    told = {
+        name: dict(step.split(": ") for step in steps.split(", ")) if steps != "nothing" else {}
+        for name, _, steps in rows(f"state of the {role.value}'s machine")
+    }
+    assert told == {
+        state.name: {step.name: new.name for step, new in steps.items()} for state, steps in states.TABLES[role].items()
+    }
+    assert {name: meaning for name, meaning, _ in rows(f"state of the {role.value}'s machine")} == {
+        state.name: state.value for state in states.TABLES[role]
+    }
+
+
+def test_coupling_table() -> None:
+    told = {(client, server): then for client, server, then in rows("client", "Both machines begin in IDLE")}
+    assert told == {(client.name, server.name): then.name for (client, server), then in states.AFTER_CLIENT.items()}
+
+
+def test_flags() -> None:
+    assert {(name, int(bit)) for name, bit, _ in rows("flag")} == {(flag.name, flag.value) for flag in RequestFlag}
+
+
+def test_statuses() -> None:
+    assert "0 done, 1 refused, 2 not done" in SPEC
+    assert [(status.name, status.value) for status in messages.Status] == [("DONE", 0), ("REFUSED", 1), ("NOT_DONE", 2)]
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [
+        messages.Request,
+        messages.Call,
+        messages.Known,
+        messages.Reply,
+        messages.Outcome,
+        messages.Failure,
+        messages.Fault,
+        messages.State,
+        messages.Counters,
+        messages.Progress,
+    ],
+    ids=lambda struct: str(struct.__name__),
+)
+def test_fields(struct: type[msgspec.Struct]) -> None:
+    """Names, order, types as msgpack has them, and which may be left out."""
+    told = rows("field", f"\n### {struct.__name__}\n")
+    fields = msgspec.structs.fields(struct)
+    assert [name for name, *_ in told] == [field.name for field in fields]
+    assert [bool(default) for _, _, default, _ in told] == [not field.required for field in fields]
+    for (name, kind, *_), field in zip(told, fields, strict=True):
+        python = str(field.type)
+        words = {"bytes": "bytes", "text": "str", "int": "int", "array": "list", "map": "dict", "any": "Raw"}
+        word = kind.split()[0]
+        assert words.get(word, word) in python or (name, word) == ("arguments", "any"), name
+        assert (" or nil" in kind.split("(")[0]) == python.endswith(" | None"), name
+
+
+def test_limits() -> None:
+    told = {cell.split(":")[0]: float(value) for cell, value in rows("limit")}
+    assert told == {name: float(getattr(limits, name)) for name in told}
+    assert {name for name in vars(limits) if name.startswith("MAX_")} - set(told) == {"MAX_TIPS_KNOWN"}
+
+
+def test_numbers_in_the_text() -> None:
+    """No number in the text that is not the one in the code."""
+    assert f"a low TCP_NOTSENT_LOWAT ({limits.NOTSENT_LOWAT})" in SPEC
+    assert f"A request or reply of up to {limits.INITIAL_WINDOW} bytes" in SPEC
+    assert f"larger than {limits.GRAPH_FIRST_THRESHOLD} bytes" in SPEC
+    assert f"after {limits.DRAIN_BYTES} bytes or {limits.DRAIN_SECONDS:g} seconds" in SPEC
+    assert f"PING after {limits.PING_INTERVAL:g} seconds" in SPEC
+    assert f"give the peer up after {limits.IDLE_TIMEOUT:g}" in SPEC
+    assert f"at most {limits.MAX_OPEN_REQUESTS} requests of a connection" in SPEC
+    assert f"whose payload is exactly {limits.MAX_FRAME} bytes" in SPEC
+    assert f"All parts joined have at most {limits.MAX_MESSAGE} bytes" in SPEC
+    assert f"at most {limits.MAX_PREFACE} bytes with the newline" in SPEC
+    assert f"in order; 1 to {limits.MAX_CALLS}" in SPEC
