@@ -67,8 +67,8 @@ class _Socket(asyncio.Protocol):
         self.made = True
         # Nothing in user space: what the socket does not take stays in the lane, where it is counted.
         transport.set_write_buffer_limits(high=0)
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # reset before it was seen
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer.pump()
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +145,8 @@ class _Socket(asyncio.Protocol):
     def _end(self, ending: Ending) -> None:
         self.end_delivered = True
         if ending is Ending.EOF and not self.peer.end_delivered:
-            self.peer.transport.write_eof()
+            with contextlib.suppress(OSError):  # reset a moment ago: connection_lost comes next
+                self.peer.transport.write_eof()
         else:
             self._connection.close()
 

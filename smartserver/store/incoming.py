@@ -2,8 +2,8 @@
 
 Each record is proved to be what its key says, each revision's parents to be those its own record names, and everything
 a record rests on or refers to to be here (`proof`); a peer's bytes end in the errors of `Upload.write` and no
-other. What is stored already is left out. A record too deep for a quick read is encoded anew: the one place where the server
-writes a frame that is not the client's.
+other. What is stored already is left out. A record too deep for a quick read is encoded anew: the one place where the
+server writes a frame that is not the client's.
 """
 
 from __future__ import annotations

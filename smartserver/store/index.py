@@ -23,7 +23,7 @@ from smartserver.records.varint import Malformed
 from smartserver.store.headers import header_size
 from smartserver.store.pack import TRAILER, PackReader
 
-MAGIC = b"hpssindx"
+MAGIC = b"hpss-idx"
 VERSION = 1
 DIGEST = 20
 NO_BASE = 0xFFFFFFFF

@@ -16,7 +16,7 @@ from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from transports.base import ReadFile, WriteFile
 
-MAGIC = b"hpsspack"
+MAGIC = b"hpss-pak"
 VERSION = 1
 TRAILER = 16
 """Bytes of the BLAKE2b that ends every pack and index."""

@@ -40,6 +40,11 @@ class Quarantine:
         self._at = self._place
 
     @property
+    def path(self) -> str:
+        """Its folder."""
+        return self._place
+
+    @property
     def pack_path(self) -> str:
         """Where the pack is at present."""
         return f"{self._at}/{self.name.hex()}.pack"

@@ -141,7 +141,7 @@ class PackRepository:
             Unsupported: this release cannot read it.
             TransportError: the store failed.
         """
-        return verify(self.folder, self._file, self._texts, progress)
+        return verify(self._file, progress)
 
     # -- changing
 
@@ -272,7 +272,9 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         try:
-            return upkeep.collect(self._file, self._clock, self._randomness)
+            return upkeep.collect(
+                self._file, partial(self._quarantine, upkeep.PROBE, []), self._clock, self._randomness
+            )
         except NoSuchRepository:
             return 0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from smartserver.errors import LimitExceeded
 from smartserver.store import repack as packs
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
+from smartserver.store.format import LOG, PACKS, TABLES
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
@@ -21,7 +21,8 @@ from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
 
 REPACK = b"repack"
-"""What a repack's quarantine is named after, where a push has its request."""
+PROBE = b"probe"
+"""What their quarantines are named after, where a push has its request."""
 UNNAMED_KEPT = 24 * 3600
 """Seconds a file that no root names is kept: a push that is about to name it has written it moments ago."""
 
@@ -74,7 +75,9 @@ def repack(
     return True
 
 
-def collect(file: RootFile, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> int:
+def collect(
+    file: RootFile, quarantine: Callable[[], Quarantine], clock: Callable[[], float], randomness: Callable[[int], bytes]
+) -> int:
     """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
 
     Raises:
@@ -84,7 +87,7 @@ def collect(file: RootFile, clock: Callable[[], float], randomness: Callable[[in
     folder = file.folder
     listed = list(_listed(folder))  # Before the root is read: what a root names later was not there, or is young.
     root = file.read()
-    now = _storage_time(folder, randomness)
+    now = _storage_time(folder, quarantine)
     count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)
     count += len(file.sweep())
     view = RootView(root, folder)
@@ -95,8 +98,8 @@ def collect(file: RootFile, clock: Callable[[], float], randomness: Callable[[in
             count += _delete(folder, path)
     live = set(_named(root)) | {name.hex() for name in dropped}
     for path in listed:
-        name = path.partition("/")[2].partition(".")[0]
-        if name not in live:
+        stem = path.partition("/")[2].partition(".")[0]
+        if stem not in live:
             with contextlib.suppress(NoSuchFile):
                 if now - folder.stat(path).modified >= UNNAMED_KEPT:
                     count += _delete(folder, path)
@@ -132,13 +135,10 @@ def _delete(folder: Transport, path: str) -> bool:
     return False
 
 
-def _storage_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
-    """The time by the storage's own clock: the age of a file written now."""
-    path = f"{INCOMING}/probe-{randomness(8).hex()}"
-    probe = folder.create(path)
+def _storage_time(folder: Transport, quarantine: Callable[[], Quarantine]) -> float:
+    """The time by the storage's own clock: when something was made there just now."""
+    place = quarantine()
     try:
-        probe.write(b"\0")
-        return folder.stat(path).modified
+        return folder.stat(place.path).modified
     finally:
-        probe.close()
-        folder.delete(path)
+        place.leave()

@@ -1,3 +1,262 @@
 """The whole repository read and checked: what is damaged is named by file, byte and key, and never raised."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+
+from smartserver.errors import (
+    CorruptFile,
+    CorruptRecord,
+    LimitExceeded,
+    MissingReference,
+    NoSuchRepository,
+    WrongParents,
+)
+from smartserver.records.check import revision_record, verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
+from smartserver.records.segment import decode_segment, frames
+from smartserver.records.varint import Malformed
+from smartserver.store.ancestry import Ancestry
+from smartserver.store.arrivals import RecentRecords
+from smartserver.store.document import Root
+from smartserver.store.format import ROOT
+from smartserver.store.graph import Graph
+from smartserver.store.index import Index, IndexBuilder, Row, kib, record_digest
+from smartserver.store.model import VerifyReport
+from smartserver.store.pack import CHUNK, TRAILER
+from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.root import RootView
+from smartserver.store.snapshot import OpenPack, Snapshot, index_path
+from smartserver.store.swap import RootFile
+from transports.errors import TransportError
+
+MAX_PROBLEMS = 10_000
+"""Damages listed; one more line says that there are others."""
+
+Progress = Callable[[int, int], None]
+
+
+def verify(file: RootFile, progress: Progress) -> VerifyReport:
+    """Read and check everything a repository's root names. `progress`: bytes of packs done, bytes in all.
+
+    Raises:
+        NoSuchRepository: there is none.
+        Unsupported: this release cannot read it.
+    """
+    try:
+        root = file.read()
+    except (CorruptFile, TransportError) as wrong:
+        return VerifyReport(0, 0, 0, 0, (f"{ROOT}: {wrong}",))
+    if root.deleted:
+        raise NoSuchRepository(file.path)
+    return _Verification(file, root, progress).run()
+
+
+class _Verification:
+    def __init__(self, file: RootFile, root: Root, progress: Progress) -> None:
+        self._folder = file.folder
+        self._root = root
+        self._progress = progress
+        self._total = sum(pack.length for pack in root.packs)
+        self._done = 0
+        self._segments = 0
+        self._records = 0
+        self._problems: list[str] = []
+        self._ancestry = Ancestry(Graph(), 0)
+        self._references = ReferenceCache()
+        self._recent = RecentRecords()
+
+    def run(self) -> VerifyReport:
+        view = RootView(self._root, self._folder)
+        for problem in view.verify():
+            self._report(problem)
+        try:
+            snapshot = Snapshot.open(self._folder, self._root)
+        except (CorruptFile, TransportError) as wrong:
+            self._report(str(wrong))
+        else:
+            for number, pack in enumerate(snapshot.packs):
+                self._check_pack(snapshot, number, pack)
+            self._check_refs(snapshot)
+        return VerifyReport(len(self._root.packs), self._segments, self._records, self._done, tuple(self._problems))
+
+    def _report(self, problem: str) -> None:
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(problem)
+        elif len(self._problems) == MAX_PROBLEMS:
+            self._problems.append(f"and more: only the first {MAX_PROBLEMS} damages are listed")
+
+    def _at(self, pack: OpenPack, offset: int, why: object) -> None:
+        self._report(f"{pack.path} at byte {offset}: {why}")
+
+    def _check_refs(self, snapshot: Snapshot) -> None:
+        try:
+            for name, value in snapshot.view.refs().items():
+                for tip in value:
+                    if snapshot.ordinal(tip.id) is None:
+                        self._report(f"{ROOT}: ref {name!r} is at {tip.id.hex()}, which is not stored")
+        except (CorruptFile, TransportError):
+            pass  # A damaged table is reported with the root's files.
+
+    def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack) -> None:
+        if pack.rebuilt is not None:
+            self._report(f"{index_path(pack.entry.name)}: missing or damaged; made again from its pack")
+        index, entry = pack.index, pack.entry
+        if (index.segments, index.records) != (entry.segments, entry.records):
+            found = f"{index.segments} segments and {index.records} records"
+            self._at(pack, 0, f"holds {found}, the root says {entry.segments} and {entry.records}")
+        builder = IndexBuilder()
+        try:
+            digest = blake2b(pack.reader.header, digest_size=TRAILER)
+            for ordinal in range(index.segments):
+                content = self._read(pack, ordinal)
+                digest.update(content)
+                self._check_segment(snapshot, pack, ordinal, content, builder)
+            trailer = pack.reader.trailer()
+        except (CorruptFile, TransportError) as wrong:
+            self._report(str(wrong))
+            return
+        if digest.digest() != trailer or trailer != entry.hash:
+            self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
+        elif builder.segments == index.segments and pack.rebuilt is None:
+            self._compare(pack, Index(builder.finish(entry.length, trailer), index.name))
+
+    def _read(self, pack: OpenPack, ordinal: int) -> bytes:
+        start, stop = pack.index.segment_offsets[ordinal], pack.index.segment_offsets[ordinal + 1]
+        before = self._done // CHUNK
+        content = pack.reader.read(start, stop - start)
+        self._done += len(content)
+        if self._done // CHUNK != before:
+            self._progress(self._done, self._total)
+        return content
+
+    def _check_segment(
+        self, snapshot: Snapshot, pack: OpenPack, local: int, content: bytes, builder: IndexBuilder
+    ) -> None:
+        offset = pack.index.segment_offsets[local]
+        ordinal = self._ancestry.add(self._parents(snapshot, pack, local))
+        try:
+            segment = decode_segment(content, 0, self._root.kinds)
+        except (Malformed, LimitExceeded) as wrong:
+            self._at(pack, offset, f"segment of revision {pack.index.revision(local).hex()}: {wrong}")
+            return
+        if segment.length != len(content) or segment.revision != pack.index.revision(local):
+            self._at(pack, offset, f"segment of revision {segment.revision.hex()}: not the one the index names")
+            return
+        self._segments += 1
+        self._records += len(segment.entries)
+        self._check_parents(snapshot, pack, offset, segment, ordinal)
+        self._check_records(snapshot, pack, offset, segment, content, ordinal)
+        builder.add(offset, segment, self._rows(snapshot, pack, offset, segment))
+
+    def _parents(self, snapshot: Snapshot, pack: OpenPack, local: int) -> list[int]:
+        ordinal = len(self._ancestry)
+        return [parent for parent in snapshot.graph.parents(ordinal) if parent < ordinal]
+
+    def _check_parents(self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
+        named = []
+        for parent in segment.parents:
+            if parent.absent:
+                continue
+            found = snapshot.ordinal(parent.id)
+            if found is None or found >= ordinal:
+                where = "not stored" if found is None else "stored after it"
+                self._at(pack, offset, f"revision {segment.revision.hex()}: its parent {parent.id.hex()} is {where}")
+            else:
+                named.append(found)
+        if tuple(named) != snapshot.graph.parents(ordinal):
+            self._at(pack, offset, f"revision {segment.revision.hex()}: its parents are not those in the index")
+
+    def _check_records(
+        self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
+    ) -> None:
+        def copies(kind: int, key: Key) -> Iterator[int]:
+            digest = record_digest(kind, key)
+            for each, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
+                for row in each.index.find_digest(digest):
+                    yield part.first + each.index.row_segments[row]
+
+        proof = SegmentProof(self._root.kinds, segment, self._ancestry.reach(ordinal), copies, self._references)
+        own_kind = revision_record(self._root.vcs)
+        own: Record | None = None
+        at = offset + segment.frames_at
+        whole = True
+        for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
+            try:
+                key = proof.base(entry)
+                base = None if key is None else self._base(snapshot, entry.kind, key)
+                record = self._record(segment, entry, frame, base)
+                proof.add(entry, record, base)
+                if entry.kind == own_kind and entry.key == segment.revision:
+                    own = record
+            except UnreachableBase as wrong:
+                why = f"its base {wrong.key.hex()} comes from no ancestor"
+                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
+                whole = False
+            except CorruptRecord as wrong:
+                self._at(pack, at, wrong)
+                whole = False
+            except (CorruptFile, TransportError) as wrong:
+                why = f"its base {segment.base_of(entry).hex()} cannot be read: {wrong}"
+                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
+                whole = False
+            proof.claim(entry)
+            at += entry.frame_length
+        try:
+            if whole:  # Else the record that is missing here has been named.
+                check_own_record(self._root.vcs, self._root.kinds, segment, own)
+            proof.finish()
+        except (CorruptRecord, WrongParents, MissingReference) as wrong:
+            self._at(pack, offset, wrong)
+
+    def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
+        kind = self._root.kinds[entry.kind]
+        try:
+            text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
+            verify_record(kind, entry.key, entry.meta, text, entry.check)
+        except ValueError as wrong:
+            raise CorruptRecord(segment.revision, entry.key, str(wrong)) from wrong
+        record = Record(entry.kind, entry.key, entry.meta, text)
+        if kind.base:
+            self._recent.put(record)
+        return record
+
+    def _base(self, snapshot: Snapshot, kind: int, key: Key) -> Record:
+        found = self._recent.get(kind, key)
+        if found is None:
+            location = snapshot.first(kind, key)
+            assert location is not None  # It was just found reachable.
+            found = snapshot.record(location)
+            self._recent.put(found)
+        return found
+
+    def _rows(self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment) -> list[Row]:
+        """What the index should say of each entry; only the lineage is taken from it, the pack does not tell."""
+        rows = []
+        frame_at = offset + segment.frames_at
+        for entry in segment.entries:
+            index = pack.index
+            found = (row for row in index.find(entry.kind, entry.key) if index.frame_offsets[row] == frame_at)
+            row = next(found, None)
+            lineage = 0 if row is None else index.lineages[row]
+            base = Row(0, 0, 0)
+            depth, chain = 0, kib(entry.length)
+            if entry.base != BaseTag.NONE:
+                base = snapshot.first_row(entry.kind, segment.base_of(entry)) or base
+                depth, chain = base.depth + 1, base.chain_kib + chain
+            rows.append(Row(depth, chain, lineage))
+            frame_at += entry.frame_length
+        return rows
+
+    def _compare(self, pack: OpenPack, built: Index) -> None:
+        index = pack.index
+        if built.hash == index.hash:
+            return
+        for row in range(min(built.records, index.records)):
+            expected = built.digest(row), built.row(row), built.frame_offsets[row], built.bases[row]
+            if expected != (index.digest(row), index.row(row), index.frame_offsets[row], index.bases[row]):
+                self._report(f"{index.name}: row {row} is not what the pack says")
+                return
+        self._report(f"{index.name}: not the index of its pack")

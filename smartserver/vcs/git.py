@@ -279,6 +279,6 @@ def boolean(value: bytes) -> bool:
 
 
 def failure(command: str, status: int, said: bytes) -> ToolFailed:
-    """The error for a git command that failed, with the last line it said."""
+    """The error for a git command that failed, with the first and the last line it said: what is wrong, and so what."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    return ToolFailed(f"git {command}", status, lines[-1] if lines else "")
+    return ToolFailed(f"git {command}", status, "; ".join(dict.fromkeys(lines[:1] + lines[-1:])))

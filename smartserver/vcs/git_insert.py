@@ -84,21 +84,16 @@ class Inserter:
         repository = self._repository
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=DEFAULT_UNPACK_LIMIT)
         strict = strictness(repository)
-        if objects >= limit and strict is None:
-            return _install(builder, folder, _permissions(repository))
+        if objects >= limit:
+            return _install(repository, builder, folder, strict)
         pack = unnamed_file(folder)
         try:
             builder.finish(pack)
             os.lseek(pack, 0, os.SEEK_SET)
-            checks = [] if strict is None else [strict]
-            if objects < limit:
-                _feed(repository, pack, "unpack-objects", "-q", *checks)
-                return None
-            said = _feed(repository, pack, "index-pack", "--stdin", "--fix-thin", f"--keep={_keeper()}", *checks)
+            _run(repository, pack, "unpack-objects", "-q", *strict)
         finally:
             os.close(pack)
-        what, _, name = said.decode("ascii").strip().partition("\t")
-        return os.path.join(folder, f"pack-{name}.keep") if what == "keep" else None
+        return None
 
 
 class _Reading:
@@ -140,40 +135,36 @@ class _Reading:
                 yield rows
 
 
-def strictness(repository: GitRepository) -> str | None:
-    """The option that makes git check fetched objects as the user configured it, or None."""
+def strictness(repository: GitRepository) -> list[str]:
+    """The options that make git check fetched objects as the user configured it; none where it should not."""
     if not repository.flag("fetch.fsckobjects", "transfer.fsckobjects"):
-        return None
+        return []
     settings = [
         (name.removeprefix("fetch.fsck."), values[-1].decode("utf-8", "surrogateescape"))
         for name, values in repository.settings().items()
         if name.startswith("fetch.fsck.")
     ]
-    return "--strict" + ("=" + ",".join([f"{name}={value}" for name, value in settings]) if settings else "")
+    return ["--strict" + ("=" + ",".join([f"{name}={value}" for name, value in settings]) if settings else "")]
 
 
-def _feed(repository: GitRepository, pack: int, *command: str) -> bytes:
-    """What a git command says that reads a pack."""
+def _run(repository: GitRepository, pack: int, *command: str, settings: Iterable[str] = ()) -> None:
+    """Run a git command that may read a pack, with some settings changed."""
+    options = [word for setting in settings for word in ("-c", setting)]
     process = subprocess.Popen(
-        ["git", "--git-dir", repository.git_dir, *command],
+        ["git", "--git-dir", repository.git_dir, *options, *command],
         stdin=pack,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=repository.environment,
     )
     try:
-        written, said = process.communicate()
+        _, said = process.communicate()
     except BaseException:
         process.terminate()  # Git removes its own temporary files then.
         process.communicate()
         raise
     if process.returncode:
         raise failure(command[0], process.returncode, said)
-    return written
-
-
-def _keeper() -> str:
-    return f"fetched by process {os.getpid()}"
 
 
 def _permissions(repository: GitRepository) -> int:
@@ -188,8 +179,12 @@ def _permissions(repository: GitRepository) -> int:
     return 0o444 & ~mask
 
 
-def _install(builder: PackBuilder, folder: str, mode: int) -> str | None:
-    """Write a pack and its index, and give them their names; the `.keep` file that came first, unless it was there."""
+def _install(repository: GitRepository, builder: PackBuilder, folder: str, strict: list[str]) -> str | None:
+    """Write a pack and its index, and give them their names; the `.keep` file that came first, unless it was there.
+
+    With `strict` git makes the index, and checks the objects as it does so.
+    """
+    mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")
     keep = None
     leftovers = [temporary, temporary + ".idx"]
@@ -198,16 +193,22 @@ def _install(builder: PackBuilder, folder: str, mode: int) -> str | None:
             table, pack_hash = builder.finish(pack.fileno())
             os.fchmod(pack.fileno(), mode)
             os.fsync(pack.fileno())
-        with open(temporary + ".idx", "xb") as file:
-            file.write(index(table, pack_hash))
-            file.flush()
+        if strict:
+            # A reverse index could be made for a name ending in .pack only, under which git would find the pack now.
+            alone = ("pack.writeReverseIndex=false",)
+            command = ("index-pack", *strict, "-o", temporary + ".idx", temporary)
+            _run(repository, subprocess.DEVNULL, *command, settings=alone)
+        with open(temporary + ".idx", "rb+" if strict else "xb") as file:
+            if not strict:
+                file.write(index(table, pack_hash))
+                file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         name = os.path.join(folder, f"pack-{pack_hash.hex()}")
         with contextlib.suppress(FileExistsError), open(name + ".keep", "x", encoding="ascii") as file_:
             keep = name + ".keep"
             leftovers.append(keep)
-            file_.write(_keeper() + "\n")
+            file_.write(f"fetched by process {os.getpid()}\n")
         if not os.path.exists(name + ".idx"):
             # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
             leftovers.append(name + ".pack")

@@ -10,7 +10,8 @@ import pytest
 import spec_examples as examples
 from wire_vectors import C, Pair, S
 
-from smartserver.verbs.all import VERBS
+import smartserver.verbs.all  # noqa: F401 - declares the verbs
+from smartserver.verbs.declare import VERBS
 from smartserver.wire import frames, limits, messages, states
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Error, Event, PeerClosed, Ping, Progress, Reply, Request, VersionMismatch
@@ -48,7 +49,7 @@ BLOCKS = blocks()
 def rows(first_column: str, after: str = "") -> list[list[str]]:
     """The cells of the first table after the heading `after` whose header begins with `first_column`."""
     text = SPEC[SPEC.index(after) :]
-    table = text[text.index(f"| {first_column} |") :].split("\n\n", 1)[0]
+    table = text[text.index(f"\n| {first_column} |") + 1 :].split("\n\n", 1)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 

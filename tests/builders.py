@@ -1,0 +1,264 @@
+"""Small true git histories in memory, as segments, and the pushes that bring them; no git is run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from smartserver.errors import DivergedBranches
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.check import BLOB, COMMIT, TAG, TREE, git_key
+from smartserver.records.model import Announced, Kind, Parent, Record, Tip
+from smartserver.records.segment import encode_graph
+from smartserver.store.incoming import Upload
+from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import RepositoryTransaction
+
+GIT = "git sha1"
+KINDS = (Kind("object", "git-sha1", True),)
+SETTINGS = {"HEAD": b"refs/heads/main"}
+MAIN = b"refs/heads/main"
+
+Files = Mapping[str, bytes]
+_request_ids = itertools.count(1)
+
+
+def request_id() -> bytes:
+    """A new one each time, the same ones in each run."""
+    return hashlib.blake2b(b"request %d" % next(_request_ids), digest_size=16).digest()
+
+
+class Repeatable:
+    """Random bytes that are the same in each run, and never the same twice."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._count = itertools.count()
+
+    def __call__(self, size: int) -> bytes:
+        return hashlib.shake_128(b"%d/%d" % (self._seed, next(self._count))).digest(size)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class History:
+    """Commits with their trees and blobs, each with what it introduces."""
+
+    def __init__(self) -> None:
+        self.objects: dict[bytes, Record] = {}
+        self.parents: dict[bytes, tuple[bytes, ...]] = {}
+        """Of commits and tags, in the order they were made: parents first."""
+        self.introduced: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        """Revision -> (key, path) of the records not reachable from any parent; the revision's own first."""
+        self._reach: dict[bytes, frozenset[bytes]] = {}
+        self._paths: dict[bytes, dict[bytes, bytes]] = {}
+        self._writer = SegmentWriter(KINDS, bulk=False, texts=lambda _kind, key: self.objects[key].text)
+        self._made: dict[bytes, bytes] = {}
+
+    def add(self, meta: bytes, text: bytes) -> bytes:
+        """An object; its id."""
+        key = git_key("git-sha1", meta, text)
+        self.objects[key] = Record(0, key, meta, text)
+        return key
+
+    def commit(self, files: Files, parents: Sequence[bytes] = (), message: str = "") -> bytes:
+        """A commit with exactly these files; its id."""
+        paths: dict[bytes, bytes] = {}
+        tree = self._tree({name.encode(): text for name, text in files.items()}, b"", paths)
+        lines = [b"tree %b\n" % tree.hex().encode()]
+        lines += [b"parent %b\n" % parent.hex().encode() for parent in parents]
+        lines += [b"author A <a@example.org> 1800000000 +0000\n", b"committer A <a@example.org> 1800000000 +0000\n"]
+        key = self.add(COMMIT, b"".join(lines) + b"\n" + (message or f"commit {len(self.parents)}").encode() + b"\n")
+        return self._revision(key, tuple(parents), paths)
+
+    def tag(self, target: bytes, name: str = "v1") -> bytes:
+        """An annotated tag; of a tree or blob it carries what that needs."""
+        meta = self.objects[target].meta
+        kind = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}[meta]
+        text = b"object %b\ntype %b\ntag %b\n\nA tag.\n" % (target.hex().encode(), kind, name.encode())
+        key = self.add(TAG, text)
+        if meta in (COMMIT, TAG):
+            return self._revision(key, (target,), {})
+        return self._revision(key, (), dict.fromkeys(self.closure(target), b""))
+
+    def bare(self, target: bytes) -> bytes:
+        """A tree or blob as a revision of its own."""
+        return self._revision(target, (), dict.fromkeys(self.closure(target), b""))
+
+    def closure(self, key: bytes) -> list[bytes]:
+        """A tree or blob and what is in it."""
+        found = [key]
+        record = self.objects[key]
+        if record.meta == TREE:
+            at = 0
+            while at < len(record.text):
+                at = record.text.index(b"\0", at) + 21
+                found += self.closure(record.text[at - 20 : at])
+        return found
+
+    def line(self, count: int, parent: bytes | None = None, name: str = "file") -> list[bytes]:
+        """Commits in a row, each changing a line of one file of several."""
+        made: list[bytes] = []
+        for number in range(count):
+            before = self.files(parent) if parent is not None else {"README": b"a project\n"}
+            lines = [f"{name} {line}, as it was first\n" for line in range(30)]
+            lines[number % 30] = f"changed by {name} {number}\n"
+            files = {**before, f"src/{name}.txt": "".join(lines).encode() + b"%d\n" % number}
+            parent = self.commit(files, () if parent is None else (parent,), f"{name} {number}")
+            made.append(parent)
+        return made
+
+    def files(self, commit: bytes) -> dict[str, bytes]:
+        """The files of a commit."""
+        paths = self._paths[commit]
+        return {
+            path.decode(): self.objects[key].text for path, key in paths.items() if self.objects[key].meta == BLOB
+        }
+
+    def announced(self, revision: bytes) -> Announced:
+        """A revision and its parents."""
+        return Announced(revision, tuple(Parent(parent) for parent in self.parents[revision]))
+
+    def segment(self, revision: bytes) -> bytes:
+        """Its segment: deltas on the versions its parents have."""
+        made = self._made.get(revision)
+        if made is None:
+            parents = [Parent(parent) for parent in self.parents[revision]]
+            items = []
+            for key, path in self.introduced[revision]:
+                record = self.objects[key]
+                older = [self._paths.get(parent.id, {}).get(path) for parent in parents[:2]] if path else []
+                candidates = [Candidate(each) for each in older if each is not None and each != key]
+                if key == revision and record.meta == COMMIT:
+                    candidates = [Candidate(parent.id) for parent in parents[:2]]
+                items.append(NewRecord(0, key, record.meta, record.text, candidates, path))
+            made = self._made[revision] = self._writer.segment(revision, parents, items)
+        return made
+
+    def body(self, revisions: Iterable[bytes], *, graph_first: bool = False) -> bytes:
+        """The body of a push."""
+        listed = list(revisions)
+        graph = encode_graph([self.announced(revision) for revision in listed]) if graph_first else b""
+        return graph + b"".join(self.segment(revision) for revision in listed)
+
+    def _tree(self, files: Mapping[bytes, bytes], path: bytes, paths: dict[bytes, bytes]) -> bytes:
+        here: dict[bytes, tuple[bytes, bytes]] = {}
+        below: dict[bytes, dict[bytes, bytes]] = {}
+        for name, text in files.items():
+            head, slash, rest = name.partition(b"/")
+            if slash:
+                below.setdefault(head, {})[rest] = text
+            else:
+                here[name] = (b"100644", self.add(BLOB, text))
+                paths[path + name] = here[name][1]
+        for head, inside in below.items():
+            here[head] = (b"40000", self._tree(inside, path + head + b"/", paths))
+        order = sorted(here, key=lambda name: name + (b"/" if here[name][0] == b"40000" else b""))
+        key = self.add(TREE, b"".join(b"%b %b\0%b" % (here[name][0], name, here[name][1]) for name in order))
+        paths[path or b"/"] = key
+        return key
+
+    def _revision(self, key: bytes, parents: tuple[bytes, ...], paths: Mapping[bytes, bytes]) -> bytes:
+        if key in self.parents:
+            return key
+        known: frozenset[bytes] = frozenset().union(*(self._reach[parent] for parent in parents))
+        listed = {key: b""}
+        # `paths` of a commit names keys by path, that of a tag or bare tip is by key.
+        for first, second in paths.items():
+            path, each = (first, second) if second else (b"", first)
+            if each not in known:
+                listed.setdefault(each, path)
+        self.parents[key] = parents
+        self.introduced[key] = list(listed.items())
+        self._reach[key] = known | listed.keys()
+        self._paths[key] = {path: each for path, each in paths.items() if each}
+        return key
+
+
+def create(transaction: RepositoryTransaction) -> None:
+    """What `Repository.create` does."""
+    transaction.create(GIT, KINDS, SETTINGS)
+
+
+def upload(
+    repository: PackRepository, body: bytes, segments: int, *, graph_first: bool = False, chunk: int = 4096
+) -> Upload:
+    """Send a body whole, as a server would take it."""
+    transaction = repository.begin(b"", "user")
+    if not transaction.exists:
+        create(transaction)
+    made = repository.receive(transaction, graph_first)
+    try:
+        for at in range(0, len(body), chunk):
+            made.write(body[at : at + chunk])
+        made.finish(segments, len(body))
+    except BaseException:
+        made.abandon()
+        raise
+    return made
+
+
+def push(
+    repository: PackRepository,
+    history: History,
+    revisions: Iterable[bytes],
+    refs: Mapping[bytes, bytes | None] = {},
+    *,
+    force: bool = True,
+    graph_first: bool = False,
+    request: bytes | None = None,
+    age: int = 0,
+    first: Callable[[RepositoryTransaction], None] = create,
+) -> Committed:
+    """A whole push: create, bring, move refs (None removes one; not `force`: only forward)."""
+    listed = list(revisions)
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        first(transaction)
+        transaction.check_parents()
+        for name, tip in refs.items():
+            old = transaction.ref(name)
+            if tip is not None and old is not None and not force and not transaction.is_ancestor(old[0].id, tip):
+                raise DivergedBranches(name, old[0].id)
+            transaction.set_ref(name, None if tip is None else (Tip(tip),))
+        return b"outcome of %d revisions" % len(listed)
+
+    body = history.body(listed, graph_first=graph_first)
+    sent = upload(repository, body, len(listed), graph_first=graph_first) if listed else None
+    return repository.commit(request or request_id(), age, "user", plan, sent)
+
+
+def refs_of(repository: PackRepository) -> dict[bytes, bytes]:
+    """Ref -> tip."""
+    return {name: value[0].id for name, value in repository.snapshot().view.refs().items()}
+
+
+def check_whole(repository: PackRepository, history: History) -> Snapshot:
+    """The repository verifies, and every record its refs reach is what was pushed."""
+    report = repository.verify()
+    assert report.problems == ()
+    snapshot = repository.snapshot()
+    seen: set[bytes] = set()
+    todo = [tip for tip in refs_of(repository).values()]
+    while todo:
+        revision = todo.pop()
+        if revision in seen:
+            continue
+        seen.add(revision)
+        todo += history.parents[revision]
+        assert snapshot.ordinal(revision) is not None
+        for key, _path in history.introduced[revision]:
+            location = snapshot.first(0, key)
+            assert location is not None
+            assert snapshot.record(location) == history.objects[key]
+    return snapshot

@@ -1,0 +1,391 @@
+"""Whatever git holds comes out of segments as it went in: random histories in random parts, stored in every way."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from git_histories import Builder, RandomHistory, environment
+
+from smartserver.records.model import BaseTag, Entry, Parent
+from smartserver.records.segment import STORED, decode_segment, encode_segment
+from smartserver.vcs import git_build, git_insert, git_read
+from smartserver.vcs.base import CannotSend, ToolFailed, VcsError, WrongContent
+from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_insert import Inserter
+from smartserver.vcs.git_read import plan
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path / "home")
+
+
+def leftovers(builder: Builder) -> list[str]:
+    """Files under objects/pack that are neither a pack nor its index."""
+    names = [file.name for file in (builder.path / "objects" / "pack").iterdir()]
+    return [name for name in names if not name.endswith((".pack", ".idx"))]
+
+
+def insert(builder: Builder, segments: Sequence[bytes], **options: int) -> tuple[int, int]:
+    with GitRepository(builder.path, builder.env) as repository:
+        done = Inserter(repository, **options).insert(segments)
+    if done.keep is not None:
+        assert leftovers(builder) == [Path(done.keep).name]
+        Path(done.keep).unlink()
+    assert leftovers(builder) == []
+    return done.objects, done.revisions
+
+
+class Exported:
+    """Every revision's segment of a history, with tags of everything, some of them nested."""
+
+    def __init__(self, builder: Builder, seed: int, size: int) -> None:
+        self.history = RandomHistory(builder, seed, size)
+        rng = random.Random(seed)
+        tips = list(self.history.commits)
+        tree = builder.git("rev-parse", tips[-1].hex() + "^{tree}").decode().strip()
+        blob = builder.blob(b"tagged alone\n")
+        tips.append(builder.tag(bytes.fromhex(tree), b"tree", b"of-tree"))
+        tips.append(builder.tag(blob, b"blob", b"of-blob"))
+        for n in range(6):
+            target = rng.choice(tips)
+            kind = builder.git("cat-file", "-t", target.hex()).strip()
+            tips.append(builder.tag(target, kind, b"t%d" % n))
+        self.tips = tips
+        with GitRepository(builder.path, builder.env) as repository:
+            whole = plan(repository, tips, [])
+            assert [a.revision for a in whole.graph][-8:] != []
+            self.graph = {announced.revision: [parent.id for parent in announced.parents] for announced in whole.graph}
+            self.segments = dict(zip(self.graph, whole.segments(), strict=True))
+
+    def ancestors(self, *heads: bytes) -> list[bytes]:
+        found: set[bytes] = set()
+        todo = list(heads)
+        while todo:
+            revision = todo.pop()
+            if revision not in found:
+                found.add(revision)
+                todo += self.graph[revision]
+        return [revision for revision in self.graph if revision in found]
+
+
+@pytest.mark.parametrize(("few", "unpack_limit", "jobs"), [(10**9, 100, 1), (0, 1, 1), (0, 1, 2), (10**9, 10**6, 1)])
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_any_subset_in_any_increments(
+    tmp_path: Path,
+    env: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    object_format: str,
+    few: int,
+    unpack_limit: int,
+    jobs: int,
+) -> None:
+    monkeypatch.setattr(git_read, "FEW", few)
+    monkeypatch.setattr(git_read, "_CHUNK", 70)
+    monkeypatch.setattr(git_insert, "_FORK_FROM", 20)
+    monkeypatch.setattr(git_build, "CACHE", 3000)
+    source = Builder(tmp_path / "a.git", env, object_format)
+    exported = Exported(source, 21 + jobs, 60)
+    rng = random.Random(4)
+    for trial in range(3):
+        heads = rng.sample(exported.tips, rng.choice((1, 2, 3)))
+        target = Builder(tmp_path / f"b{trial}.git", env, object_format)
+        with (target.path / "config").open("a") as file:
+            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n")
+        todo = exported.ancestors(*heads)
+        step = rng.choice((len(todo), len(todo) // 3 + 1))
+        for at in range(0, len(todo), step):
+            chosen = todo[at : at + step]
+            _, revisions = insert(target, [exported.segments[revision] for revision in chosen], jobs=jobs)
+            assert revisions == len(chosen)
+        for n, head in enumerate(heads):
+            target.ref(f"refs/x/{n}", head)
+        expected = source.reachable(*heads)
+        assert target.reachable(*heads) == expected
+        assert target.fsck("--full")[0] == 0
+        found = target.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
+        assert {bytes.fromhex(key.decode()) for key in found} == expected
+        packs = list((target.path / "objects" / "pack").glob("*.idx"))
+        assert bool(packs) == (unpack_limit == 1 or (unpack_limit == 100 and len(expected) >= 100))
+        for pack in packs:
+            target.git("verify-pack", str(pack))
+
+
+def test_what_fsck_says_stays_the_same(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    exported = Exported(source, 5, 80)  # It has folders named .git, odd modes and empty folders.
+    target = Builder(tmp_path / "b.git", env)
+    insert(target, list(exported.segments.values()))
+    for builder in (source, target):
+        for n, tip in enumerate(exported.tips):
+            builder.ref(f"refs/x/{n}", tip)
+    source.git("repack", "-adq")  # Its exit status tells loose objects from packed ones.
+    status, said = source.fsck("--strict")
+    assert status != 0
+    assert any(b"hasDotgit" in line for line in said)
+    assert target.fsck("--strict") == (status, said)
+
+
+@pytest.mark.parametrize("unpack_limit", [1, 10**6])
+def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_limit: int) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    bad = source.commit(source.tree({b".git": (b"100644", source.blob(b"x"))}), [])
+    good = source.commit(source.tree({b"f": (b"100644", source.blob(b"y"))}), [])
+    for name, settings, allowed in (
+        ("strict", "[transfer]\n\tfsckObjects = true\n", False),
+        ("fetch-wins", "[transfer]\n\tfsckObjects = true\n[fetch]\n\tfsckObjects = false\n", True),
+        ("lenient", '[fetch]\n\tfsckObjects = true\n[fetch "fsck"]\n\thasDotgit = ignore\n', True),
+        ("unset", "", True),
+    ):
+        target = Builder(tmp_path / f"{name}.git", env)
+        with (target.path / "config").open("a") as file:
+            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n{settings}")
+        with GitRepository(source.path, env) as repository:
+            insert(target, list(plan(repository, [good], []).segments()))
+            segments = list(plan(repository, [bad], []).segments())
+        if allowed:
+            insert(target, segments)
+            assert target.git("cat-file", "-t", bad.hex()) == b"commit\n"
+        else:
+            with pytest.raises(
+                ToolFailed, match=r"git (unpack-objects|index-pack) failed with status 128: .*hasDotgit"
+            ):
+                insert(target, segments)
+            assert target.git("cat-file", "-t", bad.hex(), check=False) == b""
+            assert leftovers(target) == []
+
+
+def test_nothing_to_insert(tmp_path: Path, env: dict[str, str]) -> None:
+    target = Builder(tmp_path / "b.git", env)
+    assert insert(target, []) == (0, 0)
+    assert list((target.path / "objects").rglob("*.*")) == []
+
+
+def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    tree = source.tree({b"f": (b"100644", source.blob(b"same\n"))})
+    one, two = source.commit(tree, [], message=b"1"), source.commit(tree, [], message=b"2")
+    target = Builder(tmp_path / "b.git", env)
+    calls: list[tuple[int, int]] = []
+    with GitRepository(source.path, env) as repository, GitRepository(target.path, env) as receiver:
+        segments = list(plan(repository, [one, two], []).segments())
+        done = Inserter(receiver).insert(segments, lambda done, total: calls.append((done, total)))
+    assert done.objects == 4
+    assert calls == [(3, 0), (4, 0), (4, 4)]
+
+
+def test_an_object_that_is_here_may_come_again(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    exported = Exported(source, 9, 40)
+    target = Builder(tmp_path / "b.git", env)
+    with (target.path / "config").open("a") as file:
+        file.write("[fetch]\n\tunpackLimit = 1\n")
+    for _ in range(2):
+        insert(target, list(exported.segments.values()))
+    assert target.reachable(*exported.tips) == source.reachable(*exported.tips)
+
+
+def tampered(block: bytes, repository: GitRepository, *, which: int, text: bytes | None, key: bytes | None) -> bytes:
+    """A segment with the text or key of one stored record changed."""
+    segment = decode_segment(block, 0, repository.kinds)
+    entries = list(segment.entries)
+    at = segment.frames_at
+    frames = []
+    for entry in entries:
+        frames.append(block[at : at + entry.frame_length])
+        at += entry.frame_length
+    entry = entries[which]
+    if text is not None:
+        frames[which] = text
+        entry = Entry(0, STORED, entry.key, entry.meta, BaseTag.NONE, b"", len(text), len(text), b"")
+    if key is not None:
+        entry = entry._replace(base=BaseTag.FULL_KEY, base_key=key)
+    entries[which] = entry
+    return encode_segment(segment.revision, segment.parents, entries, frames, repository.kinds)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_wrong_content_is_refused_and_leaves_nothing(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(git_insert, "_FORK_FROM", 1)
+    source = Builder(tmp_path / "a.git", env)
+    blob = source.blob(b"some text of a blob that is long enough\n" * 5)
+    commit = source.commit(source.tree({b"f": (b"100644", blob)}), [])
+    with GitRepository(source.path, env) as repository:
+        (block,) = plan(repository, [commit], []).segments()
+        wrong_text = tampered(block, repository, which=2, text=b"other\n", key=None)
+        wrong_base = tampered(block, repository, which=2, text=None, key=bytes(19) + b"\1")
+        short_key = encode_segment(
+            b"short", [Parent(b"p")], [Entry(0, 0, b"k", b"\3", 0, b"", 0, 0, b"")], [b""], repository.kinds
+        )
+        odd_meta = encode_segment(commit, [], [Entry(0, 0, commit, b"\7", 0, b"", 0, 0, b"")], [b""], repository.kinds)
+    for segment, why in (
+        (wrong_text, rf"object {blob.hex()} from the server: its content has the id"),
+        (wrong_base, "it is a delta base, and neither sent nor here"),
+        (short_key, "not a git object of this repository's format"),
+        (odd_meta, "not a git object of this repository's format"),
+    ):
+        target = Builder(tmp_path / f"{jobs}-{abs(hash(why))}.git", env)
+        with pytest.raises(WrongContent, match=why):
+            insert(target, [segment], jobs=jobs)
+        assert leftovers(target) == []
+        assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_pull_leaves_nothing(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(git_insert, "_FORK_FROM", 10)
+    source = Builder(tmp_path / "a.git", env)
+    exported = Exported(source, 31, 40)
+    blocks = list(exported.segments.values())
+    target = Builder(tmp_path / "b.git", env)
+
+    def cut(after: int) -> Iterator[bytes]:
+        yield from blocks[:after]
+        raise KeyboardInterrupt
+
+    for after in (0, 5, 30):
+        with pytest.raises(KeyboardInterrupt):
+            insert(target, cut(after), jobs=jobs)  # type: ignore[arg-type]
+        assert leftovers(target) == []
+        assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_worker_that_dies_fails_the_pull(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_insert, "_FORK_FROM", 1)
+    source = Builder(tmp_path / "a.git", env)
+    exported = Exported(source, 31, 40)
+    target = Builder(tmp_path / "b.git", env)
+    started: list[int] = []
+    real = os.fork
+
+    def fork() -> int:
+        pid = real()
+        if pid:
+            started.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", fork)
+
+    def blocks() -> Iterator[bytes]:
+        for n, block in enumerate(exported.segments.values()):
+            if n == 20:
+                os.kill(started[0], signal.SIGKILL)
+            yield block
+
+    with pytest.raises(VcsError, match=r"a worker (ended early|failed with status -9)"):
+        insert(target, blocks(), jobs=2)  # type: ignore[arg-type]
+    assert len(started) == 2
+    assert leftovers(target) == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_disk_full_is_reported(tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    exported = Exported(source, 31, 60)
+    target = Builder(tmp_path / "b.git", env)
+    real = os.rename
+
+    def rename(old: str, new: str) -> None:
+        if new.endswith(".idx"):
+            raise OSError(28, "No space left on device")
+        real(old, new)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError, match="No space left"):
+        insert(target, list(exported.segments.values()))
+    assert list((target.path / "objects" / "pack").iterdir()) == []
+
+
+def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    old = source.blob(b"".join([b"line %d\n" % n for n in range(500)]))
+    new = source.blob(b"".join([b"line %d\n" % n for n in range(501)]))
+    first = source.commit(source.tree({b"f": (b"100644", old)}), [])
+    second = source.commit(source.tree({b"f": (b"100644", new)}), [first])
+    with GitRepository(source.path, env) as repository:
+        sending = plan(repository, [second], [first])
+        assert [a.revision for a in sending.graph] == [second]
+        (with_base,) = sending.segments()
+        again = sending.without_bases([old])
+        (without,) = again.segments()
+        assert list(again.graph) == list(sending.graph)
+        bases = [decode_segment(block, 0, repository.kinds) for block in (with_base, without)]
+        used = [{segment.base_of(entry) for entry in segment.entries} for segment in bases]
+    assert old in used[0]
+    assert old not in used[1]
+    assert used[1] & used[0] - {b""}, "the other bases stay"
+
+
+@pytest.mark.parametrize("bulk", [True, False])
+def test_a_blob_that_is_gone_stops_the_push(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, bulk: bool
+) -> None:
+    monkeypatch.setattr(git_read, "FEW", 0 if bulk else 10)
+    source = Builder(tmp_path / "a.git", env)
+    blob = source.blob(b"gone\n")
+    commit = source.commit(source.tree({b"f": (b"100644", blob)}), [])
+    (source.path / "objects" / blob.hex()[:2] / blob.hex()[2:]).unlink()
+    with GitRepository(source.path, env) as repository:
+        sending = plan(repository, [commit], [])
+        with pytest.raises(CannotSend, match=f"cannot push: object {blob.hex()} is missing"):
+            list(sending.segments())
+
+
+def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    rng = random.Random(1)
+    rows = [b"%d,%d\n" % (n, rng.randrange(10**6)) for n in range(200_000)]
+    old = source.blob(b"".join(rows))
+    rows[1000] = b"changed\n"
+    new, noise = source.blob(b"".join(rows)), source.blob(rng.randbytes(2 << 20))
+    first = source.commit(source.tree({b"f": (b"100644", old), b"n": (b"100644", noise)}), [])
+    second = source.commit(source.tree({b"f": (b"100644", new), b"n": (b"100644", noise)}), [first])
+    target = Builder(tmp_path / "b.git", env)
+    with (target.path / "config").open("a") as file:
+        file.write("[fetch]\n\tunpackLimit = 1\n")
+    with GitRepository(source.path, env) as repository:
+        segments = list(plan(repository, [second], []).segments())
+    assert len(segments[1]) < 3000
+    insert(target, segments[:1])
+    insert(target, segments[1:])
+    assert target.fsck("--full")[0] == 0
+    assert target.reachable(second) == source.reachable(second)
+
+
+def test_start_up_is_light() -> None:
+    heavy = {"twisted", "click", "asyncio", "importlib.metadata", "tempfile", "multiprocessing", "zstandard"}
+    code = "import sys, smartserver.vcs.git_read, smartserver.vcs.git_insert; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_loose_objects_git_wrote_are_read(tmp_path: Path, env: dict[str, str]) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
+    source.ref("refs/heads/main", commit)
+    source.git("gc", "-q")
+    assert not any(len(folder.name) == 2 for folder in (source.path / "objects").iterdir())
+    target = Builder(tmp_path / "b.git", env)
+    with GitRepository(source.path, env) as repository:
+        insert(target, list(plan(repository, [commit], []).segments()))
+    loose = [file for file in (target.path / "objects").rglob("*") if len(file.name) == 38]
+    assert sorted(zlib.decompress(file.read_bytes())[:4] for file in loose) == [b"blob", b"comm", b"tree"]
