@@ -120,9 +120,10 @@ def errors() -> str:
     ]
     for code in sorted(CodedError.by_code):
         cls = CodedError.by_code[code]
-        names = [f"`{each.name}`" for each in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        names = ", ".join(f"`{each.name}`" for each in fields)
         meaning = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
-        lines.append(f"| `{code}` | {', '.join(names)} | {meaning} |")
+        lines.append(f"| `{code}` | {names} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -143,6 +143,11 @@ def own_parents(kind: Kind, key: Key, meta: bytes, text: bytes) -> tuple[Revisio
     return ()
 
 
+def is_label(kind: Kind, meta: bytes) -> bool:
+    """Whether a revision's own record only says something of its parent, as an annotated tag does of a commit."""
+    return kind.check in _GIT and meta == TAG
+
+
 def references(kind: Kind, key: Key, meta: bytes, text: bytes) -> Sequence[Key]:
     """The keys of the records of the same kind that this one needs, in its order; a key may come twice.
 

@@ -59,6 +59,8 @@ def compress(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
     """
     if not usable_base(text, base):
         base = b""
+    elif base is text:
+        base = bytes(bytearray(text))  # zstd drops a prefix that overlaps the text in memory.
     zstd = _zstd()
     if len(text) >= _PROBED and not base and incompressible(text):
         return STORED, text

@@ -195,7 +195,7 @@ class Graph:
         """Carry `marks` down to all ancestors above `stop`: those left only wanted, descending, and `stop`'s mark.
 
         Ends early when nothing is only wanted any more. One function, its state in local variables: a million
-        revisions take 0.3 s.
+        revisions take 0.4 s.
         """
         pending: dict[int, dict[int, int]] = {}
         """Marks in blocks not yet scanned."""

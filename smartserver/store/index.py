@@ -35,6 +35,8 @@ MAX_ROWS = 0x7FFFFFFE
 MAX_DEPTH = 255
 """What the depth column can say; ingest allows no more (DESIGN 4)."""
 U32 = 0xFFFFFFFF
+MOST_KNOWN = 1 << 14
+"""Segments of an index whose revisions are listed in memory once they are asked for often: about 2 MB."""
 
 _HEADER = struct.Struct("<8sBBBx5IQ16s")
 """Magic, version, flags, fanout bits, a zero; records, segments, parent entries, external bases, outside parents;
@@ -206,6 +208,8 @@ class Index:
         )
         """Ids of parents that lie in earlier packs."""
         self._shift = 16 - bits
+        self._asked = 0
+        self._known: dict[RevisionId, int] | None = None
 
     def find(self, kind: int, key: Key) -> range:
         """The rows of that record, the lowest position first; none where it is not here."""
@@ -250,6 +254,13 @@ class Index:
 
     def segment_of(self, revision: RevisionId) -> int | None:
         """The segment of a revision, or None."""
+        if self._known is None:
+            # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
+            self._asked += 1
+            if self.segments <= MOST_KNOWN and self._asked * 16 > self.segments:
+                self._known = {self.revision(segment): segment for segment in range(self.segments)}
+        if self._known is not None:
+            return self._known.get(revision)
         by_id = self._by_id
         at = bisect.bisect_left(by_id, revision, key=self.revision)
         if at < self.segments and self.revision(by_id[at]) == revision:

@@ -127,8 +127,10 @@ class Transaction(Protocol):
         """Heads of the announced revisions that are stored already."""
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of `candidates` that `tips` reach, or all of whose parents (one at least) they reach. Ids that are not
-        stored are ignored."""
+        """Those of `candidates` that `tips` reach, and labels (annotated tags) on what they reach.
+
+        Ids that are not stored are ignored.
+        """
 
     def plan_pull(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, WrongVcs
+from smartserver.records.check import is_label, revision_record
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, PullPlan
@@ -122,14 +123,21 @@ class RepositoryTransaction:
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
         graph = self._stored
-        found = {each: ordinal for each in candidates if (ordinal := graph.ordinal(each)) is not None}
-        targets = {each: graph.parents(ordinal) or (ordinal,) for each, ordinal in found.items()}
+        found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
-        asked = {*found.values(), *(target for each in targets.values() for target in each)}
-        beyond = set(graph.missing(asked, reached))
-        return [
-            each for each, ordinal in found.items() if ordinal not in beyond or not beyond.intersection(targets[each])
-        ]
+        beyond = set(graph.missing(found, reached))
+        for ordinal in found:  # Ascending: a label on a label comes after it.
+            if ordinal in beyond and self._is_label(ordinal) and beyond.isdisjoint(graph.parents(ordinal)):
+                beyond.remove(ordinal)
+        return [graph.revision(ordinal) for ordinal in found if ordinal not in beyond]
+
+    def _is_label(self, ordinal: int) -> bool:
+        snapshot = self._present()
+        kind = revision_record(snapshot.root.vcs)
+        if kind is None or not snapshot.graph.parents(ordinal):
+            return False
+        location = snapshot.first(kind, snapshot.graph.revision(ordinal))
+        return location is not None and is_label(snapshot.root.kinds[kind], snapshot.record(location).meta)
 
     def plan_pull(
         self,

@@ -9,8 +9,7 @@ VcsError
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 
@@ -22,37 +21,46 @@ class VcsError(Exception):
     """A local repository cannot do what was asked; the message is one line for the user."""
 
 
-@dataclass(eq=False)
 class CannotSend(VcsError):
     """What was to be pushed cannot be: this repository does not have all of it."""
 
-    reason: str
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
-    def __str__(self) -> str:
-        return self.reason
 
-
-@dataclass(eq=False)
 class WrongContent(VcsError):
     """A pulled record is not what its key says, or its base is not here."""
 
-    key: Key
-    why: str
+    def __init__(self, key: Key, why: str) -> None:
+        super().__init__(key, why)
+        self.key = key
+        self.why = why
 
     def __str__(self) -> str:
         return f"object {self.key.hex()} from the server: {self.why}"
 
 
-@dataclass(eq=False)
 class ToolFailed(VcsError):
-    """A command of the version-control system failed."""
+    """A command of the version-control system failed; `said` is empty or one line."""
 
-    command: str
-    status: int
-    said: str
+    def __init__(self, command: str, status: int, said: str) -> None:
+        super().__init__(command, status, said)
+        self.command = command
+        self.status = status
+        self.said = said
 
     def __str__(self) -> str:
         return f"{self.command} failed with status {self.status}" + (f": {self.said}" if self.said else "")
+
+
+class Inserted(NamedTuple):
+    """What a pull brought into the local repository."""
+
+    objects: int
+    revisions: int
+    keep: str | None = None
+    """A file that keeps the new objects from being collected until refs name them; the caller removes it."""
 
 
 class Plan(Protocol):
@@ -71,16 +79,6 @@ class Plan(Protocol):
 
     def without_bases(self, keys: Collection[Key]) -> Self:
         """The same plan, using none of `keys` as a delta base."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inserted:
-    """What a pull brought into the local repository."""
-
-    objects: int
-    revisions: int
-    keep: str | None = None
-    """A file that keeps the new objects from being collected until refs name them; the caller removes it."""
 
 
 class LocalRepository(Protocol):

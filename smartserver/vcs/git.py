@@ -33,7 +33,7 @@ class GitRepository:
         self.environment = {
             **environment,
             "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_GRAFT_FILE": os.devnull,
+            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
             # A partial clone must not fetch what it lacks while it is read: a push would turn into a download.
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",  # The same for git before 2.44.
@@ -280,5 +280,5 @@ def boolean(value: bytes) -> bool:
 
 def failure(command: str, status: int, said: bytes) -> ToolFailed:
     """The error for a git command that failed, with the first and the last line it said: what is wrong, and so what."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line and not line.startswith("hint:")]
     return ToolFailed(f"git {command}", status, "; ".join(dict.fromkeys(lines[:1] + lines[-1:])))

@@ -198,7 +198,7 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, stric
             alone = ("pack.writeReverseIndex=false",)
             command = ("index-pack", *strict, "-o", temporary + ".idx", temporary)
             _run(repository, subprocess.DEVNULL, *command, settings=alone)
-        with open(temporary + ".idx", "rb+" if strict else "xb") as file:
+        with open(temporary + ".idx", "rb" if strict else "xb") as file:
             if not strict:
                 file.write(index(table, pack_hash))
                 file.flush()

@@ -19,8 +19,8 @@ MAX_HAVES = 256
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`, or the name of a setting that holds
-    a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if what
-    they point at, or its parents, comes anyway or is had (tags).
+    a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if
+    what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
     segment of an interrupted pull with the same arguments.

@@ -157,9 +157,7 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
             insert(target, segments)
             assert target.git("cat-file", "-t", bad.hex()) == b"commit\n"
         else:
-            with pytest.raises(
-                ToolFailed, match=r"git (unpack-objects|index-pack) failed with status 128: .*hasDotgit"
-            ):
+            with pytest.raises(ToolFailed, match=r"git (unpack-objects|index-pack) failed .*: hasDotgit: "):
                 insert(target, segments)
             assert target.git("cat-file", "-t", bad.hex(), check=False) == b""
             assert leftovers(target) == []

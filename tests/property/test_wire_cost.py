@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, End, Event, Request
+from smartserver.wire.events import Body, End, Event, Reply, Request
 from smartserver.wire.frames import ReceiveBuffer
 from smartserver.wire.limits import MAX_FRAME, RECEIVE_CHUNK
 
@@ -108,3 +108,25 @@ def test_backlog_is_not_rescanned() -> None:
     server.receive_data(b"".join(client.send(event) for event in sent))
     assert list(iter(server.next_event, None)) == sent
     assert buffer.takes <= len(b"hpss/1\n") + 2 * len(sent)
+
+
+def test_nothing_is_held_between_frames() -> None:
+    """An idle connection keeps nothing of the frames it had, and nothing of requests that are over."""
+    client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
+
+    def exchange(number: int) -> None:
+        for event in (Request(number, b"", body=True), Body(number, b"x" * MAX_FRAME), End(number, 1, MAX_FRAME)):
+            server.receive_data(client.send(event))
+            assert server.next_event() == event
+        client.receive_data(server.send(Reply(number, b"y" * (MAX_FRAME - 1))))
+        assert client.next_event() is not None
+
+    exchange(1)
+    tracemalloc.start()
+    try:
+        base = tracemalloc.get_traced_memory()[0]
+        for number in range(2, 20):
+            exchange(number)
+        assert tracemalloc.get_traced_memory()[0] - base <= OBJECTS
+    finally:
+        tracemalloc.stop()

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from netem import cli
 from netem.counter import Counts
-from netem.effects import Cut, Stall
+from netem.effects import EFFECTS, Cut, Stall
 
 COUNTS = Counts(
     connections=1,
@@ -58,14 +60,27 @@ def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest
     assert re.search(why, err)
 
 
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+def help_of_proxy() -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as caught:
         cli.main(["proxy", "--help"])
     assert caught.value.code == 0
-    out = capsys.readouterr().out
+    return out.getvalue()
+
+
+def test_help_has_examples() -> None:
+    out = help_of_proxy()
     assert "netem proxy --rtt 1000ms --listen :4001 --to :4155" in out
-    assert "cut:BYTES" in out
-    assert "stall:BYTES[:TIME]" in out
+    for name, effect in EFFECTS.items():
+        assert f"{name}:{effect.arguments}" in out
+
+
+def test_the_reference_names_every_option_effect_and_field() -> None:
+    text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"--[a-z]+", cli.parser().format_help() + help_of_proxy())) - {"--help"}
+    assert options == {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json"}
+    for word in (*options, *(f"{name}:" for name in EFFECTS), *cli.numbers(COUNTS), "operations", "total"):
+        assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
 
 @pytest.mark.parametrize(

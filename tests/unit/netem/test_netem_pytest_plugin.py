@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import pytest
 
 from netem import pytest_plugin
@@ -29,10 +31,8 @@ def ping(stream, times=1):
 
 def run(pytester: pytest.Pytester, body: str) -> pytest.RunResult:
     pytester.makepyfile(PREAMBLE + body)
-    loaded = pytester.plugins or any(
-        plugin is pytest_plugin for plugin in pytester._request.config.pluginmanager.get_plugins()
-    )
-    arguments = [] if loaded else ["-p", "netem.pytest_plugin"]
+    installed = any(point.value == pytest_plugin.__name__ for point in entry_points(group="pytest11"))
+    arguments = [] if installed else ["-p", pytest_plugin.__name__]
     return pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments)
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -522,3 +525,15 @@ def test_a_run_is_the_same_each_time() -> None:
         return net.clock.now, net.take()
 
     assert run() == run()
+
+
+def test_the_example_of_the_reference_runs() -> None:
+    text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
+    (example,) = [
+        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SimulatedNetwork(Link" in block
+    ]
+    names: dict[str, object] = {}
+    exec(example, names)
+    made = names["network"]
+    assert isinstance(made, SimulatedNetwork)
+    assert made.clock.now == 2.0

@@ -95,6 +95,16 @@ def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
     assert index.row(0) == Row(17, 40, 18)
 
 
+@pytest.mark.parametrize("most", [0, 1 << 14])
+def test_revisions_are_found_however_often_they_are_asked_for(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "MOST_KNOWN", most)
+    index = build([Revision(b"%d" % number) for number in range(100)])
+    for _ in range(2):
+        for number in range(100):
+            assert index.segment_of(b"%d" % number) == number
+            assert index.segment_of(b"%d" % (number + 100)) is None
+
+
 def test_copies_lie_side_by_side_the_lowest_first_and_are_the_base() -> None:
     text, changed = note(b"k", TEXT), note(b"z", TEXT + b"changed\n")
     copies = [Revision(b"r%d" % number, (), [(text, None)]) for number in range(5)]

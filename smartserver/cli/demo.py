@@ -1,0 +1,67 @@
+"""`smartserver demo`: what a slow link costs git, over our protocol and over git's own, side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from smartserver.cli.demo_run import Comparison, Measured, Row
+from smartserver.cli.errors import CommandError
+from smartserver.trace.text import size
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the emulated link.")
+@click.option("--rate", default=None, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")
+def command(path: Path | None, rtt: str, rate: str | None) -> None:
+    """Push, fetch and clone the git repository at PATH over an emulated slow link: hpss:// beside git://.
+
+    PATH is read and never written; without it, it is the project's own checkout, or a generated history. Stock git
+    does everything; the link is a proxy on loopback that delays each byte by half of --rtt. Exit status 1 when an
+    operation of ours takes more than 2 round trips (the TCP handshake and one) or leaves a wrong result behind.
+
+    \b
+    smartserver demo
+    smartserver demo ~/src/project --rtt 300ms --rate 20mbit
+    """
+    from netem.units import parse_rate, parse_time
+
+    try:
+        seconds, bytes_per_second = parse_time(rtt), parse_rate(rate) if rate else None
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+    with Comparison(path, seconds, bytes_per_second, lambda words: click.echo(words, err=True)) as comparison:
+        rows: list[Row] = []
+        for row in comparison.rows():
+            rows.append(row)
+            click.echo(f"  {row.operation}", err=True)
+        problems = comparison.problems
+        click.echo(table(rows, comparison.title, with_git=comparison.has_git_daemon))
+    for problem in problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if problems:
+        sys.exit(1)
+
+
+def table(rows: list[Row], title: str, *, with_git: bool) -> str:
+    """One line an operation: round trips, seconds and bytes, ours and git's."""
+    wide = max(len(row.operation) for row in rows)
+    head = f"{'':{wide}}  {'hpss://':^36}" + (f"   {'git://':^36}" if with_git else "")
+    columns = f"{'trips':>6} {'seconds':>8} {'up':>10} {'down':>9}"
+    lines = [title, "", head, f"{'operation':{wide}}  {columns}" + (f"    {columns}" if with_git else "")]
+    for row in rows:
+        line = f"{row.operation:{wide}}  {_cells(row.ours)}"
+        if with_git:
+            line += "    " + (_cells(row.git) if row.git is not None else f"{'-':>6}")
+        lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _cells(measured: Measured) -> str:
+    return (
+        f"{measured.round_trips:>6} {measured.seconds:>8.2f} {size(measured.bytes_up):>10} "
+        f"{size(measured.bytes_down):>9}"
+    )

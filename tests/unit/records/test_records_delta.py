@@ -1,0 +1,336 @@
+"""Frames: what they cost, what is refused before zstd sees it, and both ways to zstd giving the same."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import zstandard
+
+from smartserver.records import delta, limits
+from smartserver.records.segment import STORED, ZSTD, Malformed
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+
+
+@pytest.fixture(params=["shared", "public"])
+def zstd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Both ways to reach zstd, one after the other."""
+    maker = delta._SharedZstd if request.param == "shared" else delta._PublicZstd
+    monkeypatch.setattr(delta, "_makers", [maker])
+    monkeypatch.setattr(delta, "_threads", type(delta._threads)())
+    yield request.param
+    if hasattr(delta._threads, "zstd"):
+        assert isinstance(delta._threads.zstd, maker)
+
+
+def prose(size: int, seed: int = 1) -> bytes:
+    """Text of about `size` bytes that is no more regular than source code is."""
+    chance = random.Random(seed)
+    words = [chance.randbytes(chance.randint(1, 4)).hex().encode() for _ in range(3000)]
+    lines = [b" ".join(chance.choices(words, k=8)) for _ in range(size // 55)]
+    return b"\n".join(lines)
+
+
+def edited(text: bytes, lines: int, seed: int = 2) -> bytes:
+    chance = random.Random(seed)
+    rows = text.split(b"\n")
+    for n in chance.sample(range(len(rows)), lines):
+        rows[n] = b"changed line %d" % n
+    return b"\n".join(rows)
+
+
+def noise(size: int, seed: int = 3) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def header(frame: bytes) -> zstandard.FrameParameters:
+    return zstandard.get_frame_parameters(MAGIC + frame)
+
+
+# ---- what is written
+
+
+@pytest.mark.parametrize("text", [b"", b"a", b"short", prose(1000), prose(300_000), noise(5000)])
+@pytest.mark.parametrize("base", [b"", b"1234567", b"12345678", prose(1100, 7), DICTIONARY_MAGIC + prose(5000)])
+@pytest.mark.usefixtures("zstd")
+def test_round_trip(text: bytes, base: bytes) -> None:
+    encoding, frame = delta.compress(text, base)
+    assert len(frame) <= len(text)
+    assert delta.decompress(encoding, frame, len(text), base) == text
+    assert delta.decompress(encoding, memoryview(frame), len(text), base) == text
+
+
+@pytest.mark.usefixtures("zstd")
+def test_frame_has_no_more_than_it_needs() -> None:
+    base = prose(20_000)
+    for text in (edited(base, 5), prose(200_000)):
+        encoding, frame = delta.compress(text, base)
+        assert encoding == ZSTD
+        assert frame[:4] != MAGIC
+        told = header(frame)
+        assert told.content_size == len(text)
+        assert told.dict_id == 0
+        assert not told.has_checksum
+
+
+@pytest.mark.parametrize(("size", "lines"), [(100_000, 50), (1_000_000, 50), (6_000_000, 50), (31_000_000, 50)])
+def test_fifty_changed_lines_cost_under_a_hundredth(size: int, lines: int) -> None:
+    base = prose(size)
+    text = edited(base, lines)
+    encoding, frame = delta.compress(text, base)
+    assert encoding == ZSTD
+    assert len(frame) * 100 < len(text)
+    assert delta.decompress(encoding, frame, len(text), base) == text
+
+
+def test_both_ways_make_the_same_frames() -> None:
+    shared, public = delta._SharedZstd(), delta._PublicZstd()
+    for size in (30, 900, 12_000, 90_000, 700_000, 4_500_000):
+        base = prose(size)
+        text = edited(base, 1 + size // 20_000) if size > 100 else base + b"more"
+        for prefix in (b"", base):
+            frame = shared.compress(text, prefix, delta.LEVEL)
+            assert public.compress(text, prefix, delta.LEVEL) == frame
+            assert shared.decompress(frame, len(text), prefix) == text
+            assert public.decompress(frame, len(text), prefix) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "log"),
+    [(0, 10), (1023, 10), (1024, 11), (1 << 22, 23), ((1 << 22) - 1, 22), (64 << 20, 27), (1 << 40, 27)],
+)
+def test_window_covers_base_and_text(size: int, log: int) -> None:
+    assert delta.window_log(size) == log
+
+
+@pytest.mark.usefixtures("zstd")
+def test_base_beyond_the_default_window_is_found() -> None:
+    # from_level(9) alone never makes a window over 4 MiB.
+    base = noise(5 << 20)
+    encoding, frame = delta.compress(base[: 1 << 20], base)
+    assert encoding == ZSTD
+    assert len(frame) < 1000
+
+
+def test_base_that_is_too_short_or_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = prose(4000)
+    alone = delta.compress(text)
+    assert delta.compress(text, text[:7]) == alone
+    assert not delta.usable_base(text, text[:7])
+    monkeypatch.setattr(limits, "MAX_BASED", 2 * len(text) - 1)
+    assert not delta.usable_base(text, text)
+    assert delta.compress(text, text) == alone
+    monkeypatch.setattr(limits, "MAX_BASED", 2 * len(text))
+    assert delta.usable_base(text, text)
+    assert len(delta.compress(text, text)[1]) < 50  # zstd drops a prefix that lies where the text does.
+
+
+@pytest.mark.usefixtures("zstd")
+def test_incompressible_text_is_stored() -> None:
+    for size in (0, 1, 500, 3 << 20):
+        text = noise(size)
+        assert delta.compress(text) == (STORED, text)
+        assert delta.compress(text, prose(2000)) == (STORED, text)
+
+
+def test_large_incompressible_text_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compressed: list[int] = []
+
+    class Spy(delta._PublicZstd):
+        def compress(self, text: bytes, base: bytes, level: int) -> bytes:
+            compressed.append(len(text))
+            return super().compress(text, base, level)
+
+    monkeypatch.setattr(delta, "_makers", [Spy])
+    monkeypatch.setattr(delta, "_threads", type(delta._threads)())
+    assert delta.compress(noise(3 << 20))[0] == STORED
+    assert compressed == [64 << 10]
+    assert delta.compress(prose(1 << 21))[0] == ZSTD
+    assert len(compressed) == 3
+    assert delta.compress(noise(1 << 20), noise(1 << 20))[0] == ZSTD  # A base may hold it all.
+
+
+@pytest.mark.usefixtures("zstd")
+def test_probe_tells_a_good_base() -> None:
+    base = prose(30_000)
+    text = edited(base, 3)
+    assert delta.probe(text, base) * 10 < delta.probe(text) < len(text)
+    assert delta.incompressible(noise(100_000))
+    assert not delta.incompressible(text)
+
+
+# ---- what is refused
+
+BASE = prose(3000)
+TEXT = edited(BASE, 4)
+FRAME = delta.compress(TEXT, BASE)[1]
+
+
+def refused(frame: bytes, length: int, base: bytes, why: str, encoding: int = ZSTD) -> None:
+    with pytest.raises(Malformed, match=why):
+        delta.decompress(encoding, frame, length, base)
+
+
+def hand_made(length: int, blocks: bytes) -> bytes:
+    """A single-segment frame that claims `length` bytes."""
+    return b"\xe0" + length.to_bytes(8, "little") + blocks
+
+
+def block(kind: int, size: int, last: bool, body: bytes) -> bytes:
+    return (size << 3 | kind << 1 | last).to_bytes(3, "little") + body
+
+
+@pytest.mark.usefixtures("zstd")
+def test_wrong_length() -> None:
+    for length in (0, len(TEXT) - 1, len(TEXT) + 1, 1 << 31, 1 << 36):
+        refused(FRAME, length, BASE, "bytes")
+
+
+@pytest.mark.usefixtures("zstd")
+def test_trailing_bytes_and_second_frames() -> None:
+    refused(FRAME + b"x", len(TEXT), BASE, "1 bytes after the end")
+    refused(FRAME + FRAME, len(TEXT), BASE, "after the end")
+    refused(FRAME + MAGIC + FRAME, 2 * len(TEXT), BASE, "expected")
+    empty = hand_made(0, block(0, 0, True, b""))
+    assert delta.decompress(ZSTD, empty, 0) == b""
+    refused(FRAME + empty, len(TEXT), BASE, "after the end")
+    skippable = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"
+    refused(FRAME + skippable, len(TEXT), BASE, "after the end")
+
+
+@pytest.mark.usefixtures("zstd")
+def test_every_cut_is_refused() -> None:
+    for end in range(len(FRAME)):
+        refused(FRAME[:end], len(TEXT), BASE, "byte")
+
+
+@pytest.mark.usefixtures("zstd")
+def test_bombs() -> None:
+    # 8,192 blocks of one repeated byte are 1 GiB in 32 KB.
+    blocks = block(1, 128 << 10, False, b"\0") * 8191 + block(1, 128 << 10, True, b"\0")
+    bomb = hand_made(1 << 30, blocks)
+    assert len(bomb) < 33_000
+    refused(bomb, 100, b"", f"a frame of {1 << 30} bytes of text, expected 100")
+    refused(bomb, 1 << 30, b"", "window")
+    small = hand_made(1 << 36, block(1, 100, True, b"\0"))
+    assert len(small) < 16
+    refused(small, 100, b"", "expected 100")
+    refused(small, 1 << 36, b"", "expected no more than")
+    # A legal claim, but one block cannot hold it: refused before memory is taken.
+    refused(hand_made(1 << 26, block(1, 100, True, b"\0")), 1 << 26, b"", "1 blocks cannot hold")
+    # Blocks that hold more than the frame claims.
+    refused(hand_made(100, block(1, 101, True, b"\0")), 100, b"", "damaged")
+    refused(hand_made(100, block(1, 99, True, b"\0")), 100, b"", "damaged")
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (b"", "empty"),
+        (b"\x00\x00" + block(0, 0, True, b""), "without its content size"),
+        (b"\x40\x89\x00\x00" + block(1, 256, True, b"a"), "a window over"),
+        (b"\x24\x03" + block(0, 3, True, b"abc") + b"\0\0\0\0", "options"),
+        (b"\x21\x07\x03" + block(0, 3, True, b"abc"), "options"),
+        (b"\x28\x03" + block(0, 3, True, b"abc"), "options"),
+        (b"\x30\x03" + block(0, 3, True, b"abc"), "options"),
+        (b"\x20\x03" + block(3, 3, True, b"abc"), "no known kind"),
+        (b"\x20\x03" + block(0, 3, False, b"abc"), "cut off"),
+        (b"\x20\x03" + block(0, 4, True, b"abc"), "cut off"),
+        (b"\x20\x03" + block(2, 3, True, b"abc"), "damaged"),
+    ],
+)
+@pytest.mark.usefixtures("zstd")
+def test_frames_no_writer_makes(frame: bytes, why: str) -> None:
+    refused(frame, 256 if frame[:1] == b"\x40" else 3, b"", why)
+
+
+@pytest.mark.usefixtures("zstd")
+def test_the_widest_window_is_taken() -> None:
+    frame = b"\x40\x88\x00\x00" + block(1, 256, True, b"a")
+    assert delta.decompress(ZSTD, frame, 256) == b"a" * 256
+
+
+@pytest.mark.usefixtures("zstd")
+def test_a_failure_leaves_nothing_behind() -> None:
+    damaged = bytearray(FRAME)
+    damaged[-1] ^= 0x55
+    for _ in range(3):
+        with pytest.raises(Malformed):
+            delta.decompress(ZSTD, bytes(damaged[:-1]), len(TEXT), BASE)
+        refused(hand_made(100, block(1, 99, True, b"\0")), 100, BASE, "damaged")
+        assert delta.decompress(ZSTD, delta.compress(BASE)[1], len(BASE)) == BASE
+        assert delta.decompress(ZSTD, FRAME, len(TEXT), BASE) == TEXT
+
+
+@pytest.mark.usefixtures("zstd")
+def test_stored_frames() -> None:
+    assert delta.decompress(STORED, b"abc", 3) == b"abc"
+    assert type(delta.decompress(STORED, memoryview(b"abc"), 3)) is bytes
+    refused(b"abc", 4, b"", "stored frame of 3 bytes, expected 4", STORED)
+    refused(b"abc", 3, b"", "unknown encoding 2", 2)
+
+
+def test_a_base_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_BASED", len(BASE) + len(TEXT) - 1)
+    refused(FRAME, len(TEXT), BASE, f"a base of {len(BASE)} bytes")
+
+
+# ---- threads, and the ways to zstd
+
+
+@pytest.mark.usefixtures("zstd")
+def test_threads_do_not_disturb_one_another() -> None:
+    bases = [prose(20_000, seed) for seed in range(8)]
+    texts = [edited(base, 5) for base in bases]
+    frames = [delta.compress(text, base) for text, base in zip(texts, bases, strict=True)]
+
+    def work(n: int) -> bool:
+        n %= 8
+        if n % 3 == 0:
+            assert delta.compress(texts[n], bases[n]) == frames[n]
+        return delta.decompress(*frames[n], len(texts[n]), bases[n]) == texts[n]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(800)))
+
+
+def test_falls_back_when_the_private_part_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(delta._SharedZstd):
+        def __init__(self) -> None:
+            raise ImportError("no cffi")
+
+    class Wrong(delta._SharedZstd):
+        def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+            return b"something else"
+
+    for broken in (Missing, Wrong):
+        monkeypatch.setattr(delta, "_makers", [broken, delta._PublicZstd])
+        monkeypatch.setattr(delta, "_threads", type(delta._threads)())
+        assert delta.decompress(ZSTD, FRAME, len(TEXT), BASE) == TEXT
+        assert isinstance(delta._threads.zstd, delta._PublicZstd)
+
+
+def test_importing_delta_and_bases_imports_no_zstd() -> None:
+    program = (
+        "import sys, smartserver.records.bases, smartserver.records.delta\n"
+        "assert not [name for name in sys.modules if 'zstd' in name.lower()], 'zstd'\n"
+        "smartserver.records.delta.decompress(0, b'', 0)\n"
+        "assert 'zstandard' not in sys.modules\n"
+        "smartserver.records.delta.compress(b'text' * 9)\n"
+        "assert 'zstandard' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_fixed_frame_is_still_read() -> None:
+    # Frames are in files for ever; another release of zstd may write others, but must read this one.
+    base = b"The quick brown fox jumps over the lazy dog.\n" * 2 + b"end\n"
+    text = b"The quick brown fox leaps over the lazy dog.\n" + base
+    frame = bytes.fromhex("208b7d0000186c656103003a2c0210067428ad80")
+    assert delta.decompress(ZSTD, frame, 139, base) == text

@@ -1,0 +1,376 @@
+"""The bytes of segments and announced graphs, and the stream that carries them."""
+
+from __future__ import annotations
+
+import dataclasses
+import tracemalloc
+
+import pytest
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits, varint
+from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.segment import (
+    STORED,
+    ZSTD,
+    Malformed,
+    SegmentStream,
+    decode_graph,
+    decode_segment,
+    encode_graph,
+    encode_segment,
+    frames,
+)
+
+KINDS = (Kind("object", "git-sha1", True), Kind("text", "blake2b-128", True), Kind("signature", "sha1-key", False))
+
+R, P, Q, T, U = (letter * 20 for letter in (b"R", b"P", b"Q", b"T", b"U"))
+CHECK = bytes(range(16))
+
+PLAIN = Entry(0, STORED, R, b"\x01", BaseTag.NONE, b"", 3, 3, b"")
+ENTRIES = (
+    PLAIN,
+    Entry(0, ZSTD, T, b"\x02", BaseTag.FULL_KEY, Q, 300, 2, b""),
+    Entry(0, ZSTD, U, b"", BaseTag.entry(1), b"", 0, 1, b""),
+    Entry(0, ZSTD, b"k", b"", BaseTag.parent(1), b"", 9, 1, b""),
+    Entry(1, STORED, b"k", b"meta", BaseTag.NONE, b"", 0, 0, CHECK),
+)
+FRAMES = (b"abc", b"de", b"f", b"g", b"")
+PARENTS = (Parent(P, True), Parent(Q))
+
+WHOLE = (
+    b"\xc1\x01"  # 193 bytes follow
+    b"\x14" + R + b"\x02" + b"\x29" + P + b"\x28" + Q + b"\x05"
+    b"\x00\x00" + b"\x00" + b"\x01\x01" + b"\x00" + b"\x03\x03"  # the revision's own record leaves its key out
+    b"\x00\x01" + b"\x14" + T + b"\x01\x02" + b"\x01\x14" + Q + b"\xac\x02" + b"\x02"
+    b"\x00\x01" + b"\x14" + U + b"\x00" + b"\x04" + b"\x00\x01"
+    b"\x00\x01" + b"\x01k" + b"\x00" + b"\x05" + b"\x09\x01"
+    b"\x01\x00" + b"\x01k" + b"\x04meta" + b"\x00" + b"\x00\x00" + CHECK + b"abcdefg"
+)
+
+
+def one(entry: Entry, frame: bytes = b"abc", parents: tuple[Parent, ...] = PARENTS) -> bytes:
+    return encode_segment(R, parents, [entry], [frame], KINDS)
+
+
+def patched(segment: bytes, old: bytes, new: bytes) -> bytes:
+    """`segment` with `old`, which it has once, replaced, and its length put right."""
+    _, at = varint.decode(segment, 0)
+    body = segment[at:]
+    assert body.count(old) == 1
+    body = body.replace(old, new)
+    return varint.encode(len(body)) + body
+
+
+# ---- segments
+
+
+def test_layout() -> None:
+    assert encode_segment(R, PARENTS, ENTRIES, FRAMES, KINDS) == WHOLE
+    assert decode_segment(WHOLE, 0, KINDS) == Segment(R, PARENTS, ENTRIES, len(WHOLE) - 7, len(WHOLE))
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_read_anywhere_in_any_buffer(wrap: type) -> None:
+    buf = wrap(b"before" + WHOLE + b"after")
+    segment = decode_segment(buf, 6, KINDS)
+    assert segment == decode_segment(WHOLE, 0, KINDS)
+    assert [bytes(frame) for frame in frames(segment, buf, 6)] == list(FRAMES)
+
+
+def test_header_alone_is_enough_to_decode() -> None:
+    segment = decode_segment(WHOLE, 0, KINDS)
+    assert decode_segment(WHOLE[: segment.frames_at], 0, KINDS) == segment
+    with pytest.raises(Malformed, match=f"of a segment of {len(WHOLE)}"):
+        list(frames(segment, WHOLE[:-1]))
+
+
+def test_base_keys() -> None:
+    segment = decode_segment(WHOLE, 0, KINDS)
+    assert [segment.base_of(entry) for entry in segment.entries] == [b"", Q, T, Q, b""]
+
+
+def test_a_revision_without_records() -> None:
+    whole = encode_segment(b"r", (), (), (), KINDS)
+    assert whole == b"\x04\x01r\x00\x00"
+    assert decode_segment(whole, 0, KINDS) == Segment(b"r", (), (), 5, 5)
+
+
+def test_every_cut_is_malformed() -> None:
+    at = decode_segment(WHOLE, 0, KINDS).frames_at
+    for end in range(at):
+        with pytest.raises(Malformed):
+            decode_segment(WHOLE[:end], 0, KINDS)
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (PLAIN._replace(kind=0, encoding=2), "unknown encoding 2"),
+        (PLAIN._replace(base=BaseTag.FULL_KEY, base_key=Q), "stored frame with a base"),
+        (PLAIN._replace(length=4), "stored frame of 3 bytes"),
+        (PLAIN._replace(encoding=ZSTD, base=BaseTag.entry(0)), "entry 0, which is not an earlier"),
+        (PLAIN._replace(encoding=ZSTD, base=BaseTag.parent(0)), "parent 0, which is not there"),
+        (PLAIN._replace(encoding=ZSTD, base=BaseTag.parent(2)), "parent 2, which is not there"),
+        (PLAIN._replace(encoding=ZSTD, base=BaseTag.FULL_KEY, base_key=R), "itself as base"),
+        (PLAIN._replace(encoding=ZSTD, key=Q, base=BaseTag.parent(1)), "itself as base"),
+        (PLAIN._replace(kind=2, encoding=ZSTD, base=BaseTag.FULL_KEY, base_key=Q), "kind 2 with a base"),
+        (PLAIN._replace(frame_length=2, length=2), "do not add up"),
+        (PLAIN._replace(frame_length=4, length=4), "do not add up"),
+        (PLAIN._replace(encoding=ZSTD, base=BaseTag.FULL_KEY, base_key=b""), "base key is empty"),
+    ],
+)
+def test_refused_entries(entry: Entry, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode_segment(one(entry), 0, KINDS)
+
+
+def test_refused_pairs_of_entries() -> None:
+    other_kind = PLAIN._replace(kind=1, key=T, encoding=ZSTD, base=BaseTag.entry(0), check=CHECK)
+    with pytest.raises(Malformed, match="earlier one of its kind"):
+        decode_segment(encode_segment(R, (), [PLAIN, other_kind], [b"abc", b"abc"], KINDS), 0, KINDS)
+    with pytest.raises(Malformed, match="comes twice"):
+        decode_segment(encode_segment(R, (), [PLAIN, PLAIN], [b"abc", b"abc"], KINDS), 0, KINDS)
+    same_key = PLAIN._replace(kind=2)
+    assert decode_segment(encode_segment(R, (), [PLAIN, same_key], [b"abc", b"abc"], KINDS), 0, KINDS).entries == (
+        PLAIN,
+        same_key,
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b"\x14" + R, b"\x00", "revision id is empty"),
+        (b"\x28" + Q, b"\x00", "parent's id is empty"),
+        (b"\x28" + Q, b"\x28" + R, "its own parent"),
+        (b"\x00\x00\x00\x01\x01", b"\x00\x00\x14" + R + b"\x01\x01", "not written as empty"),
+        (b"\x00\x00\x00\x01\x01", b"\x03\x00\x00\x01\x01", "kind 3, but the repository has 3"),
+        (b"\xac\x02\x02", b"\xac\x82\x00\x02", "shortest"),
+        (CHECK + b"abcdefg", CHECK[:8], "check is cut off"),
+        (b"\x05\x00\x00\x00\x01\x01", b"\x7f\x00\x00\x00\x01\x01", "127 cannot lie in"),
+    ],
+)
+def test_refused_bytes(old: bytes, new: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode_segment(patched(WHOLE, old, new), 0, KINDS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        (b"\x14" + R, varint.encode(1025) + 1025 * b"R", "revision id"),
+        (b"\x28" + Q, varint.encode(1025 << 1) + 1025 * b"R", "parent"),
+        (b"\x02\x29", varint.encode(limits.MAX_PARENTS + 1) + b"\x29", "parents"),
+        (b"\x05\x00\x00\x00\x01\x01", varint.encode(limits.MAX_ENTRIES + 1) + b"\x00\x00\x00\x01\x01", "records"),
+        (b"\x14" + T, varint.encode(1025) + 1025 * b"T", "record key"),
+        (b"\x01\x14" + Q, b"\x01" + varint.encode(1025) + 1025 * b"Q", "base key"),
+        (b"\x04meta", varint.encode(limits.MAX_META + 1) + b"meta", "meta"),
+        (b"\xac\x02\x02", varint.encode(limits.MAX_RECORD + 1) + b"\x02", "record"),
+    ],
+)
+def test_limits(old: bytes, new: bytes, what: str) -> None:
+    with pytest.raises(LimitExceeded, match=what):
+        decode_segment(patched(WHOLE, old, new), 0, KINDS)
+
+
+def test_limit_of_a_segment_and_its_text() -> None:
+    with pytest.raises(LimitExceeded, match="segment"):
+        decode_segment(varint.encode(limits.MAX_SEGMENT + 1) + WHOLE[2:], 0, KINDS)
+    big = [
+        PLAIN._replace(key=b"%d" % n, encoding=ZSTD, length=limits.MAX_RECORD, frame_length=0)
+        for n in range(limits.MAX_SEGMENT_TEXT // limits.MAX_RECORD + 1)
+    ]
+    with pytest.raises(LimitExceeded, match="text in a segment"):
+        decode_segment(encode_segment(R, (), big, [b""] * len(big), KINDS), 0, KINDS)
+
+
+def test_writer_refuses_what_no_reader_takes() -> None:
+    with pytest.raises(LimitExceeded, match="parents"):
+        encode_segment(R, [Parent(P)] * (limits.MAX_PARENTS + 1), (), (), KINDS)
+    with pytest.raises(LimitExceeded, match="bytes of a record"):
+        one(PLAIN._replace(length=limits.MAX_RECORD + 1))
+    with pytest.raises(ValueError, match="check of 16 bytes"):
+        one(PLAIN._replace(check=CHECK))
+
+
+# ---- graphs
+
+GRAPH = [
+    Announced(P, ()),
+    Announced(Q, (Parent(P), Parent(b"out"))),
+    Announced(R, (Parent(Q), Parent(P), Parent(b"ghost", True))),
+    Announced(T, (Parent(R, True),)),
+]
+GRAPH_BYTES = (
+    b"\x7e\x04"
+    b"\x14" + P + b"\x00"
+    b"\x14" + Q + b"\x02\x01\x00\x06out"
+    b"\x14" + R + b"\x03\x01\x02\x00\x0bghost"
+    b"\x14" + T + b"\x01\x00\x29" + R
+)
+
+
+def test_graph_layout() -> None:
+    assert encode_graph(GRAPH) == GRAPH_BYTES
+    assert decode_graph(GRAPH_BYTES) == GRAPH
+    assert encode_graph([]) == b"\x01\x00"
+    assert decode_graph(b"\x01\x00") == []
+
+
+def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
+    ids = [b"%020d" % n for n in range(1000)]
+    line = [Announced(key, (Parent(before),) if before else ()) for before, key in zip([b"", *ids], ids, strict=False)]
+    assert len(encode_graph(line)) < 23 * 1000 + 8
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        ([Announced(P, ()), Announced(P, ())], "listed twice"),
+        ([Announced(P, (Parent(Q),)), Announced(Q, ())], "after its child"),
+        ([Announced(P, (Parent(P),))], "its own parent"),
+    ],
+)
+def test_graph_is_in_order(graph: list[Announced], why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode_graph(encode_graph(graph))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "cut off"),
+        (b"\x01", "cut off"),
+        (b"\x01\x00\x00", "empty"),
+        (b"\x01\x01a\x01\x01", "before the first"),
+        (b"\x01\x01a\x01\x02", "before the first"),
+        (b"\x01\x01a\x00\x00", "after the last"),
+        (b"\x02\x01a\x00\x01b\x01\x00\x02a", "not named by its distance"),
+        (b"\x01\x01a\x05\x00\x02b", "cannot lie in"),
+    ],
+)
+def test_malformed_graph(body: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode_graph(varint.encode(len(body)) + body)
+
+
+def test_graph_length() -> None:
+    for block in (GRAPH_BYTES[:-1], GRAPH_BYTES + b"x"):
+        with pytest.raises(Malformed, match="a graph of"):
+            decode_graph(block)
+    with pytest.raises(LimitExceeded, match="graph"):
+        decode_graph(varint.encode(limits.MAX_GRAPH + 1))
+
+
+# ---- streams
+
+
+def read(stream: SegmentStream, chunks: list[bytes]) -> list[bytes]:
+    whole: list[bytes] = []
+    for chunk in chunks:
+        stream.feed(chunk)
+        whole += stream.segments()
+    stream.finish()
+    return whole
+
+
+SMALL = encode_segment(b"r", (), (), (), KINDS)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100, 10_000])
+@pytest.mark.parametrize("graph_first", [False, True])
+def test_stream_in_pieces(size: int, graph_first: bool) -> None:
+    data = (GRAPH_BYTES if graph_first else b"") + SMALL + WHOLE + SMALL + WHOLE
+    stream = SegmentStream(KINDS, graph_first=graph_first)
+    assert read(stream, [data[at : at + size] for at in range(0, len(data), size)]) == [SMALL, WHOLE, SMALL, WHOLE]
+    assert stream.graph() == (GRAPH if graph_first else None)
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_stream_keeps_nothing_of_a_chunk(wrap: type) -> None:
+    chunk = bytearray(SMALL + WHOLE[:50])
+    stream = SegmentStream(KINDS, graph_first=False)
+    stream.feed(wrap(chunk))
+    chunk[:] = bytes(len(chunk))
+    stream.feed(wrap(WHOLE[50:]))
+    assert list(stream.segments()) == [SMALL, WHOLE]
+    assert all(type(segment) is bytes for segment in [SMALL, WHOLE])
+
+
+def test_stream_decoded() -> None:
+    stream = SegmentStream(KINDS, graph_first=False)
+    stream.feed(WHOLE + SMALL)
+    assert [(segment.revision, whole) for segment, whole in stream.decoded()] == [(R, WHOLE), (b"r", SMALL)]
+    assert list(stream.decoded()) == []
+
+
+def test_graph_is_there_before_the_segments() -> None:
+    stream = SegmentStream(KINDS, graph_first=True)
+    stream.feed(GRAPH_BYTES[:-1])
+    assert stream.graph() is None
+    stream.feed(GRAPH_BYTES[-1:])
+    assert stream.graph() == GRAPH
+    assert list(stream.segments()) == []
+    stream.finish()
+
+
+@pytest.mark.parametrize(
+    ("graph_first", "data", "why"),
+    [
+        (False, WHOLE + WHOLE[:-1], f"at byte {len(WHOLE)}: the stream ends {len(WHOLE) - 1} bytes into"),
+        (False, b"\x80", "ends 1 bytes into"),
+        (True, b"", "before its graph"),
+        (True, GRAPH_BYTES[:-1], "into a segment or graph"),
+    ],
+)
+def test_stream_that_ends_early(graph_first: bool, data: bytes, why: str) -> None:
+    stream = SegmentStream(KINDS, graph_first=graph_first)
+    stream.feed(data)
+    with pytest.raises(Malformed, match=why):
+        stream.finish()
+
+
+def test_empty_streams() -> None:
+    assert read(SegmentStream(KINDS, graph_first=False), []) == []
+    assert read(SegmentStream(KINDS, graph_first=False), [b"", b""]) == []
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_stream_limits(size: int) -> None:
+    data = WHOLE + varint.encode(len(WHOLE) + 1) + b"x"
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    with pytest.raises(LimitExceeded, match=f"{len(WHOLE) + 1}, expected no more than {len(WHOLE)}"):
+        read(SegmentStream(KINDS, graph_first=False, limit=len(WHOLE)), chunks)
+    with pytest.raises(LimitExceeded, match="graph"):
+        SegmentStream(KINDS, graph_first=True).feed(varint.encode(limits.MAX_GRAPH + 1))
+
+
+@pytest.mark.parametrize("head", [b"\x80\x00", b"\xff" * 10])
+@pytest.mark.parametrize("size", [1, 100])
+def test_stream_with_a_bad_length(head: bytes, size: int) -> None:
+    data = WHOLE + head + WHOLE
+    with pytest.raises(Malformed, match=f"at byte {len(WHOLE)}: an integer"):
+        read(SegmentStream(KINDS, graph_first=False), [data[at : at + size] for at in range(0, len(data), size)])
+
+
+def test_a_large_segment_is_held_once() -> None:
+    size = 16 << 20
+    text = bytes(size)
+    whole = encode_segment(R, (), [PLAIN._replace(length=size, frame_length=size)], [text], KINDS)
+    stream = SegmentStream(KINDS, graph_first=False)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(whole), 1 << 18):
+            stream.feed(whole[at : at + (1 << 18)])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert list(stream.segments()) == [whole]
+    assert peak < size * 1.5
+
+
+def test_kinds_decide_what_a_header_means() -> None:
+    checked = tuple(dataclasses.replace(kind, check="blake2b-128") for kind in KINDS)
+    with pytest.raises(Malformed):
+        decode_segment(one(PLAIN), 0, checked)
