@@ -57,6 +57,6 @@ setup(
             "git-remote-hpss=smartserver.cli.git_remote:main",
             "netem=netem.cli:main",
         ],
-        "pytest11": ["netem=netem.pytest_plugin"],
+        "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
     },
 )

@@ -120,7 +120,7 @@ def errors() -> str:
     ]
     for code in sorted(CodedError.by_code):
         cls = CodedError.by_code[code]
-        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        fields: tuple[dataclasses.Field[object], ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         names = ", ".join(f"`{each.name}`" for each in fields)
         meaning = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
         lines.append(f"| `{code}` | {names} | {meaning} |")

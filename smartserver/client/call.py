@@ -19,6 +19,7 @@ from smartserver.client.retry import Attempts
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
+from smartserver.wire.errors import Interrupted
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -307,8 +308,11 @@ class Link:
             self._connection.receive_data(data)
         else:
             self._connection.receive_eof()
-        while (event := self._connection.next_event()) is not None:
-            self._handle(event, incoming)
+        try:
+            while (event := self._connection.next_event()) is not None:
+                self._handle(event, incoming)
+        except Interrupted as early:
+            raise ConnectionLost(str(early)) from early
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

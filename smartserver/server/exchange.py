@@ -14,7 +14,7 @@ from smartserver.server.work import Answer, RequestWork, log_bug, tidy
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Progress, Reply, Request
 from smartserver.wire.limits import MAX_MESSAGE, PIECE
-from smartserver.wire.messages import Counters, Failure, decode_request, encode
+from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from transports.errors import CodedError
 
@@ -71,6 +71,9 @@ class Exchange:
             return
         except CodedError as wrong:
             self._refuse(wrong)
+            return
+        if event.body != bool(prepared.flags & RequestFlag.BODY):
+            self._refuse(Unsupported("the request flag BODY at odds with its frame", "the same of both"))
             return
         self._long = prepared.long
         self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress_from_worker)

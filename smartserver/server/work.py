@@ -121,6 +121,8 @@ class RequestWork:
         if not any(verb.body is Body.DOWN for verb, _ in prepared.calls) or context.plan is None:
             return Answer(reply)
         plan = context.plan
+        if not plan.segments:
+            return Answer(reply)
         return Answer(reply, transaction.open_body(plan), plan.segments, plan.size)
 
     # -- changes

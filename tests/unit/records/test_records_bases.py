@@ -1,0 +1,460 @@
+"""Which base a writer chooses, and that every segment it makes can be read by who has the ancestors alone."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import bases, delta, limits
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter, skip_distance
+from smartserver.records.check import verify_record
+from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.segment import STORED, ZSTD, decode_segment, frames
+
+TEXT = Kind("text", "sha1-key", True)
+LOOSE = Kind("signature", "sha1-key", False)
+CHECKED = Kind("inventory", "blake2b-128", True)
+KINDS = (TEXT, LOOSE, CHECKED)
+
+
+def key_of(text: bytes) -> bytes:
+    return b"sha1:" + hashlib.sha1(text).hexdigest().encode()
+
+
+def prose(seed: int, size: int = 4000) -> bytes:
+    chance = random.Random(seed)
+    return b"\n".join([b"%016x %016x" % (chance.getrandbits(64), chance.getrandbits(64)) for _ in range(size // 34)])
+
+
+def edited(text: bytes, number: int) -> bytes:
+    """`text` with one line more, the `number`-th edit."""
+    return text + b"\nedit %d" % number
+
+
+def record(text: bytes, *before: bytes, path: bytes = b"", kind: int = 0, key: bytes = b"") -> NewRecord:
+    """A record with the texts `before` as candidates."""
+    return NewRecord(kind, key or key_of(text), b"", text, [Candidate(key_of(old)) for old in before], path)
+
+
+class Push:
+    """A writer, and a reader that decodes each segment from what that revision's ancestors brought, and checks it."""
+
+    def __init__(self, *, bulk: bool, outside: Sequence[bytes] = (), cache: int = limits.TEXT_CACHE) -> None:
+        self.texts = {key_of(text): text for text in outside}
+        self.outside = set(self.texts)
+        self.asked: list[bytes] = []
+        self.writer = SegmentWriter(KINDS, bulk=bulk, texts=self._text, cache=cache)
+        self.reach: dict[bytes, set[tuple[int, bytes]]] = {}
+        self.depth: dict[bytes, int] = {}
+        self.size = 0
+
+    def _text(self, kind: int, key: bytes) -> bytes:
+        self.asked.append(key)
+        return self.texts[key]
+
+    def send(self, revision: bytes, parents: Sequence[bytes], *items: NewRecord) -> list[Entry]:
+        whole = self.writer.segment(revision, [Parent(parent) for parent in parents], items)
+        segment = decode_segment(whole, 0, KINDS)
+        assert segment.revision == revision
+        self.size = len(whole)
+        reach = set[tuple[int, bytes]]().union(*[self.reach[parent] for parent in parents])
+        for entry, frame, item in zip(segment.entries, frames(segment, whole), items, strict=True):
+            base = self._base(segment, entry, reach)
+            assert delta.decompress(entry.encoding, frame, entry.length, base) == item.text
+            assert (entry.kind, entry.key, entry.meta) == (item.kind, item.key, item.meta)
+            verify_record(KINDS[entry.kind], entry.key, entry.meta, item.text, entry.check)
+            reach.add((entry.kind, entry.key))
+            self.texts[entry.key] = item.text
+            before = segment.base_of(entry)
+            self.depth.setdefault(entry.key, self.depth.get(before, 0) + 1 if before else 0)
+        self.reach[revision] = reach
+        return list(segment.entries)
+
+    def _base(self, segment: Segment, entry: Entry, reach: set[tuple[int, bytes]]) -> bytes:
+        key = segment.base_of(entry)
+        if not key:
+            return b""
+        assert key in self.outside or (entry.kind, key) in reach, "its base is no ancestor's"
+        return self.texts[key]
+
+
+def base_key(entry: Entry) -> bytes:
+    """The base of an entry that is alone in its segment, or has no base."""
+    assert entry.base in (BaseTag.NONE, BaseTag.FULL_KEY)
+    return entry.base_key
+
+
+@pytest.mark.parametrize(
+    ("number", "distance"), [(1, 1), (31, 1), (32, 32), (33, 1), (64, 32), (1024, 1024), (2048, 1024), (32768, 32768)]
+)
+def test_skip_distance(number: int, distance: int) -> None:
+    assert skip_distance(number) == distance
+
+
+# ---- candidates
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_the_smaller_frame_of_two_parents_wins(bulk: bool) -> None:
+    old = prose(1)
+    far, near = prose(2, 2000) + old, edited(old, 1)
+    text = edited(near, 2) + prose(3, 400)
+    for candidates in ((far, near), (near, far)):
+        push = Push(bulk=bulk, outside=[far, near])
+        (entry,) = push.send(b"r", [], record(text, *candidates))
+        assert base_key(entry) == key_of(near)
+
+
+def test_the_second_parent_is_not_tried_where_the_first_is_good_enough() -> None:
+    old = prose(1)
+    push = Push(bulk=False, outside=[old, prose(2)])
+    push.send(b"r", [], record(edited(old, 1), old, prose(2)))
+    assert push.asked == [key_of(old)]
+
+
+def test_a_third_candidate_is_left_out() -> None:
+    old = prose(1)
+    push = Push(bulk=False, outside=[prose(2), prose(3), old])
+    (entry,) = push.send(b"r", [], record(edited(old, 1), prose(2), prose(3), old))
+    assert base_key(entry) != key_of(old)
+    assert key_of(old) not in push.asked
+
+
+def test_texts_that_come_along_are_not_asked_for() -> None:
+    old = prose(1)
+    push = Push(bulk=False, outside=[old])
+    item = record(edited(old, 1))._replace(candidates=[Candidate(key_of(old), old)])
+    assert base_key(push.send(b"r", [], item)[0]) == key_of(old)
+    assert push.asked == []
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_useless_candidate_is_no_base(bulk: bool) -> None:
+    push = Push(bulk=bulk, outside=[prose(2)])
+    (entry,) = push.send(b"r", [], record(prose(1), prose(2)))
+    assert (entry.encoding, entry.base) == (ZSTD, BaseTag.NONE)
+
+
+def test_a_base_must_save_more_than_its_key() -> None:
+    old = b"some forty bytes of text, and no more ab"
+    push = Push(bulk=False, outside=[old])
+    (entry,) = push.send(b"r", [], record(old[:-2] + b"xy", old))
+    assert entry.base == BaseTag.NONE
+    assert push.size < 47 + len(old) + 12
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_incompressible_text_is_stored_after_one_try(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    old, other, new = (chance.randbytes(5000) for _ in range(3))
+    tried: list[bytes] = []
+    compress = delta.compress
+
+    def spy(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
+        tried.append(base)
+        return compress(text, base)
+
+    monkeypatch.setattr(delta, "compress", spy)
+    push = Push(bulk=bulk, outside=[old, other])
+    (entry,) = push.send(b"r", [], record(new, old, other, path=b"a/b.jpg"))
+    assert (entry.encoding, entry.base, entry.frame_length) == (STORED, BaseTag.NONE, 5000)
+    assert tried == [old]
+
+
+def test_incompressible_text_with_a_good_base_uses_it() -> None:
+    old = random.Random(1).randbytes(5000)
+    push = Push(bulk=False, outside=[old])
+    (entry,) = push.send(b"r", [], record(old[:2000] + b"!" + old[2000:], old))
+    assert entry.frame_length < 100
+
+
+def test_a_record_is_never_its_own_base() -> None:
+    text = prose(1)
+    push = Push(bulk=False, outside=[text])
+    (entry,) = push.send(b"r", [], record(text, text))
+    assert entry.base == BaseTag.NONE
+
+
+def test_kinds_without_bases() -> None:
+    text = prose(1)
+    push = Push(bulk=True, outside=[text])
+    entries = push.send(
+        b"r", [], record(edited(text, 1), text, kind=1), record(edited(text, 2), text, kind=1, path=b"a/b")
+    )
+    assert [entry.base for entry in entries] == [BaseTag.NONE, BaseTag.NONE]
+
+
+def test_kinds_do_not_share_keys_or_siblings() -> None:
+    text = prose(1)
+    push = Push(bulk=True)
+    first, second = push.send(
+        b"r", [], record(text, path=b"a/b.c", key=key_of(text)), record(text, path=b"a/d.c", kind=2, key=key_of(text))
+    )
+    assert (first.base, second.base) == (BaseTag.NONE, BaseTag.NONE)
+    assert len(second.check) == 16
+    assert first.check == b""
+
+
+# ---- how a base is named
+
+
+def test_names_of_bases() -> None:
+    kind = Kind("object", "git-sha1", True)
+    texts = {b"P": prose(1), b"Q": prose(2)}
+    writer = SegmentWriter((kind,), bulk=False, texts=lambda kind, key: texts[key])
+    new = [edited(prose(1), 1), edited(prose(2), 2), edited(edited(prose(1), 1), 3)]
+    items = [
+        NewRecord(0, b"a", b"\3", new[0], [Candidate(b"P")]),
+        NewRecord(0, b"b", b"\3", new[1], [Candidate(b"Q")]),
+        NewRecord(0, b"c", b"\3", new[2], [Candidate(b"a")]),
+    ]
+    parents = [Parent(b"Q", absent=True), Parent(b"P"), Parent(b"P")]
+    segment = decode_segment(writer.segment(b"r", parents, items), 0, (kind,))
+    assert [(entry.base, entry.base_key) for entry in segment.entries] == [
+        (BaseTag.parent(1), b""),
+        (BaseTag.FULL_KEY, b"Q"),  # An absent parent names nothing.
+        (BaseTag.entry(0), b""),
+    ]
+
+
+def test_a_kinds_entries_are_not_anothers_bases() -> None:
+    text = prose(1)
+    same = b"same key"
+    push = Push(bulk=False, outside=[])
+    push.texts[same] = text
+    push.outside.add(same)
+    item = NewRecord(0, b"n", b"", edited(text, 1), [Candidate(same)])
+    writer = SegmentWriter((CHECKED, CHECKED), bulk=False, texts=lambda kind, key: text)
+    whole = writer.segment(b"r", [], [NewRecord(1, same, b"", prose(9)), item])
+    assert decode_segment(whole, 0, (CHECKED, CHECKED)).entries[1].base == BaseTag.FULL_KEY
+
+
+# ---- chains
+
+
+def test_chains_of_a_bulk_push_are_cut_short() -> None:
+    push = Push(bulk=True)
+    text = prose(1)
+    push.send(b"r0", [], record(text))
+    keys = [key_of(text)]
+    for n in range(1, 1100):
+        new = edited(text, n)
+        (entry,) = push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(new, edited(text, n - 1) if n > 1 else text))
+        assert base_key(entry) == keys[n - skip_distance(n)]
+        keys.append(entry.key)
+    assert max(push.depth.values()) <= 2 * 31 + 1
+
+
+def test_a_push_of_few_rests_on_the_predecessor() -> None:
+    push = Push(bulk=False)
+    text = prose(1)
+    push.send(b"r0", [], record(text))
+    for n in range(1, 40):
+        (entry,) = push.send(
+            b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text)
+        )
+    assert push.depth[entry.key] == 39
+
+
+def test_a_text_that_alternates_ends() -> None:
+    # A, B, A, B...: a lineage kept by key would run in a circle.
+    push = Push(bulk=True)
+    one, two = prose(1), edited(prose(1), 1)
+    push.send(b"r0", [], record(one))
+    for n in range(1, 200):
+        new, old = (two, one) if n % 2 else (one, two)
+        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(new, old))
+    assert max(push.depth.values()) == 1
+
+
+def test_skipping_back_to_a_record_of_the_same_key_is_avoided() -> None:
+    push = Push(bulk=True)
+    text = prose(1)
+    texts = [text] + [edited(text, n) for n in range(1, 32)] + [text]  # The 32nd version is the first again.
+    push.send(b"r0", [], record(text))
+    for n in range(1, 33):
+        (entry,) = push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(texts[n], texts[n - 1]))
+    assert base_key(entry) == key_of(texts[31])
+
+
+def test_a_skip_to_what_no_ancestor_introduced_falls_back() -> None:
+    push = Push(bulk=True)
+    text = prose(1)
+    texts = [text] + [edited(text, n) for n in range(1, 33)]
+    # One branch has all versions; another begins with a copy of the 31st and goes on from there.
+    push.send(b"a0", [], record(text))
+    for n in range(1, 32):
+        push.send(b"a%d" % n, [b"a%d" % (n - 1)], record(texts[n], texts[n - 1]))
+    (copy,) = push.send(b"b0", [], record(texts[31]))
+    assert copy.base == BaseTag.NONE
+    (entry,) = push.send(b"b1", [b"b0"], record(texts[32], texts[31]))
+    assert base_key(entry) == key_of(texts[31])
+    (entry,) = push.send(b"a32", [b"a31"], record(texts[32], texts[31]))
+    assert base_key(entry) in (key_of(text), key_of(texts[31]))
+
+
+def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CHAIN", 20 * 4000)
+    push = Push(bulk=False)
+    text = prose(1)
+    push.send(b"r0", [], record(text))
+    for n in range(1, 30):
+        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text))
+    assert 5 < max(push.depth.values()) < 11
+    assert sum(depth == 0 for depth in push.depth.values()) > 1
+
+
+def test_chains_stay_under_the_limit_of_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_DEPTH", 5)
+    push = Push(bulk=False)
+    text = prose(1)
+    push.send(b"r0", [], record(text))
+    for n in range(1, 20):
+        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text))
+    assert max(push.depth.values()) == 5
+
+
+# ---- copies
+
+
+def test_a_further_copy_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = prose(1), edited(prose(1), 1)
+    push = Push(bulk=True)
+    for branch in (b"a", b"b"):
+        first = push.send(branch + b"0", [], record(old))
+        second = push.send(branch + b"1", [branch + b"0"], record(new, old))
+        monkeypatch.setattr(delta, "compress", None)
+    assert first[0].base == BaseTag.NONE
+    assert base_key(second[0]) == key_of(old)
+
+
+def test_a_further_copy_whose_base_is_no_ancestors_is_encoded_anew() -> None:
+    old, new = prose(1), edited(prose(1), 1)
+    push = Push(bulk=True)
+    push.send(b"a0", [], record(old))
+    push.send(b"a1", [b"a0"], record(new, old))
+    (entry,) = push.send(b"b0", [], record(new))
+    assert entry.base == BaseTag.NONE
+
+
+def test_a_further_copy_takes_the_base_it_has_here() -> None:
+    old, new = prose(1), edited(prose(1), 1)
+    push = Push(bulk=True)
+    push.send(b"a0", [], record(new))
+    push.send(b"b0", [], record(old))
+    (entry,) = push.send(b"b1", [b"b0"], record(new, old))
+    assert base_key(entry) == key_of(old)
+
+
+# ---- siblings
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_new_file_rests_on_a_like_one_beside_it(bulk: bool) -> None:
+    push = Push(bulk=bulk)
+    like = prose(1)
+    push.send(b"r0", [], record(prose(5), path=b"lib/z.py"), record(like, path=b"lib/a.py"))
+    (entry,) = push.send(b"r1", [b"r0"], record(edited(like, 1), path=b"lib/b.py"))
+    assert base_key(entry) == key_of(like)
+
+
+def test_siblings_of_one_revision_name_each_other_by_place() -> None:
+    push = Push(bulk=True)
+    first, second = push.send(
+        b"r0", [], record(prose(1), path=b"lib/a.py"), record(edited(prose(1), 1), path=b"lib/b.py")
+    )
+    assert (first.base, second.base) == (BaseTag.NONE, BaseTag.entry(0))
+
+
+@pytest.mark.parametrize("path", [b"", b"lib/b.txt", b"other/b.py", b"b.py"])
+def test_no_siblings_elsewhere(path: bytes) -> None:
+    push = Push(bulk=True)
+    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
+    (entry,) = push.send(b"r1", [b"r0"], record(edited(prose(1), 1), path=path))
+    assert entry.base == BaseTag.NONE
+
+
+def test_no_siblings_on_another_branch() -> None:
+    push = Push(bulk=True)
+    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
+    (entry,) = push.send(b"s0", [], record(edited(prose(1), 1), path=b"lib/b.py"))
+    assert entry.base == BaseTag.NONE
+
+
+def test_siblings_that_gain_too_little_are_dropped() -> None:
+    push = Push(bulk=True)
+    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
+    (entry,) = push.send(b"r1", [b"r0"], record(prose(2) + prose(1)[:100], path=b"lib/b.py"))
+    assert entry.base == BaseTag.NONE
+
+
+def test_five_newest_siblings_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[bytes] = []
+    probe = delta.probe
+
+    def spy(text: bytes, base: bytes = b"") -> int:
+        probed.append(base)
+        return probe(text, base)
+
+    monkeypatch.setattr(delta, "probe", spy)
+    push = Push(bulk=True)
+    push.send(b"r0", [], *[record(prose(n), path=b"lib/%d.py" % n) for n in range(30)])
+    push.send(b"r1", [b"r0"], record(edited(prose(3), 1), prose(3), path=b"lib/3.py"))
+    probed.clear()
+    push.send(b"r2", [b"r1"], record(prose(99), path=b"lib/new.py"))
+    expected = [prose(29), prose(28), prose(27), prose(26)]
+    assert probed == [b"", edited(prose(3), 1), *expected]
+
+
+# ---- memory
+
+
+def test_texts_are_asked_for_again_when_dropped() -> None:
+    texts = [prose(n) for n in range(10)]
+    push = Push(bulk=True, cache=2 * len(texts[0]) + 100)
+    push.send(b"r0", [], *[record(text) for text in texts])
+    entries = push.send(b"r1", [b"r0"], *[record(edited(text, 1), text) for text in texts])
+    assert [base_key(entry) for entry in entries] == [key_of(text) for text in texts]
+    assert push.asked == [key_of(text) for text in texts]
+
+
+def test_cache_counts_bytes() -> None:
+    cache = bases._ByteCache(10)
+    cache.put((0, b"a"), b"12345")
+    cache.put((0, b"b"), b"12345")
+    assert cache.get((0, b"a")) == b"12345"
+    cache.put((0, b"c"), b"1")
+    assert cache.get((0, b"b")) is None
+    cache.put((0, b"a"), b"1234567890")
+    assert cache.get((0, b"c")) is None
+    assert cache.get((0, b"a")) == b"1234567890"
+    cache.put((0, b"d"), b"12345678901")
+    assert cache.get((0, b"a")) is None
+    assert cache.get((0, b"d")) is None
+    cache.put((0, b"a"), b"1234567890")
+    assert cache.get((0, b"a")) is not None
+
+
+def test_ancestors_are_dropped_with_the_last_child() -> None:
+    ancestry = bases._Ancestry()
+    graph = [
+        Announced(b"a", (Parent(b"outside"),)),
+        Announced(b"b", (Parent(b"a"),)),
+        Announced(b"c", (Parent(b"a"), Parent(b"ghost", True))),
+        Announced(b"d", (Parent(b"b"), Parent(b"c"), Parent(b"b"))),
+        Announced(b"e", (Parent(b"d", True),)),
+    ]
+    ancestry.begin(graph)
+    reach = [ancestry.step(*announced) for announced in graph]
+    assert reach == [(0, 0b1), (1, 0b11), (2, 0b101), (3, 0b1111), (4, 0b10000)]
+    assert ancestry._reach == {}
+
+
+def test_a_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_RECORD", 100)
+    with pytest.raises(LimitExceeded, match="bytes of a record: 3977"):
+        Push(bulk=False).send(b"r", [], record(prose(1)))
