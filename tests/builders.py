@@ -121,9 +121,7 @@ class History:
     def files(self, commit: bytes) -> dict[str, bytes]:
         """The files of a commit."""
         paths = self._paths[commit]
-        return {
-            path.decode(): self.objects[key].text for path, key in paths.items() if self.objects[key].meta == BLOB
-        }
+        return {path.decode(): self.objects[key].text for path, key in paths.items() if self.objects[key].meta == BLOB}
 
     def announced(self, revision: bytes) -> Announced:
         """A revision and its parents."""

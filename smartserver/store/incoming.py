@@ -9,7 +9,7 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
@@ -62,11 +62,6 @@ class Intake:
         self._unreachable: dict[Key, None] = {}
 
     @property
-    def revisions(self) -> Collection[RevisionId]:
-        """The new revisions so far."""
-        return self._ordinals.keys()
-
-    @property
     def quarantine(self) -> Quarantine | None:
         """Where the new segments are; None while there are none."""
         return None if self._draft is None else self._draft.quarantine
@@ -109,6 +104,21 @@ class Intake:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         return None if self._draft is None else self._draft.seal()
 
+    def meets(self, snapshot: Snapshot, count: int) -> bool:
+        """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""
+        if any(snapshot.revision(ordinal) in self._ordinals for ordinal in range(count, snapshot.graph.count)):
+            return True
+        if self._draft is None:
+            return False
+        holds = self._draft.index.holds
+        for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
+            first = count - part.first
+            if first < part.count:
+                index = pack.index
+                if any(index.row_segments[row] >= first and holds(index.digest(row)) for row in range(index.records)):
+                    return True
+        return False
+
     def discard(self) -> None:
         """Delete what was written."""
         if self._draft is not None:
@@ -118,7 +128,7 @@ class Intake:
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds)
+            return DraftPack(quarantine, self._kinds, lambda kind, key: self._stored_row(kind, key) is not None)
         except BaseException:
             quarantine.discard()
             raise
@@ -199,11 +209,13 @@ class Intake:
         """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
-        number = self._arrivals.first(entry.kind, base_key)
-        if number is not None and number < before:
-            base, stored = self._arrivals.row(number), b""
-        else:
-            base, number, stored = self._stored_row(entry.kind, base_key), STORED_BASE, base_key
+        # The lowest copy, which is never in the stream where the repository has one.
+        base, number, stored = self._stored_row(entry.kind, base_key), STORED_BASE, base_key
+        if base is None:
+            first = self._arrivals.first(entry.kind, base_key)
+            if first is None or first >= before:
+                raise LookupError(f"base {base_key.hex()} was found a moment ago")
+            base, number, stored = self._arrivals.row(first), first, b""
         return Row(base.depth + 1, base.chain_kib + kib(entry.length), base.lineage + 1), number, stored
 
     def _encode_anew(
@@ -235,17 +247,15 @@ class Intake:
     def _chain(self, kind: int, key: Key | None) -> Iterator[tuple[Row, int | Location]]:
         """A record and the bases it rests on, as numbers of the stream, then places in the repository."""
         while key:
-            number = self._arrivals.first(kind, key)
+            location = None if self._snapshot is None else self._snapshot.first(kind, key)
+            while location is not None and self._snapshot is not None:
+                yield Row(location.depth, location.chain_kib, location.lineage), location
+                location, key = self._snapshot.base(location), None
+            number = self._arrivals.first(kind, key) if key else None
             if number is None:
                 break
             yield self._arrivals.row(number), number
             _, key = self._arrivals.base(number)
-        if not key or self._snapshot is None:
-            return
-        location = self._snapshot.first(kind, key)
-        while location is not None:
-            yield Row(location.depth, location.chain_kib, location.lineage), location
-            location = self._snapshot.base(location)
 
     def _link(self, kind: int, place: int | Location) -> Record:
         if isinstance(place, int):
@@ -302,11 +312,8 @@ class Intake:
             return None
         return self._snapshot.record(location)
 
-    def _stored_row(self, kind: int, key: Key) -> Row:
-        row = None if self._snapshot is None else self._snapshot.first_row(kind, key)
-        if row is None:
-            raise LookupError(f"base {key.hex()} was found a moment ago")
-        return row
+    def _stored_row(self, kind: int, key: Key) -> Row | None:
+        return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the pack so far, of the segment under check too."""
@@ -405,10 +412,7 @@ class Upload:
             count = before.graph.count
         if snapshot.graph.count == count:
             return False
-        if any(kind.base and check_bytes(kind) for kind in self._kinds):
-            return True  # Another text may have come under one of our keys.
-        ours = self._intake.revisions
-        return any(snapshot.revision(ordinal) in ours for ordinal in range(count, snapshot.graph.count))
+        return self._intake.meets(snapshot, count)
 
     def check_again(self, transaction: RepositoryTransaction) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.

@@ -2,8 +2,8 @@
 
 A cache of its pack, made again from it where it is missing. Little-endian, each column on a multiple of 8 bytes, so
 that a mapped file is used as it lies. Rows are sorted by BLAKE2b-160 of (kind, key), copies by position. The base of a
-row is the first copy of its key in this pack where that lies before the row, else the copy at the lowest position of an
-earlier pack: so equal packs have equal indexes, however they came about.
+row is the copy of its key at the lowest position of the repository, named by its key where that is in an earlier pack:
+so no depth ever changes, and equal packs after equal packs have equal indexes, however they came about.
 """
 
 from __future__ import annotations
@@ -53,6 +53,15 @@ class Row(NamedTuple):
     """KiB of fulltext along the chain, its own included."""
     lineage: int = 0
     """The n of the k-ary base rule: versions of its path before it, as far as known."""
+
+
+Before = Callable[[int, Key], bool]
+"""Whether a record, by kind and key, lies in an earlier pack."""
+
+
+def nowhere(_kind: int, _key: Key) -> bool:
+    """What lies before the first pack of a repository."""
+    return False
 
 
 def record_digest(kind: int, key: Key) -> bytes:
@@ -275,7 +284,9 @@ class Index:
 class IndexBuilder:
     """Collects the rows and segments of one pack, in the order they lie in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Before = nowhere) -> None:
+        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it."""
+        self._before = before
         self._first: dict[bytes, int] = {}
         """Digest -> position of the first copy."""
         self._digests: list[bytes] = []
@@ -311,6 +322,10 @@ class IndexBuilder:
         at = self._first.get(record_digest(kind, key))
         return None if at is None else Row(self._depths[at], self._chains[at], self._lineages[at])
 
+    def holds(self, digest: bytes) -> bool:
+        """Whether a record of that digest was added."""
+        return digest in self._first
+
     def segment_of(self, revision: RevisionId) -> int | None:
         """The segment of a revision added so far."""
         return self._segments.get(revision)
@@ -344,7 +359,7 @@ class IndexBuilder:
             if entry.base != BaseTag.NONE:
                 base_key = segment.base_of(entry)
                 at = self._first.get(record_digest(entry.kind, base_key))
-                if at is None:
+                if at is None or self._before(entry.kind, base_key):
                     base = EXTERNAL | self._external.setdefault((entry.kind, base_key), len(self._external))
                     depth, chain = row.depth, row.chain_kib
                 else:
@@ -406,7 +421,7 @@ class IndexBuilder:
                 at: int | None
                 if raw & EXTERNAL:
                     external = index.external(raw ^ EXTERNAL)
-                    at = self._first.get(record_digest(*external))
+                    at = None if self._before(*external) else self._first.get(record_digest(*external))
                     if at is None:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
@@ -472,16 +487,17 @@ class IndexBuilder:
         return bytes(out)
 
 
-def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes) -> bytes:
+def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere) -> bytes:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
 
+    `before`: whether a record lies in a pack before the first of them.
     The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
 
     Raises:
         LimitExceeded: more records or revisions than an index holds.
         ValueError: a revision is in two of the packs.
     """
-    builder = IndexBuilder()
+    builder = IndexBuilder(before)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at)
@@ -498,7 +514,7 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
         CorruptFile: the pack is damaged, or a base is nowhere.
         TransportFailed: the store failed.
     """
-    builder = IndexBuilder()
+    builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
     for offset, encoded in pack.segments():
         try:
             segment = decode_segment(encoded, 0, pack.kinds)
@@ -510,7 +526,7 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
             row = Row(0, kib(entry.length), 0)
             if entry.base != BaseTag.NONE:
                 base = (entry.kind, segment.base_of(entry))
-                found = builder.first_copy(*base) or introduced.get(base) or resolve(*base)
+                found = resolve(*base) or builder.first_copy(*base) or introduced.get(base)
                 if found is None:
                     why = f"record {entry.key.hex()}: its base {base[1].hex()} is in no pack before it"
                     raise CorruptFile(pack.name, offset, why)

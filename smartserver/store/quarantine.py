@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from smartserver.records.model import Kind, Segment
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import IndexBuilder, Row
+from smartserver.store.index import Before, IndexBuilder, Row
 from smartserver.store.pack import TRAILER, PackWriter
 from smartserver.store.root import PackEntry
 from transports.base import Capability, ReadFile, Transport
@@ -105,8 +105,8 @@ class Quarantine:
 class DraftPack:
     """The pack in a quarantine while it is written."""
 
-    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind]) -> None:
-        """Begin the pack.
+    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind], before: Before) -> None:
+        """Begin the pack; `before`: whether a record lies in the repository.
 
         Raises:
             NoSpace, PermissionDenied, TransportFailed.
@@ -114,7 +114,7 @@ class DraftPack:
         self.quarantine = quarantine
         self._folder = quarantine.folder
         self._reader: ReadFile | None = None
-        self._index = IndexBuilder()
+        self.index = IndexBuilder(before)
         self._file = self._folder.create(quarantine.pack_path)
         try:
             self._writer = PackWriter(self._file, kinds)
@@ -134,7 +134,7 @@ class DraftPack:
             LimitExceeded: more than an index holds.
             NoSpace, TransportFailed.
         """
-        self._index.add(self._writer.length, segment, rows)
+        self.index.add(self._writer.length, segment, rows)
         self._writer.add(content)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -160,9 +160,9 @@ class DraftPack:
         length, digest = self._writer.finish()
         self._file.sync()
         self.close()
-        index = self._index.finish(length, digest)
+        index = self.index.finish(length, digest)
         self._folder.put(self.quarantine.index_path, [index])
-        segments, records = self._index.segments, self._index.records
+        segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.index import merge
+from smartserver.store.index import Before, merge, nowhere
 from smartserver.store.pack import PackWriter
 from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import OpenPack
@@ -56,11 +56,19 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
     return runs
 
 
-def run(transport: Transport, packs: Sequence[OpenPack], name: bytes, pack_path: str, index_path: str) -> PackEntry:
+def run(
+    transport: Transport,
+    packs: Sequence[OpenPack],
+    name: bytes,
+    pack_path: str,
+    index_path: str,
+    before: Before = nowhere,
+) -> PackEntry:
     """Join neighbouring packs into one new pack and index at the paths given, and make both files' content durable.
 
     The caller renames both, syncs the folders, and swaps the root if it still names all of `packs` side by side. Each
-    pack is checked against its hash on the way: damage never gets a new trailer.
+    pack is checked against its hash on the way: damage never gets a new trailer. `before`: whether a record lies in a
+    pack before the first of them.
 
     Raises:
         CorruptFile: a pack or index is damaged; what was written is to be deleted.
@@ -83,7 +91,7 @@ def run(transport: Transport, packs: Sequence[OpenPack], name: bytes, pack_path:
         file.sync()
     finally:
         file.close()
-    index = merge([pack.index for pack in packs], length, digest)
+    index = merge([pack.index for pack in packs], length, digest, before)
     transport.put(index_path, (index,))
     segments = sum(pack.entry.segments for pack in packs)
     records = sum(pack.entry.records for pack in packs)

@@ -48,7 +48,15 @@ def repack(
     place = quarantine()
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
-        entry = packs.run(file.folder, chosen, place.name, place.pack_path, place.index_path)
+        earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
+        entry = packs.run(
+            file.folder,
+            chosen,
+            place.name,
+            place.pack_path,
+            place.index_path,
+            lambda kind, key: earlier.first_row(kind, key) is not None,
+        )
         place.publish()
         with file.swapping() as swap:
             root = swap.current

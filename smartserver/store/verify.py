@@ -107,7 +107,8 @@ class _Verification:
         if (index.segments, index.records) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
             self._at(pack, 0, f"holds {found}, the root says {entry.segments} and {entry.records}")
-        builder = IndexBuilder()
+        earlier = Snapshot(snapshot.view, snapshot.packs[:number], snapshot.graph, snapshot.texts)
+        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
         try:
             digest = blake2b(pack.reader.header, digest_size=TRAILER)
             for ordinal in range(index.segments):

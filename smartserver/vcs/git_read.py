@@ -59,7 +59,7 @@ class GitPlan:
             CannotSend: an object is missing here.
         """
         repository = self._repository
-        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text)
+        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=128 << 20)
         writer.begin(self.graph)
         look = introduced_many if self.bulk else introduced_few
         pairs = zip(self._sending, look(repository, self._sending), strict=True)

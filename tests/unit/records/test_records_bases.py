@@ -109,13 +109,6 @@ def test_the_smaller_frame_of_two_parents_wins(bulk: bool) -> None:
         assert base_key(entry) == key_of(near)
 
 
-def test_the_second_parent_is_not_tried_where_the_first_is_good_enough() -> None:
-    old = prose(1)
-    push = Push(bulk=False, outside=[old, prose(2)])
-    push.send(b"r", [], record(edited(old, 1), old, prose(2)))
-    assert push.asked == [key_of(old)]
-
-
 def test_a_third_candidate_is_left_out() -> None:
     old = prose(1)
     push = Push(bulk=False, outside=[prose(2), prose(3), old])

@@ -1,0 +1,57 @@
+"""Any history that is pushed can be read back, each revision from what its ancestors brought alone."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smartserver.records import delta
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.check import BLOB, git_key
+from smartserver.records.model import Announced, Kind, Parent
+from smartserver.records.segment import decode_segment, frames
+
+KIND = Kind("object", "git-sha1", True)
+WORDS = [random.Random(n).randbytes(60) for n in range(6)]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans(), st.sampled_from([0, 2000, 1 << 20]))
+def test_every_segment_can_be_read_with_its_ancestors(seed: int, count: int, bulk: bool, cache: int) -> None:
+    """Files change by a few pieces, so that texts come back, on branches that merge and on branches that never do."""
+    chance = random.Random(seed)
+    texts: dict[bytes, bytes] = {}
+    trees: list[dict[bytes, bytes]] = []
+    seen: list[set[bytes]] = []
+    graph: list[Announced] = []
+    pushed: list[list[NewRecord]] = []
+    for n in range(count):
+        parents = sorted(chance.sample(range(max(0, n - 4), n), min(n, chance.choice([0, 1, 1, 1, 1, 2]))))
+        tree = dict(trees[parents[0]]) if parents else {}
+        reach = set[bytes]().union(*[seen[p] for p in parents])
+        items: dict[bytes, NewRecord] = {}
+        for path in chance.sample([b"a/x.c", b"a/y.c", b"a/z.c", b"b", b"c.txt"], chance.randint(0, 3)):
+            text = b"".join([chance.choice(WORDS) for _ in range(chance.choice([0, 1, 4, 4, 5]))])
+            key = git_key(KIND.check, BLOB, text)
+            texts[key] = text
+            tree[path] = key
+            if key not in reach:
+                candidates = [Candidate(trees[p][path]) for p in parents if path in trees[p]]
+                items.setdefault(key, NewRecord(0, key, BLOB, text, candidates, path))
+        trees.append(tree)
+        seen.append(reach | set(items))
+        graph.append(Announced(b"%d" % n, tuple([Parent(b"%d" % p) for p in parents])))
+        pushed.append(list(items.values()))
+
+    writer = SegmentWriter((KIND,), bulk=bulk, texts=lambda kind, key: texts[key], cache=cache)
+    writer.begin(graph)
+    for n, ((revision, parents_of), items_of) in enumerate(zip(graph, pushed, strict=True)):
+        whole = writer.segment(revision, parents_of, items_of)
+        segment = decode_segment(whole, 0, (KIND,))
+        assert (segment.revision, segment.parents) == (revision, parents_of)
+        for entry, frame, item in zip(segment.entries, frames(segment, whole), items_of, strict=True):
+            base = segment.base_of(entry)
+            assert not base or base in seen[n]
+            got = delta.decompress(entry.encoding, frame, entry.length, texts[base] if base else b"")
+            assert got == item.text
