@@ -247,7 +247,7 @@ def check_whole(repository: PackRepository, history: History) -> Snapshot:
     assert report.problems == ()
     snapshot = repository.snapshot()
     seen: set[bytes] = set()
-    todo = [tip for tip in refs_of(repository).values()]
+    todo = list(refs_of(repository).values())
     while todo:
         revision = todo.pop()
         if revision in seen:

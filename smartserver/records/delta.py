@@ -5,8 +5,8 @@ a raw-content prefix. What is read is looked over before zstd sees it (`_inspect
 its header or its own blocks could hold.
 
 zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
-records); else through zstandard's public interface. Both give the same results. Neither is imported before the first
-frame is made or read: a pull that copies segments needs none.
+records); else through zstandard's public interface. Both read and refuse the same; the frames they make differ by some
+bytes. Neither is imported before the first frame is made or read: a pull that copies segments needs none.
 """
 
 from __future__ import annotations

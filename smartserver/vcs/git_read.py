@@ -28,6 +28,9 @@ FEW = 64
 """Revisions up to which trees are compared here, and the writer uses the direct predecessor as base: starting another
 process costs about as much."""
 
+_CACHE = 64 << 20
+"""Bytes of text kept as bases; git gives dropped ones again, so the double of it saves no time."""
+
 _CHUNK = 20_000
 """Objects asked for at once of a process that reads ahead."""
 
@@ -59,7 +62,7 @@ class GitPlan:
             CannotSend: an object is missing here.
         """
         repository = self._repository
-        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=128 << 20)
+        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
         writer.begin(self.graph)
         look = introduced_many if self.bulk else introduced_few
         pairs = zip(self._sending, look(repository, self._sending), strict=True)

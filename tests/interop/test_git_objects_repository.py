@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from git_histories import Builder, RandomHistory, environment
 
-from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
+from smartserver.vcs.base import CannotSend, LocalRepository, Plan, ToolFailed, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import BLOB, MissingObject
 from smartserver.vcs.git_plan import introduced_few, introduced_many, revisions
+from smartserver.vcs.git_read import plan
 
 pytestmark = pytest.mark.interop
 
@@ -35,6 +36,17 @@ def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes
         tree = builder.tree({b"f": (b"100644", builder.blob(b"%s %d\n" % (name, n)))})
         commits.append(builder.commit(tree, parents, message=b"%s %d\n" % (name, n)))
     return commits
+
+
+def test_it_is_what_the_client_expects_of_any_repository(env: dict[str, str], builder: Builder) -> None:
+    (commit,) = chain(builder, 1)
+    builder.ref("refs/heads/main", commit)
+    repository: LocalRepository = GitRepository(builder.path, env)
+    assert (repository.vcs, repository.refs()) == ("git sha1", {b"refs/heads/main": commit})
+    with GitRepository(builder.path, env) as own:
+        sending: Plan = plan(own, [commit], [])
+        assert [announced.revision for announced in sending.without_bases([]).graph] == [commit]
+    repository.close()
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])

@@ -21,9 +21,11 @@ def test_any_text_with_any_base(text: bytes, base: bytes) -> None:
     assert delta.decompress(encoding, frame, len(text), used) == text
     if encoding == ZSTD:
         prefix = base if len(base) >= limits.MIN_BASE else b""
-        public = delta._PublicZstd()
-        assert public.decompress(frame, len(text), prefix) == text
-        assert public.compress(text, bytes(bytearray(prefix)), delta.LEVEL) == frame
+        shared, public = delta._SharedZstd(), delta._PublicZstd()
+        other = public.compress(text, prefix, delta.LEVEL)
+        for zstd in (shared, public):
+            assert zstd.decompress(frame, len(text), prefix) == text
+            assert zstd.decompress(other, len(text), prefix) == text
     else:
         assert frame == text
 
@@ -61,7 +63,7 @@ def test_both_ways_refuse_the_same(text: bytes, base: bytes) -> None:
     frame = delta._PublicZstd().compress(text, b"", delta.LEVEL)
     raw = bytearray(frame)
     raw[-1] ^= 0xFF
-    results = []
+    results: list[bytes | None] = []
     for zstd in (delta._SharedZstd(), delta._PublicZstd()):
         try:
             results.append(zstd.decompress(bytes(raw), len(text), b""))

@@ -33,7 +33,7 @@ ids = st.binary(min_size=1, max_size=40)
 def segments(draw: st.DrawFn) -> tuple[bytes, list[Parent], list[Entry], list[bytes]]:
     """Arguments for `encode_segment`."""
     revision = draw(ids)
-    parents = draw(st.lists(st.builds(Parent, ids.filter(lambda id: id != revision), st.booleans()), max_size=4))
+    parents = draw(st.lists(st.builds(Parent, ids.filter(lambda name: name != revision), st.booleans()), max_size=4))
     names = draw(
         st.lists(st.tuples(st.integers(0, 2), st.one_of(ids, st.just(revision))), max_size=6, unique=True),
     )
@@ -65,13 +65,13 @@ encoded = segments().map(lambda parts: encode_segment(*parts, KINDS))
 @st.composite
 def graphs(draw: st.DrawFn) -> list[Announced]:
     names = draw(st.lists(ids, max_size=8, unique=True))
-    outside = draw(st.lists(ids.filter(lambda id: id not in names), max_size=3))
+    outside = draw(st.lists(ids.filter(lambda name: name not in names), max_size=3))
     listed = []
     for n, name in enumerate(names):
         near = [Parent(before) for before in names[:n]]
         absent = [Parent(other, True) for other in names if other != name]
         choice = st.sampled_from(
-            [*near, *absent, *[Parent(id) for id in outside], *[Parent(id, True) for id in outside]]
+            [*near, *absent, *[Parent(name) for name in outside], *[Parent(name, True) for name in outside]]
         )
         parents = draw(st.lists(choice, max_size=4)) if near or absent or outside else []
         listed.append(Announced(name, tuple(parents)))
@@ -114,7 +114,7 @@ def test_any_split_of_a_stream_gives_the_same(
     raw = (encode_graph(graph) if graph is not None else b"") + b"".join(whole)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))
     stream = SegmentStream(KINDS, graph_first=graph is not None)
-    got = []
+    got: list[bytes] = []
     for begin, end in zip([0, *cuts], [*cuts, len(raw)], strict=True):
         stream.feed(raw[begin:end])
         got += stream.segments()
