@@ -40,11 +40,12 @@ class Knowledge:
     def __init__(self, folder: str | None, url: str) -> None:
         self._url = url
         self._folder = folder
-        self._path = os.path.join(folder, hashlib.blake2b(url.encode(), digest_size=16).hexdigest()) if folder else None
+        self.path = os.path.join(folder, hashlib.blake2b(url.encode(), digest_size=16).hexdigest()) if folder else None
+        """The file it is kept in."""
         self._saved = Remembered(url)
-        if self._path is not None:
+        if self.path is not None:
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                with open(self._path, "rb") as file:
+                with open(self.path, "rb") as file:
                     found = _decoder.decode(file.read())
                 if found.url == url:
                     self._saved = found
@@ -110,20 +111,20 @@ class Knowledge:
     def forget(self) -> None:
         """Nothing is known any more: the repository is gone."""
         self._saved = Remembered(self._url)
-        if self._path is not None:
+        if self.path is not None:
             with contextlib.suppress(OSError):
-                os.unlink(self._path)
+                os.unlink(self.path)
 
     def _save(self) -> None:
-        if self._path is None or self._folder is None:
+        if self.path is None or self._folder is None:
             return
-        temporary = f"{self._path}.{os.getpid()}"
+        temporary = f"{self.path}.{os.getpid()}"
         # Knowledge is a hint: a full or read-only disk must not fail the command that gained it.
         with contextlib.suppress(OSError):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with open(temporary, "wb") as file:
                 file.write(msgspec.msgpack.encode(self._saved))
-            os.replace(temporary, self._path)
+            os.replace(temporary, self.path)
 
 
 def decode_ref(value: list[list[object]]) -> RefValue:

@@ -210,10 +210,10 @@ class RemoteRepository:
                     creating = None
                 elif isinstance(error, MissingBase):
                     unusable.update(error.keys)
-                elif isinstance(error, NoSuchRepository) and new is not None and creating is None:
+                elif _names(refusal, NoSuchRepository) and new is not None and creating is None:
                     self.knowledge.forget()
                     haves, creating = [], new
-                elif attempt == 0 and (isinstance(error, MissingParents) or _lacks_revision(refusal)):
+                elif attempt == 0 and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
                     # The remote was made anew or restored: only what it says it has now counts.
                     haves = [tip.id for value in self.knowledge.refs().values() for tip in value]
                 else:
@@ -363,5 +363,6 @@ def _outcome(update: RefUpdate, result: Result | CodedError) -> Updated:
     return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
 
 
-def _lacks_revision(refusal: Refusal) -> bool:
-    return any(isinstance(error, MissingRevision) for error in (refusal.error, *refusal.outcomes))
+def _names(refusal: Refusal, error: type[CodedError]) -> bool:
+    """Whether a request, or one of its calls, was refused for that."""
+    return any(isinstance(each, error) for each in (refusal.error, *refusal.outcomes))

@@ -9,8 +9,10 @@ further than asked.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
+
+from smartserver.store.graph import Graph
+from smartserver.store.index import OUTSIDE
 
 BITS_KEPT = 32 << 20
 """Bytes of ancestor bits kept: the live frontier of a million revisions is some hundred of them, 125 KB each."""
@@ -20,13 +22,6 @@ SCANS_KEPT = 8
 
 FRONT_LIMIT = 16
 """Stored revisions a frontier may name before those that descend from one another are sorted out."""
-
-
-class StoredGraph(Protocol):
-    """What is read of the stored graph."""
-
-    def parents(self, ordinal: int) -> Sequence[int]:
-        """The ordinals of a revision's parents, edges that are cut left out."""
 
 
 class _Front:
@@ -42,9 +37,9 @@ class _Front:
 class _Scan:
     """The stored ancestors of a frontier, marked from the top down as far as anyone asked."""
 
-    def __init__(self, graph: StoredGraph, front: Iterable[int]) -> None:
+    def __init__(self, graph: Graph, front: Collection[int]) -> None:
         self._graph = graph
-        self._marks = bytearray(max(front, default=-1) + 1)
+        self._marks = bytearray(max(front) + 1)
         for ordinal in front:
             self._marks[ordinal] = 1
         self._low = len(self._marks)  # Everything marked at or above it has marked its parents.
@@ -59,14 +54,20 @@ class _Scan:
         if ordinal >= len(marks):
             return False
         while ordinal < self._low:
-            found = marks.rfind(1, ordinal, self._low)
-            if found < 0:
-                self._low = ordinal
-                break
-            for parent in self._graph.parents(found):
-                marks[parent] = 1
-            self._low = found
+            self._mark_parents(max(0, ordinal))
         return marks[ordinal] == 1
+
+    def _mark_parents(self, stop: int) -> None:
+        """Go on downward to `stop`, or to where the part of the graph ends that it is in."""
+        part = self._graph.parts[self._graph.part_at(self._low - 1)]
+        marks, first, starts, entries, outside = self._marks, part.first, part.starts, part.entries, part.outside
+        stop = max(stop, first)
+        low = self._low
+        while (low := marks.rfind(1, stop, low)) >= 0:
+            local = low - first
+            for entry in entries[starts[local] : starts[local + 1]]:
+                marks[outside[entry ^ OUTSIDE] if entry & OUTSIDE else first + entry] = 1
+        self._low = stop
 
 
 class Reach:
@@ -93,8 +94,9 @@ class Reach:
 class Ancestry:
     """The graph of one stream over the stored one; not for several threads at once."""
 
-    def __init__(self, graph: StoredGraph, stored: int, *, bits_kept: int = BITS_KEPT) -> None:
-        self.stored = stored
+    def __init__(self, graph: Graph, *, bits_kept: int = BITS_KEPT) -> None:
+        self.stored = graph.count
+        """How many revisions lie below those of the stream."""
         self._graph = graph
         self._parents: list[tuple[int, ...]] = []
         self._fronts: list[_Front] = []

@@ -51,7 +51,7 @@ class Intake:
         self._own_kind = revision_record(self._vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
-        self._ancestry = Ancestry(graph, graph.count)
+        self._ancestry = Ancestry(graph)
         self._ordinals: dict[RevisionId, int] = {}
         self._references = ReferenceCache()
         self._arrivals = Arrivals(self._read, self._stored_record)

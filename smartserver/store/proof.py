@@ -1,7 +1,9 @@
 """What a new revision must prove: that its records rest on and refer to nothing but what comes with it or before it.
 
 A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What the base
-refers to was proved when the base came, and is left out: so the proof costs what a revision changed, not what it holds.
+refers to was proved when the base came: all of it comes from ancestors, and needs no other proof. So the proof costs what
+a revision changed, not what it holds, and mostly asks the graph for nothing but its parents: a commit's base is one, the
+trees' bases are what that refers to, and so on down to the files.
 """
 
 from __future__ import annotations
@@ -90,6 +92,8 @@ class SegmentProof:
         self._copies = copies
         self._cache = cache
         self._own: set[tuple[int, Key]] = set()
+        self._granted: list[tuple[int, frozenset[Key]]] = []
+        """Kind and keys of what an ancestor's record refers to."""
         self._needed: list[tuple[Entry, frozenset[Key]]] = []
 
     @property
@@ -126,8 +130,11 @@ class SegmentProof:
         """
         self.claim(entry)
         needed = self.references(record)
-        if needed and base is not None:
-            needed -= self.references(base)
+        if base is not None:
+            granted = self.references(base)
+            needed -= granted
+            if granted and (base.kind, base.key) not in self._own:
+                self._granted.append((base.kind, granted))
         if needed:
             self._needed.append((entry, needed))
 
@@ -165,6 +172,8 @@ class SegmentProof:
                 proved.add(place)
 
     def _reaches(self, kind: int, key: Key) -> bool:
+        if any(kind == granted and key in keys for granted, keys in self._granted):
+            return True
         has = self._reach.has
         return any(has(ordinal) for ordinal in self._copies(kind, key))
 

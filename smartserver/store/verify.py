@@ -64,7 +64,7 @@ class _Verification:
         self._segments = 0
         self._records = 0
         self._problems: list[str] = []
-        self._ancestry = Ancestry(Graph(), 0)
+        self._ancestry = Ancestry(Graph())
         self._references = ReferenceCache()
         self._recent = RecentRecords()
 

@@ -387,3 +387,33 @@ def test_loose_objects_git_wrote_are_read(tmp_path: Path, env: dict[str, str]) -
         insert(target, list(plan(repository, [commit], []).segments()))
     loose = [file for file in (target.path / "objects").rglob("*") if len(file.name) == 38]
     assert sorted(zlib.decompress(file.read_bytes())[:4] for file in loose) == [b"blob", b"comm", b"tree"]
+
+
+@pytest.mark.parametrize(("shared", "mode"), [("group", 0o440), ("all", 0o444), ("umask", 0o400)])
+def test_packs_are_readable_as_the_repository_is_shared(
+    tmp_path: Path, env: dict[str, str], shared: str, mode: int
+) -> None:
+    source = Builder(tmp_path / "a.git", env)
+    commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
+    target = Builder(tmp_path / "b.git", env)
+    with (target.path / "config").open("a") as file:
+        file.write(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
+    with GitRepository(source.path, env) as repository:
+        segments = list(plan(repository, [commit], []).segments())
+    before = os.umask(0o077)
+    try:
+        insert(target, segments)
+    finally:
+        os.umask(before)
+    files = list((target.path / "objects" / "pack").iterdir())
+    assert [file.stat().st_mode & 0o777 for file in files] == [mode, mode]
+
+
+def test_spool_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        file = git_build.unnamed_file(str(tmp_path))
+        os.write(file, b"text")
+        assert os.pread(file, 10, 0) == b"text"
+        os.close(file)
+        assert list(tmp_path.iterdir()) == []
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)  # As on systems that have no such files.

@@ -1,0 +1,112 @@
+"""One server for each file of tests, and repositories in which every test begins anew."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from git_sides import Done, Served, Side, copy_side
+
+HISTORY = r"""
+git init -q a
+a git remote add origin "$URL"
+a commit one; a commit two
+a git checkout -q -b topic; a commit topical
+a git checkout -q main; a commit three
+a git tag light main~1
+a git tag -a -m first v1 main~1
+a git tag -a -m nested nested v1
+a git tag -a -m topical on-topic topic
+"""
+"""User a has branches and tags, and has pushed nothing."""
+
+SHARED = (
+    HISTORY
+    + r"""
+a git push -q origin 'refs/heads/*' 'refs/tags/*'
+as b git clone -q "$URL" b
+b git branch -q topic origin/topic
+"""
+)
+"""What user a has is pushed, and user b has cloned it."""
+
+STARTS = {"nothing": "", "history": HISTORY, "shared": SHARED}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same start on both sides."""
+
+    ours: Side
+    gits: Side
+
+    def prepare(self, script: str) -> None:
+        """Run a script that must succeed on both."""
+        self.ours.prepare(script)
+        self.gits.prepare(script)
+
+    def run(self, script: str) -> tuple[Done, Done]:
+        """Run a script on both."""
+        return self.ours.run(script), self.gits.run(script)
+
+
+def _git_side(folder: Path) -> Side:
+    side = Side(folder, f"file://{folder}/peer")
+    side.prepare("git init -q --bare peer; git -C peer config uploadpack.allowAnySHA1InWant true")
+    return side
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that lets everyone write; it must log nothing."""
+    server = Served(tmp_path_factory.mktemp("served"), "--anonymous", "write")
+    yield server
+    assert server.close() == ""
+
+
+@pytest.fixture(scope="module")
+def starts(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
+    """Each of `STARTS`, made once."""
+    made: dict[str, Pair] = {}
+
+    def start(name: str) -> Pair:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(f"start-{name}")
+            made[name] = Pair(Side(folder / "ours", served.url(f"start-{name}"), served), _git_side(folder / "gits"))
+            made[name].prepare(STARTS[name])
+        return made[name]
+
+    return start
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def pair(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
+    """A copy of a start, with a repository of its own on the server."""
+
+    def begin(name: str) -> Pair:
+        start = starts(name)
+        path = f"{name}-{next(_numbers)}"
+        served.copy(f"start-{name}", path)
+        ours = copy_side(start.ours, tmp_path / "ours", served.url(path))
+        return Pair(ours, copy_side(start.gits, tmp_path / "gits", f"file://{tmp_path}/gits/peer"))
+
+    return begin
+
+
+@pytest.fixture
+def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Side]:
+    """The same without git's side."""
+
+    def begin(name: str) -> Side:
+        path = f"{name}-{next(_numbers)}"
+        start = starts(name).ours
+        served.copy(f"start-{name}", path)
+        return copy_side(start, tmp_path / "ours", served.url(path))
+
+    return begin

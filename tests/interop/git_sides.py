@@ -1,0 +1,297 @@
+"""Two sides that do the same with stock git: one against a served repository, one against git's own over file://.
+
+A script is sh. `a commit f` is user a, in repository a and with a cache of their own, making a commit of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from netem.counter import Counts
+from netem.proxy import Proxy
+from smartserver.client.knowledge import Knowledge, Remembered
+from smartserver.client.url import parse
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+RTT = 0.02
+"""Seconds: long enough that nothing is answered before it is asked, short enough for hundreds of commands."""
+
+TIMEOUT = 120
+"""Seconds after which a command hangs."""
+
+PRELUDE = r"""
+set -e
+user() (
+    XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME
+    cd "$SIDE/$1"; shift
+    "$@"
+)
+a() { user a "$@"; }
+b() { user b "$@"; }
+c() { user c "$@"; }
+as() ( XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME; shift; cd "$SIDE"; "$@" )
+commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
+forget() { rm -rf "$SIDE/.cache/$1"; }
+"""
+"""`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
+
+STATE = r"""
+for repository in "$@"; do
+    cd "$SIDE/$repository"
+    echo "== $repository"
+    git for-each-ref --format='%(objectname) %(refname) %(symref)'
+    git symbolic-ref -q HEAD || git rev-parse HEAD
+    if test -f "$(git rev-parse --git-path FETCH_HEAD)"; then cat "$(git rev-parse --git-path FETCH_HEAD)"; fi
+    git fsck --strict --no-dangling --no-progress 2>&1 || echo "fsck: $?"
+done
+"""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
+    kept = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "HOME": str(home),
+        "SIDE": str(home),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TEMPLATE_DIR": "",
+        "GIT_AUTHOR_NAME": "A",
+        "GIT_AUTHOR_EMAIL": "a@example.org",
+        "GIT_AUTHOR_DATE": "1700000000 +0000",
+        "GIT_COMMITTER_NAME": "A",
+        "GIT_COMMITTER_EMAIL": "a@example.org",
+        "GIT_COMMITTER_DATE": "1700000000 +0000",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+SETTINGS = """[init]
+	defaultBranch = main
+[advice]
+	detachedHead = false
+[pull]
+	rebase = false
+[protocol "file"]
+	allow = always
+[protocol "hpss"]
+	allow = always
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a script did; where it ran and its URL are left out of what it said."""
+
+    status: int
+    out: str
+    err: str
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def said(self) -> str:
+        """Both streams, for a person."""
+        return self.out + self.err
+
+
+class Served:
+    """A running `smartserver serve` with a link before it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.root = folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self.log = folder / f"server{''.join(options)}.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "smartserver.cli.main", "serve", str(self.root), "--listen", "127.0.0.1:0", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(folder),
+            )
+        self.direct = ("127.0.0.1", self._port())
+        self.proxy = Proxy(RTT, self.direct)
+        self.proxy.start()
+
+    def _port(self) -> int:
+        """Wait until it listens."""
+        with open(self.log, "rb") as log:
+            seen = b""
+            while self.process.poll() is None:
+                seen += log.read()
+                found = re.search(rb"hpss://127\.0\.0\.1:(\d+)/", seen)
+                if found:
+                    return int(found[1])
+                try:
+                    self.process.wait(0.02)
+                except subprocess.TimeoutExpired:
+                    continue
+        raise AssertionError(f"the server ended: {seen.decode()}")
+
+    def url(self, path: str) -> str:
+        """Of a repository, through the link."""
+        return f"hpss://127.0.0.1:{self.proxy.port}/{path}"
+
+    def copy(self, path: str, to: str) -> None:
+        """Put a copy of a repository, if there is one, at another path."""
+        if (self.root / path).exists():
+            shutil.copytree(self.root / path, self.root / to)
+
+    def close(self) -> str:
+        """Stop it; what it logged besides where it serves."""
+        self.proxy.close()
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        return "".join(self.log.read_text().splitlines(keepends=True)[1:])
+
+
+class Side:
+    """Some users' repositories in a folder, and a URL they share."""
+
+    def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
+        self.folder = folder
+        self.url = url
+        self.served = served
+        folder.mkdir(exist_ok=True)
+        (folder / ".gitconfig").write_text(SETTINGS)
+
+    def run(self, script: str, **variables: str) -> Done:
+        """Run a script, counting what goes over the link."""
+        if self.served is not None:
+            self.served.proxy.take()
+        env = {**environment(self.folder), "URL": self.url, **variables}
+        done = subprocess.run(
+            ["sh", "-c", PRELUDE + script],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        counts = self.served.proxy.take() if self.served is not None else Counts()
+        return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
+
+    def prepare(self, script: str, **variables: str) -> None:
+        """Run a script that must succeed."""
+        done = self.run(script, **variables)
+        assert done.status == 0, done.said
+
+    def git(self, repository: str, *arguments: str) -> str:
+        """What a git command says that must succeed and asks no remote."""
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.folder / repository,
+            env=environment(self.folder),
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().rstrip("\n")
+
+    def _plain(self, said: bytes) -> str:
+        text = said.decode("utf-8", "backslashreplace")
+        return text.replace(self.url, "URL").replace(str(self.folder), "SIDE")
+
+    def repositories(self) -> list[str]:
+        """Users' repositories."""
+        return sorted(
+            path.name
+            for path in self.folder.iterdir()
+            if path.name != "peer" and ((path / ".git").exists() or (path / "HEAD").exists())
+        )
+
+    def state(self) -> str:
+        """Refs, HEAD, FETCH_HEAD and complaints of fsck of all of them."""
+        env = {**environment(self.folder), "URL": self.url}
+        done = subprocess.run(
+            ["sh", "-c", "set -e\n" + STATE, "sh", *self.repositories()], env=env, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        # FETCH_HEAD names the remote without the scheme's slashes where it is a path.
+        return self._plain(done.stdout).replace(f"file://{self.folder}/peer", "URL").replace("SIDE/peer", "URL")
+
+    @property
+    def knowledge_folder(self) -> Path:
+        """Where user a's helper keeps what it knows."""
+        return self.folder / ".cache" / "a" / "smartserver" / "remotes"
+
+
+def server_refs(served: Served, path: str) -> dict[str, str]:
+    """The refs of a served repository as they are stored; empty where there is none."""
+    repository = PackRepository(LocalTransport(served.root), path)
+    if not repository.exists():
+        return {}
+    refs = repository.snapshot().view.refs()
+    return {name.decode("utf-8", "surrogateescape"): value[0].id.hex() for name, value in refs.items()}
+
+
+def server_head(served: Served, path: str) -> str:
+    """The branch a clone checks out."""
+    return PackRepository(LocalTransport(served.root), path).snapshot().root.settings["HEAD"].decode()
+
+
+def missing_objects(served: Served, path: str, ids: list[str]) -> list[str]:
+    """Those of `ids` a served repository does not hold."""
+    repository = PackRepository(LocalTransport(served.root), path)
+    if not repository.exists():
+        return ids
+    snapshot = repository.snapshot()
+    return [name for name in ids if snapshot.first(0, bytes.fromhex(name)) is None]
+
+
+def peer_refs(side: Side) -> dict[str, str]:
+    """The refs of the repository git serves itself."""
+    listed = side.git("peer", "for-each-ref", "--format=%(refname) %(objectname)")
+    return dict(line.split(" ") for line in listed.splitlines())
+
+
+def copy_side(template: Side, folder: Path, url: str) -> Side:
+    """A side as another was left, under another URL; what its users know of the remote comes along."""
+    shutil.copytree(template.folder, folder, symlinks=True)
+    side = Side(folder, url, template.served)
+    places: Mapping[str, str] = {template.url: url, str(template.folder): str(folder)}
+    for config in [*folder.glob("*/.git/config"), *folder.glob("*/config")]:
+        text = config.read_text()
+        for old, new in places.items():
+            text = text.replace(old, new)
+        config.write_text(text)
+    for remotes in folder.glob(".cache/*/smartserver/remotes"):
+        _readdress(remotes, template.url, url)
+    return side
+
+
+def _readdress(remotes: Path, old: str, new: str) -> None:
+    before, after = (knowledge_file(remotes, url) for url in (old, new))
+    if before.exists():
+        known = msgspec.msgpack.decode(before.read_bytes(), type=Remembered)
+        known.url = parse(new).key
+        after.write_bytes(msgspec.msgpack.encode(known))
+        before.unlink()
+
+
+def knowledge_file(remotes: Path, url: str) -> Path:
+    """The file what is known of a remote is kept in."""
+    path = Knowledge(str(remotes), parse(url).key).path
+    assert path is not None
+    return Path(path)
