@@ -14,7 +14,7 @@ from smartserver.server.access import Access
 from smartserver.server.executor import Executor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
-from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE
 
 
 class Clock(Interface):
@@ -22,6 +22,9 @@ class Clock(Interface):
 
     def callLater(self, delay: float, call: Callable[[], object]) -> object:
         """Call this once, `delay` seconds from now."""
+
+    def seconds(self) -> float:
+        """The time, in seconds since some moment."""
 
 
 class _Carrier(Interface):
@@ -45,6 +48,8 @@ class SessionProtocol(protocol.Protocol):
         self._peer = peer
         self._access = access
         self._draining: int | None = None
+        self._read_ended = False
+        self._heard = 0.0
         self.session: Session | None = None
         self.when_lost: Callable[[], None] | None = None
         """Called when the connection is gone."""
@@ -57,9 +62,12 @@ class SessionProtocol(protocol.Protocol):
         self.session = Session(self._server.site, self._access, self, self._server.executor, self._peer)
         self._server.open.add(self)
         self._carrier.registerProducer(self, True)
+        self._heard = self._server.clock.seconds()
+        self._watch()
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
+        self._heard = self._server.clock.seconds()
         if self._draining is not None:
             self._draining -= len(data)
             if self._draining < 0:
@@ -69,6 +77,7 @@ class SessionProtocol(protocol.Protocol):
 
     def readConnectionLost(self) -> None:
         """The peer sends no more."""
+        self._read_ended = True
         if self._draining is not None:
             self._carrier.loseConnection()
         elif self.session is not None:
@@ -109,9 +118,22 @@ class SessionProtocol(protocol.Protocol):
         """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer."""
         self._draining = DRAIN_BYTES
         self._carrier.unregisterProducer()
+        if self._read_ended:
+            self._carrier.loseConnection()
+            return
         self._carrier.resumeProducing()
         self._carrier.loseWriteConnection()
         self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
+
+    def _watch(self) -> None:
+        """Close a connection that has been without a request for long; nothing else has a limit on its time."""
+        if self.session is None or self not in self._server.open or self._draining is not None:
+            return
+        left = self._heard + KEEP_IDLE - self._server.clock.seconds()
+        if left <= 0 and self.session.idle:
+            self.session.go_away(f"no request for {KEEP_IDLE:.0f} s")
+        else:
+            self._server.clock.callLater(max(left, KEEP_IDLE / 4), self._watch)
 
     def pause_reading(self) -> None:
         """Read no more for now."""

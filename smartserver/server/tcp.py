@@ -19,6 +19,16 @@ BACKLOG = 511
 """Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
 
 
+SOCKET_OPTIONS = {
+    "TCP_NOTSENT_LOWAT": NOTSENT_LOWAT,
+    # A peer that lost its power or its network is noticed within three minutes, whatever it was waiting for.
+    "TCP_KEEPIDLE": 60,
+    "TCP_KEEPINTVL": 20,
+    "TCP_KEEPCNT": 6,
+}
+"""Set where the system knows them."""
+
+
 class _TcpTransport(Interface):
     """What is used of Twisted's TCP transport besides; its zope interfaces say nothing to a type checker."""
 
@@ -68,8 +78,11 @@ class TcpProtocol(SessionProtocol):
         connection = cast("_TcpTransport", self.transport)
         connection.setTcpNoDelay(True)
         connection.setTcpKeepAlive(True)
-        option = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
-        connection.getHandle().setsockopt(socket.IPPROTO_TCP, option, NOTSENT_LOWAT)
+        handle = connection.getHandle()
+        for option, value in SOCKET_OPTIONS.items():
+            number = getattr(socket, option, None)
+            if number is not None:
+                handle.setsockopt(socket.IPPROTO_TCP, number, value)
         super().connectionMade()
 
 

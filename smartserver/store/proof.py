@@ -1,9 +1,9 @@
 """What a new revision must prove: that its records rest on and refer to nothing but what comes with it or before it.
 
-A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What the base
-refers to was proved when the base came: all of it comes from ancestors, and needs no other proof. So the proof costs what
-a revision changed, not what it holds, and mostly asks the graph for nothing but its parents: a commit's base is one, the
-trees' bases are what that refers to, and so on down to the files.
+A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What a base from
+an ancestor refers to was proved when that came, so the proof costs what a revision changed, not what it holds; and it
+mostly asks the graph for nothing but parents: a commit's base is one, the trees' bases are what that refers to, and so
+on down to the files.
 """
 
 from __future__ import annotations

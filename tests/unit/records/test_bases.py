@@ -141,6 +141,22 @@ def test_a_base_must_save_more_than_its_key() -> None:
 
 
 @pytest.mark.parametrize("bulk", [False, True])
+def test_a_poor_candidate_is_better_than_none(bulk: bool) -> None:
+    old = prose(1)
+    push = Push(bulk=bulk, outside=[old])
+    (entry,) = push.send(b"r", [], record(random.Random(1).randbytes(6000) + old, old))
+    assert entry.frame_length > 6000
+    assert base_key(entry) == key_of(old)
+
+
+def test_a_base_of_a_few_bytes_counts_as_none() -> None:
+    push = Push(bulk=True, outside=[b"tiny"])
+    push.send(b"r0", [], record(b"small", path=b"lib/a.py"))
+    (entry,) = push.send(b"r1", [b"r0"], record(prose(1), b"tiny", path=b"lib/b.py"))
+    assert entry.base == BaseTag.NONE
+
+
+@pytest.mark.parametrize("bulk", [False, True])
 def test_incompressible_text_is_stored_after_one_try(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(1)
     old, other, new = (chance.randbytes(5000) for _ in range(3))
@@ -343,6 +359,16 @@ def test_a_further_copy_takes_the_base_it_has_here() -> None:
     assert base_key(entry) == key_of(old)
 
 
+def test_a_copy_of_what_was_there_before_is_encoded() -> None:
+    # What a parent had may come again on a branch that never had it: then it is a record like any other.
+    old = prose(1)
+    push = Push(bulk=True, outside=[old])
+    push.send(b"a0", [], record(edited(old, 1), old))
+    for revision in (b"b0", b"c0"):
+        (entry,) = push.send(revision, [], record(old))
+        assert entry.base == BaseTag.NONE
+
+
 # ---- siblings
 
 
@@ -404,6 +430,20 @@ def test_five_newest_siblings_are_probed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 # ---- memory
+
+
+def test_a_push_that_was_announced_makes_the_same_segments() -> None:
+    texts = [edited(prose(1), n) for n in range(40)]
+    graph = [Announced(b"r%d" % n, (Parent(b"r%d" % (n - 1)),) if n else ()) for n in range(40)]
+    whole = []
+    for announced in (False, True):
+        writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: b"")
+        if announced:
+            writer.begin(graph)
+        items = [record(text, *before) for text, before in zip(texts, [(), *[(old,) for old in texts]], strict=False)]
+        pairs = zip(graph, items, strict=True)
+        whole.append([writer.segment(revision, parents, [item]) for (revision, parents), item in pairs])
+    assert whole[0] == whole[1]
 
 
 def test_texts_are_asked_for_again_when_dropped() -> None:

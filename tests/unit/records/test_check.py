@@ -14,6 +14,7 @@ from smartserver.records.check import (
     TREE,
     check_bytes,
     git_key,
+    is_label,
     make_check,
     own_parents,
     references,
@@ -195,6 +196,11 @@ def test_no_tag(text: bytes) -> None:
 def test_the_revisions_own_record() -> None:
     assert revision_record("git sha1") == revision_record("git sha256") == 0
     assert revision_record("bzr 2a") is None
+
+
+def test_only_tags_are_labels() -> None:
+    assert [is_label(GIT, meta) for meta in (COMMIT, TREE, BLOB, TAG)] == [False, False, False, True]
+    assert not is_label(TEXT, TAG)
 
 
 # ---- references

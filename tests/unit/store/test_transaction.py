@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import pytest
+from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
+
+from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongVcs
+from smartserver.records.model import Announced, Kind, Parent, Tip
+from smartserver.store.model import Transaction
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction, merge
+from transports.memory import MemoryTransport
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def repository() -> PackRepository:
+    return PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+
+
+@pytest.fixture
+def line(history: History, repository: PackRepository) -> list[bytes]:
+    """Six commits of a line, the first four pushed."""
+    line = history.line(6)
+    push(repository, history, line[:4], {MAIN: line[3]})
+    return line
+
+
+def begin(repository: PackRepository, *announced: Announced) -> RepositoryTransaction:
+    return repository.begin(b"", "user", announced)
+
+
+def test_it_is_a_transaction(repository: PackRepository) -> None:
+    transaction: Transaction = begin(repository)
+    assert transaction.path == "project"
+
+
+def test_without_a_repository(repository: PackRepository) -> None:
+    transaction = begin(repository)
+    assert not transaction.exists
+    for ask in (
+        lambda: transaction.vcs,
+        lambda: transaction.kinds,
+        lambda: transaction.settings,
+        transaction.refs,
+        lambda: transaction.ref(MAIN),
+        lambda: transaction.set_ref(MAIN, None),
+        lambda: transaction.plan_pull([], []),
+        lambda: transaction.changes_since(None),
+    ):
+        with pytest.raises(NoSuchRepository) as caught:
+            ask()
+        assert caught.value.path == "project"
+    assert not transaction.has_revision(b"r")
+    assert not transaction.is_stored(b"r")
+    transaction.check_parents()
+    assert transaction.known_heads() == []
+
+
+def test_creation_counts_for_the_calls_after_it(repository: PackRepository, history: History) -> None:
+    (tip,) = history.line(1)
+    transaction = begin(repository, history.announced(tip))
+    assert transaction.create(GIT, KINDS, SETTINGS)
+    assert not transaction.create(GIT, KINDS, {})
+    assert transaction.exists
+    assert (transaction.vcs, transaction.kinds, dict(transaction.settings)) == (GIT, KINDS, SETTINGS)
+    assert dict(transaction.refs()) == {}
+    assert transaction.ref(MAIN) is None
+    transaction.set_ref(MAIN, (Tip(tip),))
+    assert transaction.ref(MAIN) == (Tip(tip),)
+    assert dict(transaction.refs()) == {MAIN: (Tip(tip),)}
+    with pytest.raises(NoSuchRepository):
+        transaction.plan_pull([tip], [])
+    assert not repository.exists()
+
+
+def test_creation_where_there_is_one(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    assert not transaction.create(GIT, KINDS, {"HEAD": b"another"})
+    assert dict(transaction.settings) == SETTINGS
+    with pytest.raises(WrongVcs) as caught:
+        transaction.create("hg", KINDS, {})
+    assert (caught.value.path, caught.value.vcs, caught.value.asked) == ("project", GIT, "hg")
+    with pytest.raises(WrongVcs, match=r"object \(git-sha1, no base\)"):
+        transaction.create(GIT, (Kind("object", "git-sha1", False),), {})
+
+
+def test_refs_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    assert dict(transaction.refs()) == {MAIN: (Tip(line[3]),)}
+    transaction.set_ref(b"refs/heads/a", (Tip(line[0]),))
+    transaction.set_ref(MAIN, None)
+    assert list(transaction.refs()) == [b"refs/heads/a"]
+    assert transaction.ref(MAIN) is None
+    assert transaction.changes == {b"refs/heads/a": (Tip(line[0]),), MAIN: None}
+    assert dict(begin(repository).refs()) == {MAIN: (Tip(line[3]),)}
+
+
+def test_a_ref_set_back_is_no_change(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    transaction.set_ref(MAIN, (Tip(line[1]),))
+    transaction.set_ref(MAIN, (Tip(line[3]),))
+    transaction.set_ref(b"refs/heads/none", None)
+    assert transaction.changes == {}
+
+
+def test_tips_are_sorted(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    low, high = sorted(line[:2])
+    transaction.set_ref(MAIN, (Tip(high), Tip(low, b"attributes")))
+    assert transaction.ref(MAIN) == (Tip(low, b"attributes"), Tip(high))
+
+
+@pytest.mark.parametrize("name", [b"", b"n" * 1025, b"a\0b"])
+def test_bad_ref_names(repository: PackRepository, line: list[bytes], name: bytes) -> None:
+    with pytest.raises(InvalidName):
+        begin(repository).set_ref(name, (Tip(line[0]),))
+
+
+def test_a_tip_must_be_stored_or_announced(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    with pytest.raises(MissingRevision) as caught:
+        begin(repository).set_ref(MAIN, (Tip(line[4]),))
+    assert caught.value.revision == line[4]
+    begin(repository, history.announced(line[4])).set_ref(MAIN, (Tip(line[4]),))
+
+
+def test_stored_and_announced_revisions(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    transaction = begin(repository, *map(history.announced, line[2:]))
+    assert transaction.announced == tuple(map(history.announced, line[2:]))
+    assert transaction.new_revisions == 2
+    assert [transaction.is_stored(each) for each in line] == [True] * 4 + [False] * 2
+    assert all(transaction.has_revision(each) for each in line)
+    assert not transaction.has_revision(b"unknown")
+    assert transaction.known_heads() == [line[3]]
+    transaction.check_parents()
+
+
+@pytest.mark.parametrize(("ancestor", "child"), [(0, 3), (3, 3), (3, 4), (0, 5), (4, 5)])
+def test_ancestry_over_both(
+    repository: PackRepository, history: History, line: list[bytes], ancestor: int, child: int
+) -> None:
+    transaction = begin(repository, *map(history.announced, line[4:]))
+    assert transaction.is_ancestor(line[ancestor], line[child])
+    assert transaction.is_ancestor(line[child], line[ancestor]) == (ancestor == child)
+
+
+def test_ancestry_of_what_is_not_there(repository: PackRepository, line: list[bytes]) -> None:
+    with pytest.raises(MissingRevision):
+        begin(repository).is_ancestor(b"unknown", line[0])
+    with pytest.raises(MissingRevision):
+        begin(repository).is_ancestor(line[0], line[5])
+
+
+def test_an_absent_edge_is_cut(repository: PackRepository, line: list[bytes]) -> None:
+    cut = Announced(b"child", (Parent(line[3], absent=True), Parent(line[0])))
+    transaction = begin(repository, cut)
+    transaction.check_parents()
+    assert transaction.is_ancestor(line[0], b"child")
+    assert not transaction.is_ancestor(line[3], b"child")
+
+
+def test_missing_parents_are_all_named(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    transaction = begin(
+        repository,
+        history.announced(line[5]),
+        Announced(b"ghostly", (Parent(b"not here", absent=True),)),
+        Announced(b"merge", (Parent(b"x"), Parent(line[5]), Parent(b"y"))),
+    )
+    with pytest.raises(MissingParents) as caught:
+        transaction.check_parents()
+    assert caught.value.revisions == [line[4], b"x", b"y"]
+
+
+def test_a_parent_announced_after_its_child_is_missing(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository, Announced(b"child", (Parent(b"late"),)), Announced(b"late", ()))
+    with pytest.raises(MissingParents):
+        transaction.check_parents()
+
+
+def test_known_heads_of_branches(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    side = history.commit({"side": b"s"}, (line[0],))
+    push(repository, history, [side], {b"refs/heads/side": side})
+    new = history.commit({"new": b"n"}, (side, line[3]))
+    transaction = begin(repository, *(history.announced(each) for each in [*line[:3], side, new]))
+    assert sorted(transaction.known_heads()) == sorted([line[2], side])
+
+
+def test_a_pull_of_everything_and_of_a_part(repository: PackRepository, line: list[bytes]) -> None:
+    whole = begin(repository).plan_pull([line[3]], [])
+    assert (whole.ranges, whole.segments, whole.common) == (((0, 4),), 4, ())
+    part = begin(repository).plan_pull([line[3]], [line[1], b"unknown"])
+    assert (part.ranges, part.segments, part.common) == (((2, 4),), 2, (True, False))
+    assert part.size < whole.size == repository.snapshot().size([(0, 4)])
+    assert begin(repository).plan_pull([line[3]], [line[3]]).ranges == ()
+
+
+def test_a_pull_goes_on_after_its_last_segment(repository: PackRepository, line: list[bytes]) -> None:
+    assert begin(repository).plan_pull([line[3]], [line[0]], after=line[1]).ranges == ((2, 4),)
+    assert begin(repository).plan_pull([line[3]], [line[0]], after=line[3]).segments == 0
+
+
+def test_absent_parents_of_the_puller_do_not_count_as_had(repository: PackRepository, line: list[bytes]) -> None:
+    plan = begin(repository).plan_pull([line[3]], [line[2]], absent=[line[1], b"unknown"])
+    assert plan.ranges == ((0, 2), (3, 4))
+
+
+def test_a_pull_of_what_is_not_stored(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    transaction = begin(repository, history.announced(line[4]))
+    for wants, after in (([line[4]], None), ([line[3]], line[4])):
+        with pytest.raises(MissingRevision) as caught:
+            transaction.plan_pull(wants, [], after=after)
+        assert caught.value.revision == line[4]
+
+
+def test_the_body_of_a_pull(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    plan = transaction.plan_pull([line[3]], [line[1]])
+    body = transaction.open_body(plan).read(1 << 20)
+    assert body == history.segment(line[2]) + history.segment(line[3])
+    assert len(body) == plan.size
+
+
+def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
+    changes = begin(repository).changes_since(None)
+    assert dict(changes.refs) == {MAIN: (Tip(line[3]),)}
+    assert dict(begin(repository).changes_since((changes.incarnation, changes.version)).refs) == {}
+
+
+@pytest.mark.parametrize(
+    ("ordinals", "ranges"),
+    [([], ()), ([4], ((4, 5),)), ([0, 1, 2], ((0, 3),)), ([0, 2, 3, 9], ((0, 1), (2, 4), (9, 10)))],
+)
+def test_merge(ordinals: list[int], ranges: tuple[tuple[int, int], ...]) -> None:
+    assert merge(ordinals) == ranges
