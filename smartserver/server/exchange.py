@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from smartserver.errors import Cancelled, LimitExceeded, Unsupported
+from smartserver.server.access import Access
 from smartserver.server.dispatch import fault, internal, prepare
-from smartserver.server.executor import Strand
+from smartserver.server.executor import Executor, Strand
+from smartserver.server.site import Site
 from smartserver.server.work import Answer, RequestWork, log_bug, tidy
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import Body, End, Error, Progress, Reply, Request
+from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_MESSAGE, PIECE
 from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from transports.errors import CodedError
 
-if TYPE_CHECKING:
-    from smartserver.server.session import Session
+log = logging.getLogger("smartserver")
 
 T = TypeVar("T")
 
@@ -27,10 +29,38 @@ PROGRESS_INTERVAL = 0.5
 """Seconds between two PROGRESS messages of a request."""
 
 
+class Connected(Protocol):
+    """What an exchange needs of the connection it is on."""
+
+    site: Site
+    access: Access
+    executor: Executor
+    peer: str
+
+    @property
+    def writable(self) -> bool:
+        """Whether a body may go on."""
+
+    def send(self, event: Event) -> None:
+        """Send one event unless the connection is gone."""
+
+    def backlog(self, change: int) -> None:
+        """Account for bytes received and not yet checked."""
+
+    def want_body(self, exchange: Exchange) -> None:
+        """Queue an answer with a body; its `start_body` is called when it is its turn."""
+
+    def finished(self, exchange: Exchange) -> None:
+        """The request has its final answer."""
+
+    def close_if_idle(self) -> None:
+        """Close after the last answer."""
+
+
 class Exchange:
     """One request, from its first frame to its final answer."""
 
-    def __init__(self, session: Session, request_id: int) -> None:
+    def __init__(self, session: Connected, request_id: int) -> None:
         self.id = request_id
         self.then_close = False
         self._session = session
@@ -159,9 +189,11 @@ class Exchange:
             self._answered = True
             self._answer = None
             self._session.send(Error(self.id, encode(message)))
+            self._log(message.fault.code)
             self._over()
             return
         self._answered = True
+        self._log("answered")
         if answer.body is None:
             self._session.send(Reply(self.id, encode(message)))
             self._over()
@@ -210,6 +242,11 @@ class Exchange:
                 self._over()
 
         self._step(read, done)
+
+    def _log(self, outcome: str) -> None:
+        work = self._work
+        what = work.description if work is not None else "a request"
+        log.info("%s: %s: %s, %.1f ms", self._session.peer or "a client", what, outcome, self._busy * 1000)
 
     def _over(self) -> None:
         self._session.finished(self)

@@ -80,6 +80,13 @@ class RequestWork:
         self.cancelled = False
         """Set by the session when the client wants no more; looked at before the change is made."""
 
+    @property
+    def description(self) -> str:
+        """The request in short, for a log."""
+        verbs = [verb.name for verb, _ in self._prepared.calls]
+        shown = ", ".join(verbs[:3]) + (f" and {len(verbs) - 3} more" if len(verbs) > 3 else "")
+        return f"{shown} on {self._prepared.message.path!r}"
+
     # -- steps
 
     def answer(self) -> Answer:

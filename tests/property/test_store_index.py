@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.model import BaseTag, Entry, Kind, Parent
-from smartserver.records.segment import ZSTD, decode_segment, encode_segment
-from smartserver.store.index import Index, IndexBuilder, Row, merge, rebuild
+from smartserver.records.segment import ZSTD, encode_segment
+from smartserver.store.index import NO_BASE, Index, Row, merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
 from transports.memory import MemoryTransport
 
@@ -87,22 +87,6 @@ def resolver(before: list[Index]) -> Callable[[int, bytes], Row | None]:
     return resolve
 
 
-def built(packs: list[list[bytes]], indexes: list[Index], joined: PackReader) -> bytes:
-    """The index of the joined pack from its segments; only what no segment says is taken from the indexes."""
-    builder = IndexBuilder()
-    at = joined.first
-    for segments, index in zip(packs, indexes, strict=True):
-        for number, encoded in enumerate(segments):
-            segment = decode_segment(encoded, 0, KINDS)
-            rows = []
-            for entry in segment.entries:
-                (row,) = (row for row in index.find(entry.kind, entry.key) if index.row_segments[row] == number)
-                rows.append(index.row(row))
-            builder.add(at, segment, rows)
-            at += len(encoded)
-    return builder.finish(joined.length, joined.trailer())
-
-
 @given(packs(), st.integers(0, 2))
 def test_merged_is_what_is_built_from_the_joined_pack(drawn: list[list[Drawn]], resting: int) -> None:
     """Neighbours are merged from any pack on; what lies before them stays outside and external."""
@@ -112,8 +96,34 @@ def test_merged_is_what_is_built_from_the_joined_pack(drawn: list[list[Drawn]], 
         indexes.append(Index(rebuild(pack_of(content), resolver(indexes)), "index"))
     first = min(resting, len(segments) - 1)
     joined = pack_of([segment for content in segments[first:] for segment in content])
-    merged = merge(indexes[first:], joined.length, joined.trailer())
-    assert merged == built(segments[first:], indexes[first:], joined)
+    resolve = resolver(indexes[:first])
+    merged = merge(indexes[first:], joined.length, joined.trailer(), lambda kind, key: resolve(kind, key) is not None)
+    assert merged == rebuild(joined, resolve)
+
+
+@given(packs())
+def test_joining_changes_no_depth_and_no_base(drawn: list[list[Drawn]]) -> None:
+    """A base is the copy at the lowest position, so no row's depth depends on how packs were cut."""
+    segments = segments_of(drawn)
+    indexes: list[Index] = []
+    for content in segments:
+        indexes.append(Index(rebuild(pack_of(content), resolver(indexes)), "index"))
+    whole = Index(merge(indexes, 0, bytes(16)), "index")
+    assert whole.external_count == 0
+    first = 0
+    for index in indexes:
+        for row in range(index.records):
+            (same,) = (
+                at
+                for at in whole.find_digest(index.digest(row))
+                if whole.row_segments[at] == first + index.row_segments[row]
+            )
+            assert whole.row(same) == index.row(row)
+        first += index.segments
+    for row in range(whole.records):
+        if (base := whole.bases[row]) != NO_BASE:
+            assert base == whole.find_digest(whole.digest(base))[0]
+            assert whole.depths[row] == whole.depths[base] + 1
 
 
 @given(packs())

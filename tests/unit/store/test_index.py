@@ -304,6 +304,31 @@ def test_an_external_base_stays_external_when_its_copy_lies_behind_it() -> None:
     assert index.row(row) == Row(3, 4, 4)
 
 
+def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -> None:
+    """Else its depth would change when packs are joined."""
+    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
+    revisions = [Revision(b"a", (), [(base, None), (changed, base)])]
+
+    def before(kind: int, key: bytes) -> bool:
+        return (kind, key) == (0, base.key)
+
+    builder = IndexBuilder(before)
+    segment = decode_segment(revisions[0].segment(), 0, KINDS)
+    builder.add(100, segment, [Row(), Row(8, 9, 7)])
+    index = Index(builder.finish(0, b"h" * 16), "index")
+    (row,) = index.find(0, changed.key)
+    assert index.bases[row] == EXTERNAL
+    assert index.row(row) == Row(8, 9, 7)
+    assert builder.holds(record_digest(0, base.key))
+    assert not builder.holds(record_digest(1, base.key))
+    # It stays so when the pack is joined with a neighbour that has a copy too.
+    neighbour = build([Revision(b"b", (), [(base, None)])])
+    joined = Index(merge([neighbour, index], 0, b"h" * 16, before), "index")
+    (row,) = joined.find(0, changed.key)
+    assert joined.bases[row] == EXTERNAL
+    assert joined.row(row) == Row(8, 9, 7)
+
+
 def test_lineage_is_counted_along_the_bases_when_rebuilt() -> None:
     made = stored([4])
     (pack,) = readers(made)

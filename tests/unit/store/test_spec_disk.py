@@ -139,8 +139,8 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"never more than {repack.MOST_PACKS + 1}\npacks",
         f"leave those of more than {repack.LARGE >> 30} GiB alone",
         f"{index_module.NO_BASE:#X} for none".replace("0X", "0x"),
-        f"{index_module.EXTERNAL:#x} + an entry of the external bases",
-        f"{index_module.OUTSIDE:#x} + an entry of the outside parents",
+        f"earlier pack {index_module.EXTERNAL:#x} + an entry of the external bases",
+        f"earlier pack {index_module.OUTSIDE:#x} + an entry of the outside parents",
         "at most 2^31 - 2 records",
     ],
 )
