@@ -123,6 +123,10 @@ class History:
         paths = self._paths[commit]
         return {path.decode(): self.objects[key].text for path, key in paths.items() if self.objects[key].meta == BLOB}
 
+    def key_at(self, commit: bytes, path: str) -> bytes:
+        """The id of the file at a path."""
+        return self._paths[commit][path.encode()]
+
     def announced(self, revision: bytes) -> Announced:
         """A revision and its parents."""
         return Announced(revision, tuple(Parent(parent) for parent in self.parents[revision]))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from smartserver.records import delta, limits
-from smartserver.records.check import make_check
+from smartserver.records.check import check_bytes, make_check
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Kind, Parent, RevisionId
 from smartserver.records.segment import STORED, encode_segment
 
@@ -61,6 +61,16 @@ class NewRecord(NamedTuple):
     """Its place in the tree, by which siblings are found; empty: none are looked for."""
 
 
+class Repeated(NamedTuple):
+    """A record to send whose key was sent before in this push; its text is asked for only if it is needed."""
+
+    kind: int
+    key: Key
+    meta: bytes
+    candidates: Sequence[Candidate] = ()
+    path: bytes = b""
+
+
 def skip_distance(number: int) -> int:
     """How many versions back the base of the version of this number (1, 2, ...) lies: a power of 32."""
     distance = 1
@@ -72,10 +82,11 @@ def skip_distance(number: int) -> int:
 class _Version:
     """A record that was sent, or that a parent of what is sent has; there is one for all copies of a key."""
 
-    __slots__ = ("base", "chain", "depth", "encoding", "key", "number", "path", "where")
+    __slots__ = ("base", "chain", "depth", "encoding", "key", "number", "path", "size", "where")
 
     def __init__(self, key: Key, size: int, base: _Version | None, number: int, encoding: int, path: bytes) -> None:
         self.key = key
+        self.size = size
         self.base = base
         self.number = number
         self.encoding = encoding
@@ -94,6 +105,8 @@ class _Choice(NamedTuple):
     base: _Version | None
     number: int
     cost: int
+    length: int
+    """Bytes of the text."""
 
 
 class SegmentWriter:
@@ -118,7 +131,7 @@ class SegmentWriter:
         """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
         self._ancestry.begin(graph)
 
-    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[NewRecord]) -> bytes:
+    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[NewRecord | Repeated]) -> bytes:
         """The whole segment of a revision that introduced `items`.
 
         Raises:
@@ -129,9 +142,9 @@ class SegmentWriter:
         near: list[dict[Key, int]] = [dict(places) for _ in self._kinds]
         entries: list[Entry] = []
         frames: list[bytes] = []
-        for n, record in enumerate(items):
-            tags = near[record.kind]
-            choice = self._encode(record, tags)
+        for n, item in enumerate(items):
+            tags = near[item.kind]
+            record, choice = self._settle(item, tags)
             base, tag, base_key = choice.base, BaseTag.NONE, b""
             if base is not None:
                 tag = tags.get(base.key, BaseTag.FULL_KEY)
@@ -144,9 +157,11 @@ class SegmentWriter:
                     record.meta,
                     tag,
                     base_key,
-                    len(record.text),
+                    choice.length,
                     len(choice.frame),
-                    make_check(self._kinds[record.kind], record.key, record.meta, record.text),
+                    make_check(self._kinds[record.kind], record.key, record.meta, record.text)
+                    if isinstance(record, NewRecord)
+                    else b"",
                 )
             )
             frames.append(choice.frame)
@@ -154,6 +169,18 @@ class SegmentWriter:
             if self._kinds[record.kind].base:
                 self._keep(record, choice, ordinal)
         return encode_segment(revision, parents, entries, frames, self._kinds)
+
+    def _settle(self, item: NewRecord | Repeated, tags: dict[Key, int]) -> tuple[NewRecord | Repeated, _Choice]:
+        """A record and how it is encoded; one that is repeated gets its text where its frame cannot be used again."""
+        if isinstance(item, Repeated):
+            # A check that is not the key is made of the text.
+            again = None if check_bytes(self._kinds[item.kind]) else self._again(item)
+            if again is not None:
+                return item, again
+            item = NewRecord(
+                item.kind, item.key, item.meta, self._text(item.kind, item.key), item.candidates, item.path
+            )
+        return item, self._encode(item, tags)
 
     def _encode(self, record: NewRecord, tags: dict[Key, int]) -> _Choice:
         if not self._kinds[record.kind].base:
@@ -174,9 +201,9 @@ class SegmentWriter:
 
     def _alone(self, record: NewRecord) -> _Choice:
         encoding, frame = delta.compress(record.text)
-        return _Choice(encoding, frame, None, 0, len(frame))
+        return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
-    def _again(self, record: NewRecord) -> _Choice | None:
+    def _again(self, record: NewRecord | Repeated) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
         version = self._versions.get((record.kind, record.key))
         if version is None or not version.where:
@@ -189,7 +216,7 @@ class SegmentWriter:
         frame = self._frames.get((record.kind, record.key))
         if frame is None:
             return None
-        return _Choice(version.encoding, frame, version.base, version.number, len(frame))
+        return _Choice(version.encoding, frame, version.base, version.number, len(frame), version.size)
 
     def _from_candidates(self, record: NewRecord, tags: dict[Key, int]) -> _Choice | None:
         best = None
@@ -218,9 +245,9 @@ class SegmentWriter:
             return None
         encoding, frame = delta.compress(record.text, text)
         if encoding == STORED:
-            return _Choice(encoding, frame, None, 0, len(frame))
+            return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1
-        return _Choice(encoding, frame, base, number, len(frame) + named)
+        return _Choice(encoding, frame, base, number, len(frame) + named, len(record.text))
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
@@ -274,15 +301,15 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: NewRecord, choice: _Choice, ordinal: int) -> None:
+    def _keep(self, record: NewRecord | Repeated, choice: _Choice, ordinal: int) -> None:
         name = (record.kind, record.key)
         version = self._versions.get(name)
         if version is None:
-            size = len(record.text)
-            version = _Version(record.key, size, choice.base, choice.number, choice.encoding, record.path)
+            version = _Version(record.key, choice.length, choice.base, choice.number, choice.encoding, record.path)
             self._versions[name] = version
             self._frames.put(name, choice.frame)
-            self._texts.put(name, record.text)
+            if isinstance(record, NewRecord):
+                self._texts.put(name, record.text)
         version.where.append(ordinal)
         if record.path:
             siblings = self._siblings.setdefault(_folder_and_extension(record), OrderedDict())
@@ -292,7 +319,7 @@ class SegmentWriter:
                 siblings.popitem(last=False)
 
 
-def _folder_and_extension(record: NewRecord) -> tuple[int, bytes, bytes]:
+def _folder_and_extension(record: NewRecord | Repeated) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
 

@@ -105,9 +105,12 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
             raise Malformed(0, f"a base of {len(base)} bytes for a text of {length}")
         base = b""
     try:
-        return _zstd().decompress(frame, length, base)
+        text = _zstd().decompress(frame, length, base)
     except ValueError as wrong:
         raise Malformed(0, f"a damaged frame: {wrong}") from None
+    if len(text) != length:
+        raise Malformed(0, f"a damaged frame: {len(text)} bytes of text, expected {length}")
+    return text
 
 
 def window_log(size: int) -> int:
@@ -190,8 +193,6 @@ class _PublicZstd:
             )
         except zs.ZstdError as wrong:
             raise ValueError(str(wrong)) from None
-        if len(text) != length:
-            raise ValueError(f"{len(text)} bytes of text, expected {length}")
         return text
 
 
@@ -246,10 +247,7 @@ class _SharedZstd:
         if base:
             self._must(lib.ZSTD_DCtx_refPrefix(self._reader, of(base), len(base)))
         out = self._room(length)
-        text = self._text(out, lib.ZSTD_decompressDCtx(self._reader, out, length, of(frame), len(frame)))
-        if len(text) != length:
-            raise ValueError(f"{len(text)} bytes of text, expected {length}")
-        return text
+        return self._text(out, lib.ZSTD_decompressDCtx(self._reader, out, length, of(frame), len(frame)))
 
     def _room(self, size: int) -> Any:
         return self._out if size <= _SHARED_BUFFER else self._new("char[]", size)

@@ -58,4 +58,5 @@ MAX_TABLE_LOG: Final = 24
 """The largest hash and chain tables an encoder makes (64 MiB each); 25 was measured to gain nothing."""
 
 TEXT_CACHE: Final = 128 << 20
-"""Bytes of fulltexts a writer keeps to use as bases; half costs a tenth more decoding, twice gains 3 %."""
+"""Bytes of fulltexts a writer keeps to use as bases. Of 67,576 records in 577 MB it has to ask for 231 again then, for
+96 with 256 MiB, for 1,086 with 32."""

@@ -39,7 +39,7 @@ class _Scan:
 
     def __init__(self, graph: Graph, front: Collection[int]) -> None:
         self._graph = graph
-        self._marks = bytearray(max(front) + 1)
+        self._marks = bytearray(max(front, default=-1) + 1)
         for ordinal in front:
             self._marks[ordinal] = 1
         self._low = len(self._marks)  # Everything marked at or above it has marked its parents.

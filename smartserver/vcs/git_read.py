@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
-from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import METAS, GitObject, MissingObject, ReadingEnded, stream
@@ -66,22 +66,29 @@ class GitPlan:
         writer.begin(self.graph)
         look = introduced_many if self.bulk else introduced_few
         pairs = zip(self._sending, look(repository, self._sending), strict=True)
+        sent: dict[Key, bytes] = {}  # What was read before, and its meta: most of a copy's text is never needed.
         try:
             for chunk in _chunks(pairs):
-                keys = [record.key for _, records in chunk for record in records]
+                asked = dict.fromkeys([record.key for _, records in chunk for record in records])
+                keys = [key for key in asked if key not in sent]
                 if self.bulk:
                     objects = stream(repository.start, keys)
                 else:
                     objects = (repository.objects.read(key) for key in keys)
                 for revision, records in chunk:
-                    items = [self._record(record, next(objects)) for record in records]
+                    items = [self._record(record, objects, sent) for record in records]
                     yield writer.segment(revision.id, parents_of(revision), items)
         except (MissingObject, ReadingEnded) as wrong:
             raise cannot_send(repository, wrong) from wrong
 
-    def _record(self, record: Introduced, found: GitObject) -> NewRecord:
+    def _record(self, record: Introduced, objects: Iterator[GitObject], sent: dict[Key, bytes]) -> NewRecord | Repeated:
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
-        return NewRecord(0, record.key, METAS[found.type], found.text, candidates, record.path)
+        meta = sent.get(record.key)
+        if meta is not None:
+            return Repeated(0, record.key, meta, candidates, record.path)
+        found = next(objects)
+        meta = sent[record.key] = METAS[found.type]
+        return NewRecord(0, record.key, meta, found.text, candidates, record.path)
 
     def _text(self, kind: int, key: Key) -> bytes:
         return self._repository.objects.read(key).text

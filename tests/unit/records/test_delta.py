@@ -282,6 +282,15 @@ def test_a_base_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     refused(FRAME, len(TEXT), BASE, f"a base of {len(BASE)} bytes")
 
 
+def test_a_decoder_that_gives_another_length_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short(delta._PublicZstd):
+        def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+            return b"short"
+
+    monkeypatch.setattr(delta, "_zstd", Short)
+    refused(FRAME, len(TEXT), BASE, "damaged frame: 5 bytes of text")
+
+
 # ---- threads, and the ways to zstd
 
 

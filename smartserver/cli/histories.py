@@ -1,0 +1,126 @@
+"""The histories that are measured: a copy of a git repository or bundle, or one that is made here."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import smartserver
+from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import attempt, run
+
+GENERATED_COMMITS = 200
+"""Length of the history that is made where there is none: well under 1 MB."""
+
+REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+"""Branches and tags: what a copy has of a repository's refs."""
+
+_FIRST = 1_200_000_000
+"""When the first generated commit was made."""
+
+
+def own_checkout() -> Path | None:
+    """The project's own repository, where it runs from one."""
+    checkout = Path(smartserver.__file__).resolve().parent.parent
+    return checkout if (checkout / ".git").exists() else None
+
+
+def copy(source: Path | None, target: Path, environment: Mapping[str, str]) -> str:
+    """A bare copy with the branches and tags of a repository or bundle (None: made here); gives its main branch.
+
+    Raises:
+        CommandError: it is neither, is shallow, or has no branch.
+    """
+    if source is None:
+        generate(target, environment)
+    else:
+        if not source.is_file():
+            found = attempt(["git", "-C", str(source), "rev-parse", "--is-shallow-repository"], None, environment)
+            if found.returncode:
+                raise CommandError(f"{source} is not a git repository: {found.stderr.strip().splitlines()[-1]}")
+            if found.stdout.strip() == "true":
+                raise CommandError(f"{source} is a shallow clone: the whole history is needed")
+        run(["git", "init", "--quiet", "--bare", str(target)], None, environment)
+        fetched = attempt(["git", "fetch", "--quiet", "--no-tags", str(source), *REFSPECS], target, environment)
+        if fetched.returncode:
+            what = "bundle" if source.is_file() else "repository that can be read"
+            raise CommandError(f"{source} is not a git {what}: {fetched.stderr.strip().splitlines()[0]}")
+    branches = run(["git", "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"], target, environment).split()
+    if not branches:
+        raise CommandError(f"{source} has no branch to push")
+    current = _current(source or target, environment)
+    branch = current if current in branches else next((b for b in ("main", "master") if b in branches), branches[0])
+    run(["git", "symbolic-ref", "HEAD", f"refs/heads/{branch}"], target, environment)
+    return branch
+
+
+def _current(source: Path, environment: Mapping[str, str]) -> str:
+    """The branch HEAD names; of a bundle the one at the revision of its HEAD."""
+    if not source.is_file():
+        return attempt(["git", "-C", str(source), "symbolic-ref", "--short", "HEAD"], None, environment).stdout.strip()
+    heads = [
+        line.split(" ", 1) for line in run(["git", "bundle", "list-heads", str(source)], None, environment).splitlines()
+    ]
+    at_head = {key for key, name in heads if name == "HEAD"}
+    return next((name.removeprefix("refs/heads/") for key, name in heads if key in at_head and name != "HEAD"), "")
+
+
+def generate(
+    target: Path, environment: Mapping[str, str], branches: Iterable[str] = ("main",), count: int = GENERATED_COMMITS
+) -> None:
+    """A bare repository: `branches` without a common commit, each of `count` small commits on a handful of files.
+
+    Raises:
+        CommandError: git failed.
+    """
+    run(["git", "init", "--quiet", "--bare", str(target)], None, environment)
+    stream = []
+    for branch in branches:
+        for number in range(count):
+            text = "".join(f"line {line} as of commit {number - number % (line + 1)}\n" for line in range(60))
+            stream.append(_commit(branch, number, f"folder{number % 3}/file{number % 7}", f"{branch}\n{text}".encode()))
+    import_stream(target, environment, b"".join(stream))
+
+
+def add_commit(target: Path, environment: Mapping[str, str], branch: str, files: Mapping[str, bytes]) -> None:
+    """Put a commit with these files on top of a branch, or at its beginning.
+
+    Raises:
+        CommandError: git failed.
+    """
+    found = attempt(["git", "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"], target, environment)
+    parent = found.stdout.strip()
+    begin = b"from %s\n" % parent.encode() if parent else b""
+    stream = [_head(branch, 0, b"files"), begin]
+    stream += [_file(name, text) for name, text in files.items()]
+    import_stream(target, environment, b"".join(stream))
+
+
+def _head(branch: str, number: int, message: bytes) -> bytes:
+    return (
+        b"commit refs/heads/%s\n" % branch.encode()
+        + b"committer Demo <demo@example.org> %d +0000\n" % (_FIRST + number * 3600)
+        + b"data %d\n%s\n" % (len(message), message)
+    )
+
+
+def _file(name: str, text: bytes) -> bytes:
+    return b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(text), text)
+
+
+def _commit(branch: str, number: int, name: str, text: bytes) -> bytes:
+    return _head(branch, number, b"Commit %d\n" % number) + _file(name, text)
+
+
+def import_stream(target: Path, environment: Mapping[str, str], stream: bytes) -> None:
+    """Add what a `git fast-import` stream says.
+
+    Raises:
+        CommandError: git failed.
+    """
+    done = subprocess.run(
+        ["git", "fast-import", "--quiet"], cwd=target, env=environment, input=stream, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise CommandError(f"git fast-import: status {done.returncode}: {done.stderr.decode('utf-8', 'replace')}")

@@ -1,0 +1,200 @@
+"""What the measuring commands share: a folder of their own, servers on loopback, git with nobody's configuration."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypeVar
+
+from smartserver.cli.errors import CommandError
+
+START_WITHIN = 20.0
+"""Seconds a server may take to listen."""
+
+STOP_WITHIN = 5.0
+"""Seconds a server may take to stop before it is killed."""
+
+HOST = "127.0.0.1"
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+"""Takes one line on how far a command is."""
+
+
+def silent(_: str) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that listens on loopback; `served` is the folder its repositories are in."""
+
+    scheme: str
+    port: int
+    served: Path
+    pid: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return HOST, self.port
+
+    def url(self, name: str, port: int | None = None) -> str:
+        """The URL of a repository on it, through `port` where a link is in front."""
+        return f"{self.scheme}://{HOST}:{port or self.port}/{name}"
+
+
+class Workspace:
+    """A temporary folder and the servers that use it; a context manager that leaves nothing behind."""
+
+    def __init__(self, name: str) -> None:
+        """`name` is in the name of the folder."""
+        self._name = name
+        self._stack = ExitStack()
+        self.folder = Path()
+
+    def __enter__(self) -> Self:
+        try:
+            if shutil.which("git") is None:
+                raise CommandError("git is not on PATH: install it first")
+            self.folder = Path(self.enter(tempfile.TemporaryDirectory(prefix=f"smartserver-{self._name}-")))
+            (self.folder / "home").mkdir()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def enter(self, context: AbstractContextManager[T]) -> T:
+        """Enter a context that is left with this one, before what was entered earlier."""
+        return self._stack.enter_context(context)
+
+    def later(self, callback: Callable[[], object]) -> None:
+        """Call this when the workspace is left."""
+        self._stack.callback(callback)
+
+    def environment(self, user: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+        """A user with a cache of its own, who reads nobody's configuration; `settings` are git's."""
+        home = self.folder / "home"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SMARTSERVER_"))}
+        found = kept | {
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_CACHE_HOME": str(home / user),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_AUTHOR_NAME": "Demo", "GIT_AUTHOR_EMAIL": "demo@example.org",
+            "GIT_COMMITTER_NAME": "Demo", "GIT_COMMITTER_EMAIL": "demo@example.org",
+            "LC_ALL": "C",
+            "PATH": str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", os.defpath),
+        }  # fmt: skip
+        for number, (name, value) in enumerate((settings or {}).items()):
+            found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+        return found | ({"GIT_CONFIG_COUNT": str(len(settings))} if settings else {})
+
+    def start_ours(self, served: Path | None = None) -> Server:
+        """Our server, which anybody on this machine may write to; it makes repositories below `served`.
+
+        Raises:
+            CommandError: it did not start.
+        """
+        served = served or self.folder / "served-hpss"
+        served.mkdir(exist_ok=True)
+        port = free_port()
+        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
+        pid = self._serve([*command, "--listen", f"{HOST}:{port}", "--anonymous", "write"], port)
+        return Server("hpss", port, served, pid)
+
+    def start_git_daemon(self, *names: str) -> Server | None:
+        """git's own server with an empty repository for each of `names`; None where it is not installed.
+
+        Raises:
+            CommandError: it did not start.
+        """
+        programs = attempt(["git", "--exec-path"], None, os.environ).stdout.strip()
+        if not (Path(programs) / "git-daemon").exists():
+            return None
+        served = self.folder / "served-git"
+        served.mkdir(exist_ok=True)
+        environment = self.environment("daemon")
+        for name in names:
+            run(["git", "init", "--quiet", "--bare", str(served / name)], None, environment)
+        port = free_port()
+        options = ["--export-all", "--enable=receive-pack", "--reuseaddr", f"--base-path={served}"]
+        pid = self._serve(["git", "daemon", *options, f"--listen={HOST}", f"--port={port}", str(served)], port)
+        return Server("git", port, served, pid)
+
+    def _serve(self, command: list[str], port: int) -> int:
+        log = self.enter(tempfile.TemporaryFile())
+        # In a group of its own: on Ctrl-C it is this process that stops it, when nobody uses it any more.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=self.environment("server"),
+            start_new_session=True,
+        )
+
+        def stop() -> None:
+            process.terminate()
+            try:
+                process.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+        self.later(stop)
+        deadline = time.monotonic() + START_WITHIN
+        while True:
+            try:
+                socket.create_connection((HOST, port), 1).close()
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    said = log.read().decode("utf-8", "replace").strip()
+                    raise CommandError(f"{' '.join(command[:4])} did not start: {said}") from None
+                time.sleep(0.02)
+            else:
+                return process.pid
+
+
+def attempt(
+    command: Sequence[str], folder: Path | None, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and wait for it, whatever becomes of it."""
+    return subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
+
+
+def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> str:
+    """What a command wrote.
+
+    Raises:
+        CommandError: it failed.
+    """
+    done = attempt(command, folder, environment)
+    if done.returncode:
+        raise CommandError(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
