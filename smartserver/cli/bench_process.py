@@ -7,6 +7,7 @@ its resource usage, which counts the largest of its processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -111,10 +112,8 @@ class Watch:
 
     def __enter__(self) -> Self:
         # From here on the highest mark is that of this span (Linux 4.0; elsewhere it stays that of the process's life).
-        try:
+        with contextlib.suppress(OSError):
             (_PROC / str(self._pid) / "clear_refs").write_text("5")
-        except OSError:
-            pass
         self._cpu = cpu_of(self._pid)
         self._begun = time.monotonic()
         self._thread.start()

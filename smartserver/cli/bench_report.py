@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -72,8 +73,6 @@ class Report:
 
 def circumstances() -> str:
     """When and on what it was measured."""
-    import os
-
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     cores = f"{os.cpu_count()} cores"
     return f"{time.strftime('%Y-%m-%d')}, {cores}{load}, {platform.system()}, Python {platform.python_version()}"

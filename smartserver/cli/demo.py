@@ -13,11 +13,11 @@ from smartserver.trace.text import size
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
 @click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the emulated link.")
 @click.option("--rate", default=None, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")
 def command(path: Path | None, rtt: str, rate: str | None) -> None:
-    """Push, fetch and clone the git repository at PATH over an emulated slow link: hpss:// beside git://.
+    """Push, fetch and clone the git repository or bundle at PATH over an emulated slow link: hpss:// beside git://.
 
     PATH is read and never written; without it, it is the project's own checkout, or a generated history. Stock git
     does everything; the link is a proxy on loopback that delays each byte by half of --rtt. Exit status 1 when an

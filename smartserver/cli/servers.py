@@ -117,7 +117,7 @@ class Workspace:
         return Server("hpss", port, served, pid)
 
     def start_git_daemon(self, *names: str) -> Server | None:
-        """git's own server with an empty repository for each of `names`; None where it is not installed.
+        """`git daemon` with an empty repository for each of `names`; None where it is not installed.
 
         Raises:
             CommandError: it did not start.
@@ -136,7 +136,7 @@ class Workspace:
         return Server("git", port, served, pid)
 
     def _serve(self, command: list[str], port: int) -> int:
-        log = self.enter(tempfile.TemporaryFile())
+        log = self.enter(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
         # In a group of its own: on Ctrl-C it is this process that stops it, when nobody uses it any more.
         process = subprocess.Popen(
             command,

@@ -7,6 +7,7 @@ nobody: every cached ref is listed with an unknown value (`?`), so that git leav
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,6 @@ UNSUPPORTED = {
     "depth": "--depth is not supported: the whole history is fetched",
     "deepen-since": "--shallow-since is not supported: the whole history is fetched",
     "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
-    "deepen-relative": "--deepen is not supported: the whole history is fetched",
     "filter": "--filter is not supported: all objects are fetched",
     "push-option": "--push-option is not supported",
     "pushcert": "--signed is not supported",
@@ -92,6 +92,8 @@ class GitRemote:
         self._options = Options()
         self._pulled: Pulled | None = None
         self._wanted: set[bytes] = set()
+        self._keeps: list[str] = []
+        """Files that keep new packs from being collected, which git was not told of."""
         self._reported = 0.0
 
     @property
@@ -106,20 +108,28 @@ class GitRemote:
         Raises:
             CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
         """
-        while line := self._line():
-            command, _, argument = line.partition(b" ")
-            if command == b"capabilities":
-                self._answer(b"fetch", b"push", b"option", b"object-format", b"")
-            elif command == b"option":
-                self._answer(self._option(argument.decode("utf-8", "surrogateescape")))
-            elif command == b"list":
-                self._list_for_push() if argument == b"for-push" else self._list()
-            elif command == b"fetch":
-                self._fetch(self._batch(b"fetch", argument))
-            elif command == b"push":
-                self._push(self._batch(b"push", argument))
-            else:
-                raise CannotGoOn(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
+        try:
+            while line := self._line():
+                self._command(line)
+        finally:
+            for keep in self._keeps:
+                with contextlib.suppress(OSError):
+                    os.unlink(keep)
+
+    def _command(self, line: bytes) -> None:
+        command, _, argument = line.partition(b" ")
+        if command == b"capabilities":
+            self._answer(b"fetch", b"push", b"option", b"object-format", b"")
+        elif command == b"option":
+            self._answer(self._option(argument.decode("utf-8", "surrogateescape")))
+        elif command == b"list":
+            self._list_for_push() if argument == b"for-push" else self._list()
+        elif command == b"fetch":
+            self._fetch(self._batch(b"fetch", argument))
+        elif command == b"push":
+            self._push(self._batch(b"push", argument))
+        else:
+            raise CannotGoOn(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
 
     def _line(self) -> bytes:
         return self._commands.readline().rstrip(b"\n")
@@ -152,8 +162,9 @@ class GitRemote:
             ref, _, expected = _unquote(value).rpartition(b":")
             tip = bytes.fromhex(expected.decode("ascii"))
             options.leases[ref] = tip if any(tip) else NO_TIP  # Git writes zeros for a ref that must not exist.
-        elif name not in ("followtags", "cloning", "object-format", "force"):
-            if name in UNSUPPORTED:
+        elif name not in ("followtags", "cloning", "object-format", "force", "force-if-includes"):
+            # Git turns off depth for the tags it follows after a fetch: that needs no word.
+            if name in UNSUPPORTED and value != "0":
                 self._say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"
         return b"ok"
@@ -174,10 +185,10 @@ class GitRemote:
         if not self._knowledge.vcs.endswith("sha1"):
             lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
         refs = self._knowledge.refs()
-        lines += [value[0].id.hex().encode() + b" " + name for name, value in sorted(refs.items())]
         head = self._knowledge.settings.get(HEAD, b"")
         if head in refs:
             lines.append(b"@" + head + b" HEAD")
+        lines += [value[0].id.hex().encode() + b" " + name for name, value in sorted(refs.items())]
         self._answer(*lines, b"")
 
     def _pull(self, local: GitRepository, wanted: Wants) -> None:
@@ -187,6 +198,9 @@ class GitRemote:
         head = self._knowledge.settings.get(HEAD, b"")
         covered = [value for name, value in self._knowledge.refs().items() if _covers(wanted, name, head)]
         self._wanted = {*wanted.ids, *(tip.id for value in covered for tip in value)}
+        if self._pulled.result.segments and not _absent(local, self._wanted):
+            # Only followed tags come. Git fetches none of them by itself, but takes those whose object is here.
+            self._keeps += self._insert(local)
 
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs
@@ -200,15 +214,14 @@ class GitRemote:
             raise CannotGoOn("fetch outside a repository")
         with local:
             ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
-            keeps = self._insert(local)
-            missing = sorted(ids - self._wanted)
-            if missing:
-                here = {key for key, _ in local.existing([key.hex().encode() for key in missing])}
-                missing = [key for key in missing if key not in here]
+            self._keeps += self._insert(local)
+            missing = _absent(local, ids - self._wanted)
             if missing:
                 self._pull(local, Wants((), tuple(missing)))
-                keeps += self._insert(local)
-        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in keeps], b"")
+                self._keeps += self._insert(local)
+        # Git removes the one file it may be told of once its refs are written.
+        told, self._keeps = self._keeps[:1], self._keeps[1:]
+        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in told], b"")
 
     def _insert(self, local: GitRepository) -> list[str]:
         from smartserver.vcs.git_insert import Inserter
@@ -288,7 +301,8 @@ class GitRemote:
         lines = [b"ok " + ref]
         if updated.old and update.tip is not None:
             lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
-            if update.rule in (Rule.FORCE, Rule.LEASE) and not local.is_ancestor(updated.old, update.tip):
+            forced = ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)
+            if forced and update.rule in (Rule.FORCE, Rule.LEASE):
                 lines.append(b"option forced-update")
         return lines
 
@@ -303,7 +317,7 @@ class GitRemote:
             case StaleLease():
                 return "stale info"
             case HeadBranch():
-                return "refusing to delete the branch HEAD names"
+                return "deletion of the current branch prohibited"
             case NotDone():
                 return "atomic push failed"
             case _:
@@ -399,6 +413,12 @@ def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
         if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
             return True
     return False
+
+
+def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:
+    """Those of `ids` that are not here."""
+    here = {key for key, _ in local.existing([key.hex().encode() for key in ids])}
+    return sorted(set(ids) - here)
 
 
 def _unquote(value: str) -> bytes:

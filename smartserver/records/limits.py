@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ID: Final = 1024
-"""Bytes of a revision id, record key or meta. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
+"""Bytes of a revision id or record key. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
 and git's are 20 or 32. A longer one would not fit beside others in one small reply."""
 
 MAX_META: Final = 65_536
@@ -49,7 +49,7 @@ MIN_WINDOW_LOG: Final = 10
 """zstd's own least window, 1 KiB."""
 
 MAX_WINDOW_LOG: Final = 27
-"""The largest window a reader accepts (128 MiB), the default limit of every zstd decoder."""
+"""The largest window a reader accepts (128 MiB), the default limit of zstd itself."""
 
 WIDE: Final = 4 << 20
 """Bytes of base and text together above which level 9's own hash tables no longer reach back over a whole base."""

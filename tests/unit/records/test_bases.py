@@ -10,7 +10,7 @@ import pytest
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import bases, delta, limits
-from smartserver.records.bases import Candidate, NewRecord, SegmentWriter, skip_distance
+from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
 from smartserver.records.segment import STORED, ZSTD, decode_segment, frames
@@ -367,6 +367,40 @@ def test_a_copy_of_what_was_there_before_is_encoded() -> None:
     for revision in (b"b0", b"c0"):
         (entry,) = push.send(revision, [], record(old))
         assert entry.base == BaseTag.NONE
+
+
+@pytest.mark.parametrize("kind", [0, 2])
+def test_a_repeated_record_makes_the_same_segments(kind: int) -> None:
+    old, new = prose(1), edited(prose(1), 1)
+    texts = {key_of(text): text for text in (old, new)}
+    asked: list[bytes] = []
+
+    def text_of(kind: int, key: bytes) -> bytes:
+        asked.append(key)
+        return texts[key]
+
+    records = [record(old, kind=kind, path=b"a/b"), record(new, old, kind=kind, path=b"a/b")]
+    made = []
+    for again in (records, [Repeated(each.kind, each.key, each.meta, each.candidates, each.path) for each in records]):
+        asked.clear()
+        writer = SegmentWriter(KINDS, bulk=True, texts=text_of, cache=0)
+        for revision, parents, item in ((b"a0", (), records[0]), (b"a1", (Parent(b"a0"),), records[1])):
+            writer.segment(revision, parents, [item])
+        before = len(asked)
+        made.append([writer.segment(b"b0", (), [again[0]]), writer.segment(b"b1", (Parent(b"b0"),), [again[1]])])
+    assert made[0] == made[1]
+    # A check in the header is made of the text; else the text is not looked at again.
+    assert (len(asked) == before) == (kind == 0)
+
+
+def test_a_repeated_record_whose_base_is_not_here_is_encoded_anew() -> None:
+    old, new = prose(1), edited(prose(1), 1)
+    push = Push(bulk=True)
+    push.send(b"a0", [], record(old))
+    push.send(b"a1", [b"a0"], record(new, old))
+    whole = push.writer.segment(b"b0", [], [Repeated(0, key_of(new), b"")])
+    (entry,) = decode_segment(whole, 0, KINDS).entries
+    assert (entry.base, entry.length) == (BaseTag.NONE, len(new))
 
 
 # ---- siblings

@@ -163,11 +163,11 @@ def test_the_reference_cache_is_bounded() -> None:
     for number in range(10):
         cache.put(0, b"k%d" % number, frozenset((b"a", b"b")))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == {b"a", b"b"}
+    assert cache.get(0, b"k7") == frozenset((b"a", b"b"))
     cache.put(0, b"new", frozenset((b"c",)))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
     cache.put(0, b"k7", NOTHING)
-    assert cache.get(0, b"k7") == {b"a", b"b"}
+    assert cache.get(0, b"k7") == frozenset((b"a", b"b"))
     cache.put(0, b"large", frozenset(bytes((number,)) for number in range(20)))
     assert cache.get(0, b"large") is None

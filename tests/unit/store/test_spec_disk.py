@@ -26,8 +26,8 @@ NAME = bytes(range(16))
 
 
 def text() -> str:
-    """The whole specification, or its parts while it is being written."""
-    return "\n".join(path.read_text() for path in sorted(SPEC.glob("disk*.md")))
+    """The whole specification."""
+    return (SPEC / "disk.md").read_text()
 
 
 def blocks() -> dict[str, bytes]:

@@ -1,0 +1,208 @@
+"""Round trips of each git operation: counted on the link, held connection and all, and as the slope of wall time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netem.meter import Slope, fit
+from smartserver.cli import bench_warm
+from smartserver.cli.bench_report import Report, median
+from smartserver.cli.demo_run import Comparison, Operation, Row, Side
+from smartserver.cli.servers import Say, Workspace
+
+FIRST_CONTACT = 3
+"""Trips of a push to an existing repository that nothing is known of: the handshake, asking or guessing, and once
+more with what the answer taught."""
+
+SLOPE, TOLERANCE = 2.0, 0.05
+RTTS = (0.2, 0.6, 1.0)
+"""Seconds; under 100 ms the noise of starting processes is as large as what is measured."""
+
+WARM_ROUNDS = 3
+
+SMALL = 1_000_000
+"""Bytes of history up to which a slope is judged: what a larger one costs in CPU hides a trip."""
+
+
+class AllOperations(Comparison):
+    """The demo's operations and the others a user has, first contact without cache among them."""
+
+    def operations(self) -> list[Operation]:
+        """What is done, in order."""
+        found = [o for o in super().operations() if not o.name.startswith("diverged")]
+        diverged = [o for o in super().operations() if o.name.startswith("diverged")]
+        return [
+            *found,
+            Operation("ls-remote", self.list_refs),
+            Operation("push two tags", self.push_tags, before=self.make_tags),
+            Operation("atomic push of two branches", self.push_atomic, before=self.make_branches),
+            Operation("delete a branch", self.delete),
+            Operation("tag that must not move, refused", self.move_tag, before=self.change_tag),
+            *diverged,
+            Operation("atomic push, refused", self.push_atomic_refused),
+            Operation("no cache: push one commit", self.push_one, self.forget, FIRST_CONTACT),
+            Operation("no cache: push a new branch", self.push_third, self.forget, FIRST_CONTACT),
+            Operation("no cache: diverged push, refused", self.push_diverged, self.forget, FIRST_CONTACT),
+            Operation("no cache: delete a branch", self.delete_third, self.forget, FIRST_CONTACT),
+            Operation("no cache: fetch nothing", self.fetch, self.fetch_then_forget),
+        ]
+
+    def list_refs(self, side: Side) -> None:
+        """Every ref's name and tip."""
+        self.git(side, 0, "ls-remote", "origin")
+
+    def make_tags(self, side: Side) -> None:
+        """A light tag and an annotated one."""
+        self.git(side, 0, "tag", "bench-light")
+        self.git(side, 0, "tag", "-a", "-m", "annotated", "bench-annotated")
+
+    def push_tags(self, side: Side) -> None:
+        """Both."""
+        self.git(side, 0, "push", "--quiet", "origin", "bench-light", "bench-annotated")
+
+    def make_branches(self, side: Side) -> None:
+        """Two, each at a commit of its own."""
+        for branch in ("bench-one", "bench-two"):
+            self.git(side, 0, "checkout", "--quiet", "-b", branch, self.branch)
+            self.commit(side, 0, branch)
+        self.git(side, 0, "checkout", "--quiet", self.branch)
+
+    def push_atomic(self, side: Side) -> None:
+        """Both or none."""
+        self.git(side, 0, "push", "--quiet", "--atomic", "origin", "bench-one", "bench-two")
+
+    def delete(self, side: Side) -> None:
+        """A branch, on the server and here."""
+        self.git(side, 0, "push", "--quiet", "origin", "--delete", "bench-two")
+        self.git(side, 0, "branch", "--quiet", "-D", "bench-two")
+
+    def change_tag(self, side: Side) -> None:
+        """Put a tag somewhere else, here."""
+        self.git(side, 0, "tag", "--force", "bench-light", "HEAD~1")
+
+    def move_tag(self, side: Side) -> None:
+        """Refused without --force."""
+        self.refused(side, 0, ("already exists",), "bench-light")
+        self.git(side, 0, "tag", "--force", "bench-light", "HEAD")
+
+    def push_atomic_refused(self, side: Side) -> None:
+        """A branch that could be pushed and one that cannot."""
+        self.refused(
+            side, 1, ("atomic", "non-fast-forward", "fetch first"), "--atomic",
+            f"HEAD:refs/heads/{self.branch}", "HEAD:refs/heads/bench-both",
+        )  # fmt: skip
+
+    def push_third(self, side: Side) -> None:
+        """A branch at a commit of its own."""
+        self.git(side, 0, "checkout", "--quiet", "-b", "bench-third", self.branch)
+        self.commit(side, 0, "third")
+        self.git(side, 0, "push", "--quiet", "origin", "bench-third")
+        self.git(side, 0, "checkout", "--quiet", self.branch)
+
+    def delete_third(self, side: Side) -> None:
+        """That branch."""
+        self.git(side, 0, "push", "--quiet", "origin", "--delete", "bench-third")
+        self.git(side, 0, "branch", "--quiet", "-D", "bench-third")
+
+    def forget(self, side: Side) -> None:
+        """Both users remember nothing of any remote, nor do their repositories."""
+        for user, environment in enumerate(side.environments):
+            remembered = Path(environment["XDG_CACHE_HOME"]) / "smartserver"
+            if remembered.exists():
+                for file in sorted(remembered.rglob("*"), reverse=True):
+                    file.rmdir() if file.is_dir() else file.unlink()
+            if user == 0:
+                for name in self.git(side, user, "for-each-ref", "--format=%(refname)", "refs/remotes").split():
+                    self.git(side, user, "update-ref", "--no-deref", "-d", name)
+
+    def fetch_then_forget(self, side: Side) -> None:
+        """So that there is nothing to fetch."""
+        self.fetch(side)
+        self.forget(side)
+
+
+@dataclass(slots=True)
+class Trips:
+    """One operation over all runs."""
+
+    operation: str
+    budget: int
+    ours: int = 0
+    git: int | None = None
+    our_seconds: list[tuple[float, float]] | None = None
+    git_seconds: list[tuple[float, float]] | None = None
+
+
+def measure(source: Path | None, rtts: Sequence[float], repeat: int, say: Say) -> tuple[Report, list[str]]:
+    """Run every operation at each RTT, `repeat` times; the table, and what came out wrong.
+
+    Git is run in the first turn alone: its slopes rest on fewer points.
+
+    Raises:
+        CommandError: an operation that must succeed did not.
+    """
+    found: dict[str, Trips] = {}
+    problems: list[str] = []
+    report = Report("")
+    small = True
+    for turn in range(repeat):
+        for rtt in rtts:  # They take turns, so that a machine that grows slower does not look like a slope.
+            with AllOperations(source, rtt, None, say, with_git=not turn) as comparison:
+                for row in comparison.rows():
+                    _take(found, row, rtt)
+                    small &= max(row.ours.bytes_up, row.ours.bytes_down) < SMALL
+                problems += comparison.problems
+                report.title = report.title or comparison.title.partition(", link")[0]
+    report.title += f"; fresh connections, RTT {', '.join(f'{rtt:g}' for rtt in rtts)} s, {repeat} times"
+    for trips in found.values():
+        _judge(report, trips, small=small)
+    for warm in _warm(say):
+        bar = "1"
+        report.add(f"held connection: {warm.operation}", str(warm.round_trips), "", bar, warm.round_trips <= 1)
+    return report, problems
+
+
+def _take(found: dict[str, Trips], row: Row, rtt: float) -> None:
+    trips = found.setdefault(row.operation, Trips(row.operation, row.budget, our_seconds=[], git_seconds=[]))
+    trips.ours = max(trips.ours, row.ours.round_trips)
+    assert trips.our_seconds is not None and trips.git_seconds is not None
+    trips.our_seconds.append((rtt, row.ours.seconds))
+    if row.git is not None:
+        trips.git = max(trips.git or 0, row.git.round_trips)
+        trips.git_seconds.append((rtt, row.git.seconds))
+
+
+def line(points: Sequence[tuple[float, float]]) -> Slope | None:
+    """The straight line through the median of each RTT; None for fewer than three RTTs."""
+    rtts = sorted({rtt for rtt, _ in points})
+    if len(rtts) < 3:
+        return None
+    return fit([(rtt, median([seconds for at, seconds in points if at == rtt])) for rtt in rtts])
+
+
+def _judge(report: Report, trips: Trips, *, small: bool) -> None:
+    ours, git = line(trips.our_seconds or ()), line(trips.git_seconds or ())
+    bar = str(trips.budget)
+    ok = trips.ours <= trips.budget
+    if ours is not None and small:
+        if trips.budget == SLOPE:
+            bar += f", {SLOPE:.2f} +- {TOLERANCE}"
+            ok &= abs(ours.rounds - SLOPE) <= TOLERANCE
+        else:
+            bar += f", {trips.budget + TOLERANCE:.2f}"
+            ok &= ours.rounds <= trips.budget + TOLERANCE
+    git_trips = "-" if trips.git is None else str(trips.git)
+    report.add(trips.operation, str(trips.ours) + _shown(ours), git_trips + _shown(git), bar, ok)
+
+
+def _shown(slope: Slope | None) -> str:
+    return "" if slope is None else f", {slope.rounds:.2f} (residual {slope.residual * 1000:.0f} ms)"
+
+
+def _warm(say: Say) -> Iterator[bench_warm.WarmRow]:
+    say("held connection")
+    with Workspace("bench") as work:
+        server = work.start_ours()
+        yield from bench_warm.run(server.url("bench"), WARM_ROUNDS, 0.0)
