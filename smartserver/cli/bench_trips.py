@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from netem.meter import Slope, fit
@@ -32,7 +32,6 @@ class AllOperations(Comparison):
     def operations(self) -> list[Operation]:
         """What is done, in order."""
         found = [o for o in super().operations() if not o.name.startswith("diverged")]
-        diverged = [o for o in super().operations() if o.name.startswith("diverged")]
         return [
             *found,
             Operation("ls-remote", self.list_refs),
@@ -40,13 +39,13 @@ class AllOperations(Comparison):
             Operation("atomic push of two branches", self.push_atomic, before=self.make_branches),
             Operation("delete a branch", self.delete),
             Operation("tag that must not move, refused", self.move_tag, before=self.change_tag),
-            *diverged,
+            Operation("diverged push, refused", self.push_diverged, before=self.put_things_right),
             Operation("atomic push, refused", self.push_atomic_refused),
-            Operation("no cache: push one commit", self.push_one, self.forget, FIRST_CONTACT),
-            Operation("no cache: push a new branch", self.push_third, self.forget, FIRST_CONTACT),
+            Operation("no cache: push one commit", self.push_one, self.commit_one_and_forget, FIRST_CONTACT),
+            Operation("no cache: push a new branch", self.push_third, self.commit_third_and_forget, FIRST_CONTACT),
             Operation("no cache: diverged push, refused", self.push_diverged, self.forget, FIRST_CONTACT),
             Operation("no cache: delete a branch", self.delete_third, self.forget, FIRST_CONTACT),
-            Operation("no cache: fetch nothing", self.fetch, self.fetch_then_forget),
+            Operation("no cache: fetch nothing", self.fetch, self.forget_and_drop_third),
         ]
 
     def list_refs(self, side: Side) -> None:
@@ -65,18 +64,15 @@ class AllOperations(Comparison):
     def make_branches(self, side: Side) -> None:
         """Two, each at a commit of its own."""
         for branch in ("bench-one", "bench-two"):
-            self.git(side, 0, "checkout", "--quiet", "-b", branch, self.branch)
-            self.commit(side, 0, branch)
-        self.git(side, 0, "checkout", "--quiet", self.branch)
+            self.commit_branch(side, branch)
 
     def push_atomic(self, side: Side) -> None:
         """Both or none."""
         self.git(side, 0, "push", "--quiet", "--atomic", "origin", "bench-one", "bench-two")
 
     def delete(self, side: Side) -> None:
-        """A branch, on the server and here."""
+        """A branch, on the server."""
         self.git(side, 0, "push", "--quiet", "origin", "--delete", "bench-two")
-        self.git(side, 0, "branch", "--quiet", "-D", "bench-two")
 
     def change_tag(self, side: Side) -> None:
         """Put a tag somewhere else, here."""
@@ -85,7 +81,12 @@ class AllOperations(Comparison):
     def move_tag(self, side: Side) -> None:
         """Refused without --force."""
         self.refused(side, 0, ("already exists",), "bench-light")
+
+    def put_things_right(self, side: Side) -> None:
+        """What was deleted or refused on the server is so here too, and the second user has diverged again."""
+        self.git(side, 0, "branch", "--quiet", "-D", "bench-two")
         self.git(side, 0, "tag", "--force", "bench-light", "HEAD")
+        self.commit_diverged(side)
 
     def push_atomic_refused(self, side: Side) -> None:
         """A branch that could be pushed and one that cannot."""
@@ -94,17 +95,23 @@ class AllOperations(Comparison):
             f"HEAD:refs/heads/{self.branch}", "HEAD:refs/heads/bench-both",
         )  # fmt: skip
 
+    def commit_one_and_forget(self, side: Side) -> None:
+        """One commit on the main branch."""
+        self.commit_one(side)
+        self.forget(side)
+
+    def commit_third_and_forget(self, side: Side) -> None:
+        """One commit on a branch of its own."""
+        self.commit_branch(side, "bench-third")
+        self.forget(side)
+
     def push_third(self, side: Side) -> None:
-        """A branch at a commit of its own."""
-        self.git(side, 0, "checkout", "--quiet", "-b", "bench-third", self.branch)
-        self.commit(side, 0, "third")
+        """That branch."""
         self.git(side, 0, "push", "--quiet", "origin", "bench-third")
-        self.git(side, 0, "checkout", "--quiet", self.branch)
 
     def delete_third(self, side: Side) -> None:
-        """That branch."""
+        """That branch, on the server."""
         self.git(side, 0, "push", "--quiet", "origin", "--delete", "bench-third")
-        self.git(side, 0, "branch", "--quiet", "-D", "bench-third")
 
     def forget(self, side: Side) -> None:
         """Both users remember nothing of any remote, nor do their repositories."""
@@ -116,6 +123,11 @@ class AllOperations(Comparison):
             if user == 0:
                 for name in self.git(side, user, "for-each-ref", "--format=%(refname)", "refs/remotes").split():
                     self.git(side, user, "update-ref", "--no-deref", "-d", name)
+
+    def forget_and_drop_third(self, side: Side) -> None:
+        """The branch is gone here too before the last check."""
+        self.git(side, 0, "branch", "--quiet", "-D", "bench-third")
+        self.fetch_then_forget(side)
 
     def fetch_then_forget(self, side: Side) -> None:
         """So that there is nothing to fetch."""
@@ -131,8 +143,9 @@ class Trips:
     budget: int
     ours: int = 0
     git: int | None = None
-    our_seconds: list[tuple[float, float]] | None = None
-    git_seconds: list[tuple[float, float]] | None = None
+    our_seconds: list[tuple[float, float]] = field(default_factory=list)
+    """RTT and seconds of each run."""
+    git_seconds: list[tuple[float, float]] = field(default_factory=list)
 
 
 def measure(source: Path | None, rtts: Sequence[float], repeat: int, say: Say) -> tuple[Report, list[str]]:
@@ -165,9 +178,8 @@ def measure(source: Path | None, rtts: Sequence[float], repeat: int, say: Say) -
 
 
 def _take(found: dict[str, Trips], row: Row, rtt: float) -> None:
-    trips = found.setdefault(row.operation, Trips(row.operation, row.budget, our_seconds=[], git_seconds=[]))
+    trips = found.setdefault(row.operation, Trips(row.operation, row.budget))
     trips.ours = max(trips.ours, row.ours.round_trips)
-    assert trips.our_seconds is not None and trips.git_seconds is not None
     trips.our_seconds.append((rtt, row.ours.seconds))
     if row.git is not None:
         trips.git = max(trips.git or 0, row.git.round_trips)
@@ -183,7 +195,7 @@ def line(points: Sequence[tuple[float, float]]) -> Slope | None:
 
 
 def _judge(report: Report, trips: Trips, *, small: bool) -> None:
-    ours, git = line(trips.our_seconds or ()), line(trips.git_seconds or ())
+    ours, git = line(trips.our_seconds), line(trips.git_seconds)
     bar = str(trips.budget)
     ok = trips.ours <= trips.budget
     if ours is not None and small:

@@ -28,12 +28,14 @@ def command(path: Path | None, rtt: str, rate: str | None) -> None:
     smartserver demo ~/src/project --rtt 300ms --rate 20mbit
     """
     from netem.units import parse_rate, parse_time
+    from smartserver.cli.histories import own_checkout
 
     try:
         seconds, bytes_per_second = parse_time(rtt), parse_rate(rate) if rate else None
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
-    with Comparison(path, seconds, bytes_per_second, lambda words: click.echo(words, err=True)) as comparison:
+    source = path.resolve() if path is not None else own_checkout()
+    with Comparison(source, seconds, bytes_per_second, lambda words: click.echo(words, err=True)) as comparison:
         rows: list[Row] = []
         for row in comparison.rows():
             rows.append(row)

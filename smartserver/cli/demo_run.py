@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from netem.proxy import Proxy
-from smartserver.cli.histories import GENERATED_COMMITS, copy, own_checkout
+from smartserver.cli.histories import GENERATED_COMMITS, copy
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run, silent
 
 MOST_ROUND_TRIPS = 2
@@ -72,7 +72,7 @@ class Comparison:
     def __init__(
         self, source: Path | None, rtt: float, rate: float | None, say: Say = silent, *, with_git: bool = True
     ) -> None:
-        """`source`: a git repository or bundle, only read; `rtt` in seconds, `rate` in bytes a second each way."""
+        """`source`: a git repository or bundle, only read; None: made here. `rtt` in seconds, `rate` in bytes a second."""
         self.problems: list[str] = []
         self.title = ""
         self.has_git_daemon = False
@@ -112,13 +112,13 @@ class Comparison:
         return [
             Operation("first push of all history", self.push_all),
             Operation("clone", self.clone),
-            Operation("push one commit", self.push_one),
+            Operation("push one commit", self.push_one, before=self.commit_one),
             Operation("fetch one commit", self.fetch),
-            Operation("push a new branch", self.push_branch),
-            Operation("push nothing", self.push_nothing),
+            Operation("push a new branch", self.push_topic, before=self.commit_topic),
+            Operation("push nothing", self.push_one),
             # What is measured is the fetch that finds nothing; the topic branch is fetched before.
             Operation("fetch nothing", self.fetch, before=self.fetch),
-            Operation("diverged push, refused", self.push_diverged),
+            Operation("diverged push, refused", self.push_diverged, before=self.commit_diverged),
         ]
 
     def _row(self, operation: Operation) -> Row:
@@ -149,30 +149,39 @@ class Comparison:
         user = side.users[1]
         run(["git", "clone", "--quiet", side.url, str(user)], user.parent, side.environments[1])
 
-    def push_one(self, side: Side) -> None:
+    def commit_one(self, side: Side) -> None:
         """One commit on the main branch."""
         self.commit(side, 0, "one commit")
-        self.git(side, 0, "push", "--quiet", "origin", "HEAD")
+
+    def push_one(self, side: Side) -> None:
+        """The main branch."""
+        self.git(side, 0, "push", "--quiet", "origin", self.branch)
 
     def fetch(self, side: Side) -> None:
         """What there is, by the second user."""
         self.git(side, 1, "fetch", "--quiet", "origin")
 
-    def push_branch(self, side: Side) -> None:
+    def commit_topic(self, side: Side) -> None:
         """One commit on a branch of its own."""
-        self.git(side, 0, "checkout", "--quiet", "-b", "demo-topic")
-        self.commit(side, 0, "a topic")
+        self.commit_branch(side, "demo-topic")
+
+    def push_topic(self, side: Side) -> None:
+        """That branch."""
         self.git(side, 0, "push", "--quiet", "origin", "demo-topic")
+
+    def commit_branch(self, side: Side, branch: str) -> None:
+        """A new branch of the first user with a commit of its own."""
+        self.git(side, 0, "checkout", "--quiet", "-b", branch, self.branch)
+        self.commit(side, 0, branch)
         self.git(side, 0, "checkout", "--quiet", self.branch)
 
-    def push_nothing(self, side: Side) -> None:
-        """A push of what is there."""
-        self.git(side, 0, "push", "--quiet", "origin", self.branch)
-
-    def push_diverged(self, side: Side) -> None:
-        """A push that must be refused: the second user is one commit behind and one ahead."""
+    def commit_diverged(self, side: Side) -> None:
+        """The second user is one commit behind and one ahead."""
         self.git(side, 1, "reset", "--quiet", "--hard", "origin/" + self.branch + "~1")
         self.commit(side, 1, "diverged")
+
+    def push_diverged(self, side: Side) -> None:
+        """A push that must be refused."""
         self.refused(side, 1, ("non-fast-forward", "fetch first"), "HEAD:refs/heads/" + self.branch)
 
     def refused(self, side: Side, user: int, reasons: tuple[str, ...], *arguments: str) -> None:
@@ -223,7 +232,7 @@ class Comparison:
 
     def _prepare(self) -> None:
         work = self._work = self._stack.enter_context(Workspace("demo"))
-        source = self._source.resolve() if self._source is not None else own_checkout()
+        source = self._source
         environment = work.environment("preparation")
         self._copy = work.folder / "source.git"
         self.branch = copy(source, self._copy, environment)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -25,17 +25,17 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.git_hint import Hint
-from smartserver.plugins.git_wants import TAGS, Wants, wants
+from smartserver.plugins.git_leases import HEADS, NO_TIP, TAGS, Leases
+from smartserver.plugins.git_wants import Wants, wants
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_objects import COMMIT
 from smartserver.verbs.rules import Rule
 
 HEAD = "HEAD"
 """The setting that names the branch a clone checks out."""
-
-NO_TIP = b""
 
 PROGRESS_INTERVAL = 0.2
 """Seconds between two lines of progress, as git's own."""
@@ -49,6 +49,10 @@ UNSUPPORTED = {
     "pushcert": "--signed is not supported",
 }
 """Options a user should be told of; what git falls back to."""
+
+
+NOT_ATOMIC = b"atomic push failed"
+NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 
 class CannotGoOn(Exception):
@@ -239,17 +243,35 @@ class GitRemote:
     # -- push
 
     def _list_for_push(self) -> None:
-        """List what is known of the refs; ask only where git would do nothing about a ref that is not listed."""
+        """List what is known of the refs; ask only where git would otherwise do nothing, or not enough."""
         if self._hint.needs_names and not self._knowledge.met:
-            with contextlib.suppress(NoSuchRepository):  # The push will make it.
-                self._repository.learn_refs()
-        values = self._hint.needs_values
+            self._ask_refs()
+        expected: Mapping[bytes, bytes] = {}
+        if self._hint.leases:
+            expected = self._leased()
         lines = []
         if self._knowledge.vcs not in ("", "git sha1"):
             lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
-        for name, value in self._knowledge.refs().items():
-            lines.append((value[0].id.hex().encode() if values else b"?") + b" " + name)
+        lines += [b"? " + name for name in self._knowledge.refs() if name not in expected]
+        lines += [tip.hex().encode() + b" " + name for name, tip in expected.items() if tip]
         self._answer(*lines, b"")
+
+    def _leased(self) -> Mapping[bytes, bytes]:
+        """The values to list of leased refs."""
+        local = self._open_local()
+        if local is None:
+            raise CannotGoOn("push outside a repository")
+        with local:
+            leases = Leases(self._hint, self._remote, local, self._knowledge.refs())
+        if not leases.settled:
+            return leases.expected
+        self._ask_refs()
+        refs = self._knowledge.refs()
+        return {name: refs[name][0].id if name in refs else NO_TIP for name in leases.expected}
+
+    def _ask_refs(self) -> None:
+        with contextlib.suppress(NoSuchRepository):  # The push will make it.
+            self._repository.learn_refs()
 
     def _push(self, batch: Sequence[bytes]) -> None:
         local = self._open_local()
@@ -257,17 +279,27 @@ class GitRemote:
             raise CannotGoOn("push outside a repository")
         with local:
             updates = [self._update(local, line) for line in batch]
-            new = NewRepository(local.vcs, local.kinds, {HEAD: self._new_head(local, updates)})
-            source = _Source(local, self._count)
-            try:
-                done = self._repository.push(
-                    updates, source, new, atomic=self._options.atomic, check_only=self._options.dry_run
-                )
-            except VcsError as wrong:
-                raise CannotGoOn(str(wrong)) from wrong
-            self._check_vcs()
-            lines = [line for updated in done for line in self._report(local, updated)]
+            refused = [update for update in updates if not _may_be(local, update)]
+            lines = [b"error " + update.ref + b" " + NOT_A_COMMIT for update in refused]
+            updates = [update for update in updates if update not in refused]
+            if refused and self._options.atomic:
+                lines += [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
+                updates = []
+            lines += self._send(local, updates) if updates else []
         self._answer(*lines, b"")
+
+    def _send(self, local: GitRepository, updates: Sequence[RefUpdate]) -> list[bytes]:
+        """Push, and say what became of each update."""
+        new = NewRepository(local.vcs, local.kinds, {HEAD: self._new_head(local, updates)})
+        source = _Source(local, self._count)
+        try:
+            done = self._repository.push(
+                updates, source, new, atomic=self._options.atomic, check_only=self._options.dry_run
+            )
+        except VcsError as wrong:
+            raise CannotGoOn(str(wrong)) from wrong
+        self._check_vcs()
+        return [line for updated in done for line in self._report(local, updated)]
 
     def _update(self, local: GitRepository, line: bytes) -> RefUpdate:
         force = line.startswith(b"+")
@@ -319,7 +351,7 @@ class GitRemote:
             case HeadBranch():
                 return "deletion of the current branch prohibited"
             case NotDone():
-                return "atomic push failed"
+                return NOT_ATOMIC.decode()
             case _:
                 return " ".join(str(error).split())
 
@@ -413,6 +445,14 @@ def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
         if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
             return True
     return False
+
+
+def _may_be(local: GitRepository, update: RefUpdate) -> bool:
+    """Whether git allows it on its own server: a branch points at a commit and at nothing else."""
+    if update.tip is None or not update.ref.startswith(HEADS):
+        return True
+    found = local.find(update.tip.hex().encode())
+    return found is not None and found.type == COMMIT
 
 
 def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:

@@ -6,7 +6,7 @@ wrong or missing one costs bytes or a round trip, never correctness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 ANCESTORS = 8
@@ -60,6 +60,17 @@ TAKES_VALUE = {
 }
 """Options whose value is the next word."""
 
+LEASE = "--force-with-lease"
+
+READ = {
+    "clone": frozenset({"--mirror", "--no-tags", "--single-branch", "--no-single-branch"}),
+    "fetch": frozenset({"--all", "--multiple", "--tags", "--no-tags", "--no-all", "--no-multiple"}),
+    "push": frozenset(
+        {"--all", "--branches", "--delete", "--force", "--mirror", "--prune", LEASE, "--no-force-with-lease"}
+    ),
+}
+"""Long options without a value that are read, and those they might be mistaken for when cut short."""
+
 KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
 """Commands a hint is made of; `pull` and `submodule` run one of these."""
 
@@ -72,6 +83,8 @@ class Hint:
     options: frozenset[str] = frozenset()
     values: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    leases: tuple[str, ...] = ()
+    """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or nothing for all refs."""
 
     @property
     def refs_only(self) -> bool:
@@ -82,11 +95,6 @@ class Hint:
     def refspecs(self) -> tuple[str, ...]:
         """What follows the repository on the command line."""
         return self.words[1:]
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether git compares listed values itself (`--force-with-lease`)."""
-        return any(option.startswith("--force-with-lease") for option in self.options)
 
     @property
     def needs_names(self) -> bool:
@@ -112,25 +120,56 @@ def parse(command_line: Sequence[str]) -> Hint:
     command = words.pop(0) if words else ""
     if command not in KNOWN:
         return Hint()
-    options: set[str] = set()
-    values: dict[str, str] = {}
-    rest: list[str] = []
-    valued = TAKES_VALUE.get(command, frozenset())
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            rest += words
-            break
-        if not word.startswith("-") or word == "-":
-            rest.append(word)
-            continue
+    found = _Words(words, TAKES_VALUE.get(command, frozenset()), READ.get(command, frozenset()))
+    return Hint(command, frozenset(found.options), found.values, tuple(found.rest), tuple(found.leases))
+
+
+class _Words:
+    """The words after the command, sorted out as git's own parser does it."""
+
+    def __init__(self, words: list[str], valued: Set[str], read: Set[str]) -> None:
+        self.options: set[str] = set()
+        self.values: dict[str, str] = {}
+        self.rest: list[str] = []
+        self.leases: list[str] = []
+        self._words = words
+        self._valued = valued
+        self._read = read
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                self.rest += words
+                break
+            if word.startswith("--"):
+                self._long(word)
+            elif word.startswith("-") and word != "-":
+                self._short(word[1:])
+            else:
+                self.rest.append(word)
+
+    def _long(self, word: str) -> None:
         option, equals, value = word.partition("=")
-        options.add(option)
-        if equals:
-            values[option] = value
-        elif option in valued and words:
-            values[option] = words.pop(0)
-    return Hint(command, frozenset(options), values, tuple(rest))
+        if option not in self._read and option not in self._valued:
+            # Git takes any unique beginning of a name; with another option of that beginning it would not run.
+            option = next((name for name in self._read | self._valued if name.startswith(option)), option)
+        self.options.add(option)
+        if option == LEASE:
+            self.leases.append(value)
+        elif option == "--no-" + LEASE[2:]:
+            self.leases.clear()
+        elif equals:
+            self.values[option] = value
+        elif option in self._valued and self._words:
+            self.values[option] = self._words.pop(0)
+
+    def _short(self, letters: str) -> None:
+        for position, letter in enumerate(letters, 1):
+            option = f"-{letter}"
+            self.options.add(option)
+            if option in self._valued:
+                value = letters[position:] or (self._words.pop(0) if self._words else "")
+                self.values[option] = value
+                return
 
 
 def read(command_line_of: Callable[[int], tuple[int, Sequence[str]] | None], process: int) -> Hint:

@@ -59,8 +59,10 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
     ids: list[bytes] = []
     position = 0
     while position < len(refspecs):
-        source = refspecs[position].lstrip(b"+^").partition(b":")[0]
+        source = refspecs[position].lstrip(b"+").partition(b":")[0]
         position += 1
+        if source.startswith(b"^"):  # What is left out may still come: a pull has no word for it.
+            continue
         if source == b"tag" and position < len(refspecs):  # `git fetch origin tag v1`
             source = TAGS + refspecs[position]
             position += 1

@@ -36,6 +36,9 @@ class Row:
     """Bytes from the server."""
 
 
+SAME_MESSAGE = "mkdir b/.git/hooks; printf '#!/bin/sh\necho merged >$1\n' >b/.git/hooks/commit-msg; chmod +x b/.git/hooks/*"
+"""A merge's own message names the URL."""
+
 DIVERGED = "a commit more; b commit other; a git push -q origin main"
 UNKNOWN_TO_A = "b commit other; b git push -q origin main; a commit more"
 KNOWN_TO_A = f"{UNKNOWN_TO_A}; a git fetch -q"
@@ -137,14 +140,14 @@ ROWS = [
     Row("fetch into an empty repository", "as c git -C c fetch -q", before='git init -q c; git -C c remote add origin "$URL"'),
     Row("pull", "b git pull", before="a commit four; a git push -q origin main", says=("Fast-forward",)),
     Row("pull nothing new", "b git pull", says=("Already up to date.",)),
-    Row("pull and merge", "b git pull --no-edit", before=DIVERGED, says=("Merge made by",)),
+    Row("pull and merge", "b git pull --no-edit", before=f"{DIVERGED}; {SAME_MESSAGE}", says=("Merge made by",)),
     Row("pull --rebase", "b git pull --rebase", before=DIVERGED),
-    Row("pull a branch of a URL", 'b git pull "$URL" topic', says=("Merge made by",), before="b git config pull.rebase false"),
+    Row("pull a branch of a URL", 'b git pull "$URL" topic', before=SAME_MESSAGE, says=("Merge made by",)),
     # -- push
     Row("push the first branch", "a git push origin main", start="history", says=("[new branch]      main -> main",)),
     Row("push -u", "a git push -u origin main", start="history", says=("set up to track",), after="a git status -sb"),
     Row("push --all first", "a git push --all origin", start="history"),
-    Row("push --mirror first", "a git push --mirror origin", start="history"),
+    Row("push --mirror first", "a git push --mirror origin", start="history", rounds=3),
     Row("push --tags first", "a git push --tags origin", start="history"),
     Row("push to a URL", 'a git push "$URL" main', before="a commit four"),
     Row("push one commit", "a git push origin main", before="a commit four", says=("main -> main",)),
@@ -157,7 +160,7 @@ ROWS = [
     Row(
         "push --follow-tags",
         "a git push --follow-tags origin main",
-        before="a commit 4; a git tag light4; a git tag -m v2 v2; a git tag -m t2 t2 topic",
+        before="a commit 4; a git tag light4; a git tag -m v2 v2; b commit b; b git push -q origin main:b",
     ),
     Row(
         "push an amended commit with --force",
@@ -216,6 +219,47 @@ ROWS = [
         status=1,
         says=("(stale info)",),
     ),
+    Row("push --force-with-lease of nothing", "a git push --force-with-lease origin main"),
+    Row(
+        "push --force-with-lease of nothing, stale",
+        "a git push --force-with-lease origin main",
+        before="b commit other; b git push -q origin main",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease=REF:ID that only the server has",
+        "a git push --force-w=main:$(b git rev-parse HEAD) origin main",
+        before="b commit other; b git push -q origin main; a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push --force-with-lease without a cache",
+        "a git push --force-with-lease origin main topic",
+        before="forget a; a git commit -q --amend -m x; a git branch -f topic main",
+        says=("main -> main (forced update)", "topic -> topic (forced update)"),
+    ),
+    Row(
+        "push --force-with-lease of one of two",
+        "a git push --force-with-lease=topic origin main topic",
+        before=UNKNOWN_TO_A + "; a git branch -f topic main",
+        status=1,
+        says=("topic -> topic (forced update)", "main -> main (fetch first)"),
+    ),
+    Row(
+        "push --force-with-lease --delete",
+        "a git push --force-with-lease=topic:$(a git rev-parse main) origin --delete topic",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease --force-if-includes",
+        "a git push --force-with-lease --force-if-includes origin main",
+        before="b commit other; b git push -q origin main; a git fetch -q; a git commit -q --amend -m x",
+        status=1,
+        rounds=0,
+        says=("(remote ref updated since checkout)",),
+    ),
     Row(
         "push --force-with-lease=REF: of a new branch",
         "a git push --force-with-lease=new: origin main:new",
@@ -238,6 +282,7 @@ ROWS = [
         before=UNKNOWN_TO_A + "; a git checkout -q topic; a commit 5",
         status=1,
         says=("main -> main (fetch first)", "topic -> topic (atomic push failed)", "main -> new (atomic push failed)"),
+        differs="git's own protocol refuses before it sends, in other words",
     ),
     Row("push --dry-run", "a git push --dry-run origin main", before="a commit 4", says=("main -> main",)),
     Row(
@@ -267,17 +312,11 @@ ROWS = [
         says=("unable to delete 'none': remote ref does not exist",),
     ),
     Row(
-        "push --delete of a branch that is gone",
-        "a git push origin --delete topic",
-        before="b git push -q origin :topic",
-        differs="git's own protocol lists the refs first; here the server is told, and what is gone is gone",
-    ),
-    Row(
         "push --delete of HEAD's branch",
         "a git push origin --delete main",
         status=1,
-        says=("! [remote rejected] main (", "deleting it is refused"),
-        differs="git says it deletes the current branch",
+        says=("! [remote rejected] main (", "deletion of the current branch prohibited"),
+        differs="git explains its setting besides",
     ),
     Row(
         "push --delete and move",
@@ -356,7 +395,21 @@ ROWS = [
         " a git merge -q -m octopus x y topic >/dev/null 2>&1; a git checkout -q --orphan other; a commit root",
         after="as c git clone -q $URL c; c git log --graph --oneline --all",
     ),
-    Row("push an object to a ref that needs a commit", "a git push origin main^{tree}:refs/heads/x", status=1),
+    Row(
+        "push what is no commit to a branch",
+        "a git push origin main^{tree}:refs/heads/x v1:refs/heads/y main:refs/heads/z",
+        status=1,
+        says=("failed to update ref", "main -> z"),
+        differs="git's server has more to say",
+    ),
+    Row(
+        "push --atomic of what is no commit",
+        "a git push --atomic origin v1:refs/heads/y main:refs/heads/z",
+        status=1,
+        rounds=0,
+        says=("v1 -> y (failed to update ref", "main -> z (atomic push failed)"),
+        differs="git's server has more to say",
+    ),
     Row("push HEAD detached", "a git push origin HEAD:refs/heads/d", before="a git checkout -q --detach; a commit 4"),
     Row("push HEAD", "a git push origin HEAD", before="a commit 4"),
     Row("push a ref outside heads and tags", "a git push origin main:refs/notes/x main:refs/meta/config"),

@@ -1,0 +1,143 @@
+"""What a push with leases (`--force-with-lease`) lists, so that the server decides.
+
+Git compares each lease with the listed value itself and refuses on its own. So a leased ref is listed with the value
+its lease expects: git agrees and sends the lease on, and the server compares it with what the ref really is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from smartserver.plugins.git_hint import Hint
+from smartserver.records.model import RevisionId
+
+NO_TIP = b""
+"""What a lease expects of a ref that must not exist."""
+
+HEADS = b"refs/heads/"
+TAGS = b"refs/tags/"
+SHORT_FOR = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
+"""What a short name may lack in front, in git's order."""
+
+
+class Found(Protocol):
+    """An object: its id."""
+
+    @property
+    def key(self) -> RevisionId:
+        """Its id."""
+
+
+class Local(Protocol):
+    """What is asked of the repository that pushes."""
+
+    def refs(self) -> Mapping[bytes, RevisionId]:
+        """Every ref and its tip."""
+
+    def head(self) -> bytes | None:
+        """The ref HEAD names."""
+
+    def settings(self) -> Mapping[str, Sequence[bytes]]:
+        """The configuration."""
+
+    def find(self, name: bytes) -> Found | None:
+        """The object an expression stands for."""
+
+
+class Leases:
+    """The leases of one push."""
+
+    def __init__(self, hint: Hint, remote: str, local: Local, known: Iterable[bytes]) -> None:
+        """`remote`: its name, or its URL when it has none; `known`: the remote's refs, as last seen."""
+        self._hint = hint
+        self._local = local
+        self._refs = local.refs()
+        self._fetch = [_sides(spec) for spec in local.settings().get(f"remote.{remote}.fetch", ())]
+        self._pairs = list(self._pushed())
+        names = {*known, *(target for _, target in self._pairs)}
+        if not hint.needs_names:  # Listing more than there is would have git delete it.
+            names.update(self._tracked())
+        self.expected: dict[bytes, RevisionId] = {}
+        """Each leased ref, and the tip its lease expects."""
+        for lease in hint.leases:
+            self._add(lease, names)
+
+    @property
+    def settled(self) -> bool:
+        """Whether git, seeing these values, would find nothing to send: it would say so without asking the server."""
+        return all(
+            target in self.expected and self._value(source) == self.expected[target] for source, target in self._pairs
+        )
+
+    def _add(self, lease: str, names: Collection[bytes]) -> None:
+        name, colon, value = lease.encode("utf-8", "surrogateescape").partition(b":")
+        matching: Collection[bytes] = names
+        if name:
+            matching = [ref for ref in names if _means(name, ref)] or [self._full(name)]
+        expected = self._value(value) if colon else None
+        for ref in matching:
+            if ref not in self.expected:
+                self.expected[ref] = self._tracking(ref) if expected is None else expected
+
+    def _value(self, expression: bytes) -> RevisionId:
+        found = self._local.find(expression) if expression else None
+        return found.key if found else NO_TIP
+
+    def _tracking(self, ref: bytes) -> RevisionId:
+        """Where the ref was when it was last fetched."""
+        for source, target in self._fetch:
+            mapped = _mapped(ref, source, target)
+            if mapped is not None:
+                return self._refs.get(mapped, NO_TIP)
+        return NO_TIP
+
+    def _tracked(self) -> Iterable[bytes]:
+        """The refs of the remote that were ever fetched."""
+        for name in self._refs:
+            for source, target in self._fetch:
+                mapped = _mapped(name, target, source)
+                if mapped is not None:
+                    yield mapped
+
+    def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
+        """What is pushed to which ref, as far as the command line says; a delete has no source."""
+        refspecs = self._hint.refspecs
+        if self._hint.options & {"--all", "--branches", "--mirror"} or any("*" in spec for spec in refspecs):
+            yield from ((ref, ref) for ref in self._refs if ref.startswith(HEADS))
+            return
+        if not refspecs:
+            head = self._local.head()
+            if head is not None:
+                yield head, head
+        for spec in refspecs:
+            source, target = _sides(spec.encode("utf-8", "surrogateescape"))
+            yield source, self._full(target or source)
+
+    def _full(self, name: bytes) -> bytes:
+        if name == b"HEAD":
+            return self._local.head() or name
+        if name.startswith(b"refs/"):
+            return name
+        return TAGS + name if TAGS + name in self._refs and HEADS + name not in self._refs else HEADS + name
+
+
+def _sides(refspec: bytes) -> tuple[bytes, bytes]:
+    source, _, target = refspec.lstrip(b"+").partition(b":")
+    return source, target
+
+
+def _means(short: bytes, ref: bytes) -> bool:
+    return any(prefix + short == ref for prefix in SHORT_FOR)
+
+
+def _mapped(name: bytes, source: bytes, target: bytes) -> bytes | None:
+    """The name a refspec gives to `name`, None where it is not about it."""
+    if not target or source.startswith(b"^"):
+        return None
+    before, star, after = source.partition(b"*")
+    if not star:
+        return target if name == source else None
+    if name.startswith(before) and name.endswith(after) and len(name) >= len(before) + len(after):
+        return target.replace(b"*", name[len(before) : len(name) - len(after)], 1)
+    return None

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+from builders import KINDS, History, Repeatable
+
+from smartserver.records.segment import decode_segment
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.index import Row, nowhere
+from smartserver.store.quarantine import LOCK, DraftPack, Quarantine, sweep
+from transports.base import Capability, Transport
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import NoSuchFile, TransportFailed
+from transports.memory import MemoryTransport
+
+
+def never(_modified: float) -> bool:
+    return False
+
+
+def always(_modified: float) -> bool:
+    return True
+
+
+@pytest.fixture
+def folder() -> MemoryTransport:
+    made = MemoryTransport()
+    made.make_directory(INCOMING)
+    made.make_directory(PACKS)
+    return made
+
+
+def written(folder: Transport, place: Quarantine) -> DraftPack:
+    history = History()
+    (tip,) = history.line(1)
+    content = history.segment(tip)
+    draft = DraftPack(place, KINDS, nowhere)
+    segment = decode_segment(content, 0, KINDS)
+    draft.add(content, segment, [Row()] * len(segment.entries))
+    return draft
+
+
+def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
+    place = Quarantine(folder, b"request", Repeatable())
+    draft = written(folder, place)
+    start = draft.length - 10
+    assert len(draft.read(start, 10)) == 10
+    with pytest.raises(TransportFailed, match="10 bytes at"):
+        draft.read(start, 11)
+    entry = draft.seal()
+    draft.close()
+    assert entry.name == place.name
+    assert folder.stat(place.pack_path).size == entry.length
+    assert folder.get(place.pack_path)[-16:] == entry.hash
+    assert folder.get(place.index_path)[-16:] == entry.index_hash
+    place.publish()
+    place.publish()
+    place.leave()
+    assert folder.list_directory(PACKS) == [f"{entry.name.hex()}.idx", f"{entry.name.hex()}.pack"]
+    assert folder.list_directory(INCOMING) == []
+
+
+def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
+    folder.sync_directory("")
+    place = Quarantine(folder, b"request", Repeatable())
+    entry = written(folder, place).seal()
+    place.publish()
+    found = folder.crash()
+    assert len(found.get(f"{PACKS}/{entry.name.hex()}.pack")) == entry.length
+    assert len(found.get(f"{PACKS}/{entry.name.hex()}.idx")) == entry.index_length
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_discarding_leaves_nothing(folder: MemoryTransport, published: bool) -> None:
+    place = Quarantine(folder, b"request", Repeatable())
+    draft = written(folder, place)
+    if published:
+        draft.seal()
+        place.publish()
+    draft.close()
+    place.discard()
+    place.discard()
+    assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
+
+
+def test_discarding_half_a_publication(folder: MemoryTransport) -> None:
+    faulty = FaultyTransport(folder, mode="fail")
+    place = Quarantine(faulty, b"request", Repeatable())
+    written(faulty, place).seal()
+    place.folder = FaultyTransport(folder, fail_at=2, mode="fail")
+    with pytest.raises(TransportFailed):
+        place.publish()
+    place.discard()
+    assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
+
+
+def test_without_a_repository(folder: MemoryTransport) -> None:
+    with pytest.raises(NoSuchFile):
+        Quarantine(folder.child("elsewhere"), b"request", Repeatable())
+
+
+def test_equal_requests_have_quarantines_of_their_own(folder: MemoryTransport) -> None:
+    randomness = Repeatable()
+    first, second = (Quarantine(folder, b"request", randomness) for _ in range(2))
+    assert first.path != second.path
+    assert first.path.startswith(f"{INCOMING}/{b'request'.hex()}-")
+
+
+def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
+    randomness = Repeatable()
+    live, dead = (Quarantine(folder, b"request", randomness) for _ in range(2))
+    written(folder, live)
+    written(folder, dead).close()
+    dead._held.close()  # What the system does for a process that ends.
+    assert sweep(folder, always) == 1
+    assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
+    assert folder.exists(live.pack_path)
+    live.discard()
+    assert sweep(folder, always) == 0
+
+
+def test_a_sweep_takes_a_folder_that_was_never_locked(folder: MemoryTransport) -> None:
+    folder.make_directory(f"{INCOMING}/half-made")
+    assert sweep(folder, never) == 1
+    assert folder.list_directory(INCOMING) == []
+
+
+def test_a_sweep_survives_what_it_does_not_know(folder: MemoryTransport) -> None:
+    folder.put(f"{INCOMING}/a-file", [b"x"])
+    assert sweep(folder, always) == 0
+
+
+class SweepingTransport(FaultyTransport):
+    """Another process sweeps right after each of the first `sweeps` folders is made."""
+
+    sweeps = 0
+
+    def make_directory(self, path: str) -> None:
+        super().make_directory(path)
+        if self.sweeps:
+            self.sweeps -= 1
+            sweep(self.inner, never)
+
+
+@pytest.mark.parametrize(("sweeps", "wins"), [(1, True), (7, True), (8, False)])
+def test_a_sweep_between_making_and_locking(folder: MemoryTransport, sweeps: int, wins: bool) -> None:
+    racing = SweepingTransport(folder)
+    racing.sweeps = sweeps
+    if not wins:
+        with pytest.raises(TransportFailed, match="swept away"):
+            Quarantine(racing, b"request", Repeatable())
+        return
+    place = Quarantine(racing, b"request", Repeatable())
+    assert folder.list_directory(place.path) == [LOCK]
+    assert sweep(folder, always) == 0
+    place.leave()
+    assert folder.list_directory(INCOMING) == []
+
+
+class WithoutLocks(FaultyTransport):
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.capabilities = Capability.NONE
+
+
+def test_without_locks_age_tells(folder: MemoryTransport) -> None:
+    store = WithoutLocks(folder)
+    place = Quarantine(store, b"request", Repeatable())
+    written(store, place).close()
+    assert folder.list_directory(place.path) == [f"{place.name.hex()}.pack"]
+    assert sweep(store, never) == 0
+    assert folder.exists(place.path)
+    assert sweep(store, always) == 1
+    assert not folder.exists(place.path)
+    Quarantine(store, b"request", Repeatable()).leave()
+    assert folder.list_directory(INCOMING) == []

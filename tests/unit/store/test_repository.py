@@ -1,0 +1,576 @@
+from __future__ import annotations
+
+import pytest
+from builders import (
+    GIT,
+    KINDS,
+    MAIN,
+    SETTINGS,
+    Clock,
+    History,
+    Repeatable,
+    check_whole,
+    create,
+    push,
+    refs_of,
+    request_id,
+    upload,
+)
+
+from smartserver.errors import (
+    CorruptFile,
+    CorruptRecord,
+    DivergedBranches,
+    InvalidPath,
+    NestedRepository,
+    NoSuchRepository,
+    OutcomeUnknown,
+    WrongVcs,
+)
+from smartserver.records.model import Tip
+from smartserver.store.format import INCOMING, PACKS, ROOT
+from smartserver.store.repository import UNLOCKED_CHECKS, PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from transports.decorators.counted import CountedTransport
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import NoSuchFile
+from transports.memory import MemoryTransport
+
+SIDE = b"refs/heads/side"
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def storage() -> MemoryTransport:
+    return MemoryTransport()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
+    return PackRepository(storage, "some/project", clock=clock, randomness=Repeatable())
+
+
+def another(storage: MemoryTransport, clock: Clock, seed: int = 1) -> PackRepository:
+    """The same repository in another process."""
+    return PackRepository(storage, "some/project", clock=clock, randomness=Repeatable(seed))
+
+
+def names(storage: MemoryTransport, folder: str) -> list[str]:
+    return storage.list_directory(f"some/project/{folder}")
+
+
+# -- creation
+
+
+def test_one_root_makes_the_repository_with_all_it_holds(repository: PackRepository, history: History) -> None:
+    assert not repository.exists()
+    with pytest.raises(NoSuchRepository):
+        repository.snapshot()
+    line = history.line(3)
+    committed = push(repository, history, line, {MAIN: line[2], SIDE: line[0]})
+    assert committed.swapped
+    assert committed.outcome == b"outcome of 3 revisions"
+    assert repository.exists()
+    root = repository.snapshot().root
+    assert (root.version, root.vcs, root.kinds, root.settings) == (1, GIT, KINDS, SETTINGS)
+    assert refs_of(repository) == {MAIN: line[2], SIDE: line[0]}
+    changes = committed.changes_since(None)
+    assert (changes.vcs, dict(changes.settings)) == (GIT, SETTINGS)
+    check_whole(repository, history)
+
+
+def test_an_empty_repository(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    assert push(repository, history, []).swapped
+    assert refs_of(repository) == {}
+    assert names(storage, PACKS) == names(storage, INCOMING) == []
+    assert not push(repository, history, []).swapped
+    assert repository.snapshot().root.version == 1
+
+
+def test_a_refused_creation_leaves_nothing(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(2)
+    with pytest.raises(CorruptRecord):
+        upload(repository, history.body(line)[:-1] + b"x", 2)
+    assert not storage.exists("some")
+
+    def refuse(_transaction: RepositoryTransaction) -> None:
+        raise DivergedBranches(MAIN, line[0])
+
+    with pytest.raises(DivergedBranches):
+        push(repository, history, line, {MAIN: line[1]}, first=refuse)
+    with pytest.raises(DivergedBranches):
+        push(repository, history, [], first=refuse)
+    assert not storage.exists("some")
+
+
+def test_a_refused_creation_leaves_what_others_made(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    storage.make_directory("some")
+    storage.put("some/file", [b"theirs"])
+    line = history.line(1)
+    with pytest.raises(CorruptRecord):
+        upload(repository, history.body(line)[:-1] + b"x", 1)
+    assert storage.list_directory("some") == ["file"]
+
+
+def test_a_refused_creation_beside_one_that_works(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(1)
+    slow = upload(repository, history.body(line), 1)
+    other = another(storage, clock)
+    push(other, history, line, {MAIN: line[0]})
+    slow.abandon()
+    check_whole(other, history)
+    child = history.line(1, line[0])
+    push(other, history, child, {MAIN: child[0]})
+    check_whole(other, history)
+
+
+def test_folders_that_were_taken_away_are_made_again(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    push(repository, history, [])
+    for folder in (INCOMING, PACKS):
+        storage.remove_directory(f"some/project/{folder}")
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    check_whole(repository, history)
+
+
+def test_creation_where_another_was_first(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(4)
+    slow = upload(repository, history.body(line), 4)
+    other = another(storage, clock)
+    push(other, history, line[:2], {MAIN: line[1]})
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        create(transaction)
+        transaction.check_parents()
+        transaction.set_ref(MAIN, (Tip(line[3]),))
+        return b""
+
+    assert repository.commit(request_id(), 0, "user", plan, slow).swapped
+    assert check_whole(repository, history).graph.count == 4
+    assert repository.snapshot().root.version == 2
+
+
+def test_another_system_is_refused(repository: PackRepository, history: History) -> None:
+    push(repository, history, [])
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.create("hg", KINDS, {})
+        return b""
+
+    with pytest.raises(WrongVcs):
+        repository.commit(request_id(), 0, "user", plan)
+
+
+def test_places_where_none_can_be_made(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    push(repository, history, [])
+    inside = PackRepository(storage, "some/project/inside", clock=clock)
+    line = history.line(1)
+    with pytest.raises(NestedRepository):
+        push(inside, history, [])
+    with pytest.raises(NestedRepository):
+        push(inside, history, line, {MAIN: line[0]})
+    assert not storage.exists("some/project/inside")
+    storage.make_directory("taken")
+    storage.put("taken/file", [b"theirs"])
+    with pytest.raises(InvalidPath):
+        push(PackRepository(storage, "taken", clock=clock), history, line, {MAIN: line[0]})
+    assert storage.list_directory("taken") == ["file"]
+
+
+def test_the_served_folder_itself(storage: MemoryTransport, history: History) -> None:
+    repository = PackRepository(storage)
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    check_whole(repository, history)
+    assert storage.exists(ROOT)
+
+
+# -- changes
+
+
+def test_refs_move_without_a_body(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(3)
+    push(repository, history, line, {MAIN: line[2]})
+    assert push(repository, history, [], {MAIN: line[0], SIDE: line[1]}).swapped
+    assert push(repository, history, [], {MAIN: None}).swapped
+    assert refs_of(repository) == {SIDE: line[1]}
+    assert len(names(storage, PACKS)) == 2
+
+
+def test_where_nothing_changes_nothing_is_written(history: History, clock: Clock) -> None:
+    counted = CountedTransport(MemoryTransport())
+    repository = PackRepository(counted, "p", clock=clock)
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    before = counted.counts
+    committed = push(repository, history, line, {MAIN: line[1], SIDE: None})
+    assert not committed.swapped
+    assert committed.outcome == b"outcome of 2 revisions"
+    assert (counted.counts - before).bytes_written == (counted.counts - before).syncs == 0
+    assert committed.changes_since(None).version == 1
+
+
+def test_what_a_push_costs(history: History, clock: Clock) -> None:
+    counted = CountedTransport(MemoryTransport())
+    repository = PackRepository(counted, "p", clock=clock)
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    repository.snapshot()
+    before = counted.counts
+    push(repository, history, line[1:], {MAIN: line[1]})
+    # Pack, index, `packs`, the quarantine, the new root, its folder.
+    assert (counted.counts - before).syncs == 6
+    before = counted.counts
+    push(repository, history, [], {SIDE: line[0]})
+    assert (counted.counts - before).syncs == 2
+
+
+def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
+    line = history.line(3)
+    first = push(repository, history, line[:1], {MAIN: line[0]}).changes_since(None)
+    known = (first.incarnation, first.version)
+    committed = push(repository, history, line[1:], {SIDE: line[2]})
+    assert dict(committed.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}
+    assert dict(repository.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}
+
+
+def test_a_refused_plan_leaves_nothing(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(1)
+    fork = history.line(1, None, "fork")
+    push(repository, history, line, {MAIN: line[0]})
+    with pytest.raises(DivergedBranches):
+        push(repository, history, fork, {MAIN: fork[0]}, force=False)
+    assert names(storage, INCOMING) == []
+    assert len(names(storage, PACKS)) == 2
+    assert refs_of(repository) == {MAIN: line[0]}
+
+
+def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    before = repository.snapshot()
+    push(repository, history, line[1:], {MAIN: line[1]})
+    assert (before.graph.count, repository.snapshot().graph.count) == (1, 2)
+    assert before.view.ref(MAIN) == (Tip(line[0]),)
+    assert repository.snapshot() is repository.snapshot()
+
+
+def test_a_pack_that_is_gone_means_the_root_is_read_again(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    for name in names(storage, PACKS):
+        storage.delete(f"some/project/{PACKS}/{name}")
+    with pytest.raises(NoSuchFile):
+        another(storage, clock).snapshot()
+
+
+# -- repeats
+
+
+def test_a_repeat_gets_the_first_answer(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    request = request_id()
+    first = push(repository, history, line[1:2], {MAIN: line[1]}, request=request)
+    push(repository, history, line[2:], {MAIN: line[2]})
+    again = push(repository, history, line[1:2], {MAIN: line[1]}, request=request, age=5000)
+    assert (first.swapped, again.swapped) == (True, False)
+    assert again.outcome == first.outcome
+    assert refs_of(repository) == {MAIN: line[2]}
+    assert repository.snapshot().root.version == 3
+    assert names(storage, INCOMING) == []
+    found = repository.earlier(request, 5000)
+    assert found is not None
+    assert found.outcome == first.outcome
+    assert repository.earlier(request_id(), 0) is None
+
+
+def test_a_repeated_creation_and_deletion(repository: PackRepository, history: History) -> None:
+    line = history.line(1)
+    request = request_id()
+    push(repository, history, line, {MAIN: line[0]}, request=request)
+    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=1).swapped
+    deletion = request_id()
+    assert repository.delete(deletion, 0, "user", b"deleted").swapped
+    again = repository.delete(deletion, 1, "user", b"other")
+    assert (again.swapped, again.outcome) == (False, b"deleted")
+    # The creation was carried out before the repository was deleted: repeating it makes no new one.
+    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=2).swapped
+    assert not repository.exists()
+
+
+def test_a_request_older_than_the_log_is_not_executed(
+    repository: PackRepository, history: History, clock: Clock
+) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    repository.delete(request_id(), 0, "user")
+    clock.now += 3600
+    push(repository, history, line[:1], {MAIN: line[0]})
+    clock.now += 10
+    with pytest.raises(OutcomeUnknown):
+        push(repository, history, line[1:], {MAIN: line[1]}, age=20_000)
+    with pytest.raises(OutcomeUnknown):
+        repository.earlier(request_id(), 20_000)
+    assert refs_of(repository) == {MAIN: line[0]}
+    assert push(repository, history, line[1:], {MAIN: line[1]}, age=5000).swapped
+
+
+def test_a_repeat_that_lost_the_race_to_its_first_sending(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """Both are past the first look at the log; the second finds the first's entry under the lock."""
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    request = request_id()
+    other = another(storage, clock)
+    body = history.body(line[1:])
+    calls = []
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        if not calls:
+            calls.append(push(other, history, line[1:], {MAIN: line[1]}, request=request))
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b"second"
+
+    again = repository.commit(request, 10, "user", plan, upload(repository, body, 1))
+    assert (again.swapped, again.outcome) == (False, calls[0].outcome)
+    assert repository.snapshot().root.version == 2
+    assert names(storage, INCOMING) == []
+    check_whole(repository, history)
+
+
+# -- several writers
+
+
+class Racing:
+    """A plan during which, each of the first `times` it runs, another writer is first."""
+
+    def __init__(self, transaction_ref: bytes, tip: bytes, rivals: list[object], rival: PackRepository) -> None:
+        self.ref, self.tip, self.rivals, self.rival = transaction_ref, tip, rivals, rival
+        self.runs = 0
+
+    def __call__(self, transaction: RepositoryTransaction) -> bytes:
+        self.runs += 1
+        if self.rivals:
+            step = self.rivals.pop(0)
+            assert callable(step)
+            step()
+        create(transaction)
+        transaction.check_parents()
+        old = transaction.ref(self.ref)
+        if old is not None and not transaction.is_ancestor(old[0].id, self.tip):
+            raise DivergedBranches(self.ref, old[0].id)
+        transaction.set_ref(self.ref, (Tip(self.tip),))
+        return b"run %d" % self.runs
+
+
+def test_a_lost_race_is_planned_again(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    side = history.line(2, line[0], "side")
+    push(repository, history, line[:1], {MAIN: line[0]})
+    rival = another(storage, clock)
+    plan = Racing(MAIN, line[1], [lambda: push(rival, history, side, {SIDE: side[1]})], rival)
+    committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
+    assert (committed.swapped, committed.outcome, plan.runs) == (True, b"run 2", 2)
+    assert refs_of(repository) == {MAIN: line[1], SIDE: side[1]}
+    check_whole(repository, history)
+
+
+def test_a_lost_race_may_be_refused(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    fork = history.line(1, line[0], "fork")
+    push(repository, history, line[:1], {MAIN: line[0]})
+    rival = another(storage, clock)
+    plan = Racing(MAIN, fork[0], [lambda: push(rival, history, line[1:], {MAIN: line[1]})], rival)
+    with pytest.raises(DivergedBranches):
+        repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(fork), 1))
+    assert refs_of(repository) == {MAIN: line[1]}
+    assert names(storage, INCOMING) == []
+    assert len(names(storage, PACKS)) == 4
+    check_whole(repository, history)
+
+
+@pytest.mark.parametrize("rivals", range(1, UNLOCKED_CHECKS + 3))
+def test_revisions_that_land_meanwhile_are_cut_out(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock, rivals: int
+) -> None:
+    """Each time the body was checked, another writer brings one revision more of it."""
+    line = history.line(9)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    rival = another(storage, clock)
+    steps = [
+        lambda number=number: push(rival, history, line[number : number + 1], {SIDE: line[number]})
+        for number in range(1, rivals + 1)
+    ]
+    plan = Racing(MAIN, line[8], list(steps), rival)
+    sent = upload(repository, history.body(line[1:]), 8)
+    committed = repository.commit(request_id(), 0, "user", plan, sent)
+    assert committed.swapped
+    snapshot = check_whole(repository, history)
+    assert snapshot.graph.count == 9
+    assert snapshot.root.packs[-1].segments == 8 - rivals
+    assert names(storage, INCOMING) == []
+    assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
+
+
+def test_when_all_of_it_landed_meanwhile_there_is_no_pack(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    rival = another(storage, clock)
+    for ref, swapped in ((SIDE, True), (MAIN, False)):
+        new = history.line(2, line[0], ref.decode())
+        plan = Racing(ref, new[1], [lambda new=new: push(rival, history, new, {MAIN: new[1]})], rival)
+        committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(new), 2))
+        assert committed.swapped is swapped
+        snapshot = check_whole(repository, history)
+        assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
+        push(repository, history, [], {MAIN: line[0]})
+    assert names(storage, INCOMING) == []
+
+
+def test_deleted_and_made_anew_meanwhile(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:2], {MAIN: line[1]})
+    rival = another(storage, clock)
+
+    def anew() -> None:
+        rival.delete(request_id(), 0, "other")
+        push(rival, history, line[:2], {MAIN: line[1]})
+
+    plan = Racing(MAIN, line[2], [anew], rival)
+    repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[2:]), 1))
+    assert refs_of(repository) == {MAIN: line[2]}
+    check_whole(repository, history)
+
+
+def test_deleted_meanwhile(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    rival = another(storage, clock)
+    calls = []
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        if not calls:
+            calls.append(rival.delete(request_id(), 0, "other"))
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    with pytest.raises(NoSuchRepository):
+        repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
+    assert names(storage, INCOMING) == []
+
+
+# -- faults that are answered
+
+
+def test_a_failed_root_is_an_unknown_outcome_and_keeps_the_pack(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    faulty = FaultyTransport(storage)
+    broken = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(5))
+    sent = upload(broken, history.body(line[1:]), 1)
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    # The last call of the swap: the sync of the repository's folder, after the root was renamed.
+    probe = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(6))
+    assert probe.exists()
+    calls = count_calls(storage, history, clock)
+    faulty._fuse._fail_at = faulty.calls + calls
+    with pytest.raises(OutcomeUnknown):
+        broken.commit(request_id(), 0, "user", plan, sent)
+    assert refs_of(repository) == {MAIN: line[1]}
+    check_whole(repository, history)
+    assert names(storage, INCOMING) == []
+
+
+def count_calls(storage: MemoryTransport, history: History, clock: Clock) -> int:
+    """Changing calls of a commit up to and with the sync of the root's folder."""
+    faulty = FaultyTransport(MemoryTransport())
+    model = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(7))
+    other = History()
+    line = other.line(2)
+    push(model, other, line[:1], {MAIN: line[0]})
+    sent = upload(model, other.body(line[1:]), 1)
+    before = faulty.calls
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    model.commit(request_id(), 0, "user", plan, sent)
+    after = faulty.log[before:]
+    return len(after) - after[::-1].index("sync_directory some/project")
+
+
+def test_deletion(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    with pytest.raises(NoSuchRepository):
+        repository.delete(request_id(), 0, "user")
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    before = repository.snapshot()
+    incarnation = before.root.incarnation
+    repository.delete(request_id(), 0, "user")
+    assert not repository.exists()
+    with pytest.raises(NoSuchRepository):
+        repository.snapshot()
+    with pytest.raises(NoSuchRepository):
+        repository.delete(request_id(), 0, "user")
+    assert not repository.repack_if_needed()
+    location = before.first(0, line[0])
+    assert location is not None
+    assert before.record(location) == history.objects[line[0]]
+    push(repository, history, line, {MAIN: line[0]})
+    assert repository.snapshot().root.incarnation != incarnation
+    check_whole(repository, history)
+
+
+def test_a_damaged_root_is_not_an_absent_one(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    push(repository, history, [])
+    content = bytearray(storage.get("some/project/root"))
+    content[30] ^= 1
+    storage.delete("some/project/root")
+    storage.put("some/project/root", [bytes(content)])
+    for ask in (repository.exists, repository.snapshot, lambda: push(repository, history, [])):
+        with pytest.raises(CorruptFile):
+            ask()
