@@ -72,7 +72,7 @@ class Comparison:
     def __init__(
         self, source: Path | None, rtt: float, rate: float | None, say: Say = silent, *, with_git: bool = True
     ) -> None:
-        """`source`: a git repository or bundle, only read; None: made here. `rtt` in seconds, `rate` in bytes a second."""
+        """`source`: a git repository or bundle, only read; None: made here. `rtt` in s, `rate` in bytes/s."""
         self.problems: list[str] = []
         self.title = ""
         self.has_git_daemon = False

@@ -6,8 +6,10 @@ import sys
 
 import click
 
-from smartserver.cli.errors import one_line
+from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.session import client_for
+from smartserver.errors import NoSuchRepository
+from smartserver.store.model import VerifyReport
 from smartserver.trace.text import size
 
 
@@ -23,8 +25,6 @@ def command(flags: frozenset[str], path: str) -> None:
     smartserver verify ~/repositories/project
     smartserver verify hpss://example.org/project
     """
-    from smartserver.store.model import VerifyReport
-
     if path.startswith("hpss://"):
         from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 
@@ -32,20 +32,36 @@ def command(flags: frozenset[str], path: str) -> None:
             result = client.call(repository_verify, VerifyRequest(), location.path)
         report = VerifyReport(result.packs, result.segments, result.records, result.size, tuple(result.problems))
     else:
-        from smartserver.store.repository import PackRepository
-        from transports.local import LocalTransport
-
-        with one_line():
-            repository = PackRepository(LocalTransport(path))
-            report = repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
+        report = _verify_folder(path)
     for problem in report.problems:
         click.echo(problem, err=True)
-    click.echo(
-        f"{report.packs} packs, {report.segments} revisions, {report.records} records, {size(report.size)}: "
-        + (f"{len(report.problems)} damaged" if report.problems else "all well")
-    )
+    what = [_count(report.packs, "pack"), _count(report.segments, "revision"), _count(report.records, "record")]
+    verdict = _count(len(report.problems), "problem") if report.problems else "all well"
+    click.echo(f"{', '.join(what)}, {size(report.size)}: {verdict}")
     if report.problems:
         sys.exit(1)
+
+
+def _verify_folder(path: str) -> VerifyReport:
+    from smartserver.store.format import recognise
+    from smartserver.store.repository import PackRepository
+    from transports.local import LocalTransport
+
+    folder = LocalTransport(path)
+    try:
+        with one_line(path):
+            return PackRepository(folder).verify(_progress if sys.stderr.isatty() else lambda done, total: None)
+    except CommandError as wrong:
+        if isinstance(wrong.__cause__, NoSuchRepository):
+            found = recognise(folder)
+            raise CommandError(
+                f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
+            ) from None
+        raise
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _progress(done: int, total: int) -> None:

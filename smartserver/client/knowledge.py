@@ -10,12 +10,19 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
 from smartserver.records.model import RefValue, Tip
+from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State
+
+Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)]
+
+DIGEST = 16
+"""Bytes of BLAKE2b at the start of a file, over what follows them."""
 
 
 class Remembered(msgspec.Struct, array_like=True):
@@ -26,12 +33,33 @@ class Remembered(msgspec.Struct, array_like=True):
     version: int = 0
     vcs: str = ""
     settings: dict[str, bytes] = {}
-    refs: dict[bytes, list[list[object]]] = {}
+    refs: dict[bytes, Value] = {}
     tips: list[bytes] = []
     capabilities: list[str] = []
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
+
+
+def decode(content: bytes, url: str) -> Remembered:
+    """What a file says of the remote at `url`; nothing where it is damaged or another's."""
+    digest, payload = content[:DIGEST], content[DIGEST:]
+    with contextlib.suppress(msgspec.DecodeError):
+        if digest == _digest(payload):
+            found = _decoder.decode(payload)
+            if found.url == url:
+                return found
+    return Remembered(url)
+
+
+def encode(remembered: Remembered) -> bytes:
+    """The content of a file."""
+    payload = msgspec.msgpack.encode(remembered)
+    return _digest(payload) + payload
+
+
+def _digest(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 
 class Knowledge:
@@ -44,11 +72,8 @@ class Knowledge:
         """The file it is kept in."""
         self._saved = Remembered(url)
         if self.path is not None:
-            with contextlib.suppress(OSError, msgspec.DecodeError):
-                with open(self.path, "rb") as file:
-                    found = _decoder.decode(file.read())
-                if found.url == url:
-                    self._saved = found
+            with contextlib.suppress(OSError), open(self.path, "rb") as file:
+                self._saved = decode(file.read(), url)
 
     @property
     def met(self) -> bool:
@@ -71,40 +96,43 @@ class Knowledge:
         return self._saved.settings
 
     def refs(self) -> dict[bytes, RefValue]:
-        """The refs as last seen."""
-        return {name: decode_ref(value) for name, value in self._saved.refs.items()}
+        """The refs as last seen, each with one tip or more."""
+        return dict(self._saved.refs)
 
     def ref(self, name: bytes) -> RefValue | None:
         """One ref as last seen."""
-        value = self._saved.refs.get(name)
-        return None if value is None else decode_ref(value)
+        return self._saved.refs.get(name)
 
     def tips(self) -> list[bytes]:
         """Every tip seen, those of the refs first, then the ring, newest first; each once."""
-        current = [tip[0] for value in self._saved.refs.values() for tip in value]
-        return list(dict.fromkeys([*_ids(current), *self._saved.tips]))
+        current = [tip.id for value in self._saved.refs.values() for tip in value]
+        return list(dict.fromkeys([*current, *self._saved.tips]))
 
     def learn(self, state: State, capabilities: Iterable[str] = ()) -> None:
-        """Take in what an answer said and keep it."""
+        """Take in what an answer said and keep it.
+
+        Raises:
+            RemoteProtocolError: a ref it names has no tip that can be one.
+        """
+        changes = {name: _value(name, value) for name, value in state.refs.items()}
         saved = self._saved
         if state.incarnation != saved.incarnation:
             saved = self._saved = Remembered(self._url, state.incarnation)
-        unchanged = state.since == state.version == saved.version and not state.refs
-        if state.since is None:
-            saved.refs = {name: value for name, value in state.refs.items() if value is not None}
-        else:
-            for name, value in state.refs.items():
-                if value is None:
-                    saved.refs.pop(name, None)
-                else:
-                    saved.refs[name] = value
+        unchanged = state.since == state.version == saved.version and not changes
+        refs = {} if state.since is None else saved.refs
+        for name, value in changes.items():
+            if value is None:
+                refs.pop(name, None)
+            else:
+                refs[name] = value
+        saved.refs = refs
         saved.version = state.version
         if state.vcs:
             saved.vcs, saved.settings = state.vcs, dict(state.settings)
         if capabilities:
             saved.capabilities = list(capabilities)
-        new = [tip[0] for value in state.refs.values() for tip in value or ()]
-        saved.tips = list(dict.fromkeys([*_ids(new), *saved.tips]))[:MAX_TIPS_KNOWN]
+        new = [tip.id for value in changes.values() for tip in value or ()]
+        saved.tips = list(dict.fromkeys([*new, *saved.tips]))[:MAX_TIPS_KNOWN]
         if not unchanged:
             self._save()
 
@@ -120,23 +148,22 @@ class Knowledge:
             return
         temporary = f"{self.path}.{os.getpid()}"
         # Knowledge is a hint: a full or read-only disk must not fail the command that gained it.
-        with contextlib.suppress(OSError):
+        try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with open(temporary, "wb") as file:
-                file.write(msgspec.msgpack.encode(self._saved))
+                file.write(encode(self._saved))
             os.replace(temporary, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
-def decode_ref(value: list[list[object]]) -> RefValue:
+def _value(name: bytes, value: list[list[object]] | None) -> RefValue | None:
     """A ref's value as it travels, typed."""
-    return tuple(msgspec.convert(tip, Tip) if len(tip) > 1 else Tip(_id(tip[0])) for tip in value)
-
-
-def _id(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise msgspec.ValidationError(f"expected a binary id, got {value!r}")
-    return value
-
-
-def _ids(values: Iterable[object]) -> list[bytes]:
-    return [value for value in values if isinstance(value, bytes)]
+    if value is None:
+        return None
+    try:
+        tips: RefValue = msgspec.convert(value, Value)
+    except msgspec.ValidationError as wrong:
+        raise RemoteProtocolError(f"expected tips of {name!r}, got {value!r}: {wrong}") from None
+    return tips

@@ -25,7 +25,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.git_hint import Hint
-from smartserver.plugins.git_leases import HEADS, NO_TIP, TAGS, Leases
+from smartserver.plugins.git_listing import HEADS, NO_TIP, TAGS, Leases, must_ask
 from smartserver.plugins.git_wants import Wants, wants
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
@@ -94,7 +94,10 @@ class GitRemote:
         self._answers = answers
         self._say = say
         self._options = Options()
+        self._opened: GitRepository | None = None
         self._pulled: Pulled | None = None
+        self._listed: set[bytes] = set()
+        """The refs of the remote a push was decided on."""
         self._wanted: set[bytes] = set()
         self._keeps: list[str] = []
         """Files that keep new packs from being collected, which git was not told of."""
@@ -116,9 +119,23 @@ class GitRemote:
             while line := self._line():
                 self._command(line)
         finally:
+            if self._opened is not None:
+                self._opened.close()
             for keep in self._keeps:
                 with contextlib.suppress(OSError):
                     os.unlink(keep)
+
+    def _local(self) -> GitRepository | None:
+        """The repository git runs in, opened once; None where there is none."""
+        if self._opened is None:
+            self._opened = self._open_local()
+        return self._opened
+
+    def _local_or_fail(self, command: str) -> GitRepository:
+        local = self._local()
+        if local is None:
+            raise CannotGoOn(f"{command} outside a repository")
+        return local
 
     def _command(self, line: bytes) -> None:
         command, _, argument = line.partition(b" ")
@@ -177,18 +194,14 @@ class GitRemote:
 
     def _list(self) -> None:
         """Pull what git will want, and list the refs."""
-        local = self._open_local()
-        if self._hint.refs_only or local is None:
+        local = None if self._hint.refs_only else self._local()
+        if local is None:
             self._repository.learn_refs()
         else:
-            with local:
-                wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
-                self._pull(local, wanted)
+            self._pull(local, wants(self._hint, self._remote, local.settings(), local.id_length))
         self._check_vcs()
-        lines = []
-        if not self._knowledge.vcs.endswith("sha1"):
-            lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
-        refs = self._knowledge.refs()
+        refs = {name: value for name, value in self._knowledge.refs().items() if _sayable(name)}
+        lines = _format(self._knowledge.vcs.partition(" ")[2])
         head = self._knowledge.settings.get(HEAD, b"")
         if head in refs:
             lines.append(b"@" + head + b" HEAD")
@@ -213,16 +226,13 @@ class GitRemote:
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
         """Put what was pulled into the repository; what was not foreseen takes another pull."""
-        local = self._open_local()
-        if local is None:
-            raise CannotGoOn("fetch outside a repository")
-        with local:
-            ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        local = self._local_or_fail("fetch")
+        ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        self._keeps += self._insert(local)
+        missing = _absent(local, ids - self._wanted)
+        if missing:
+            self._pull(local, Wants((), tuple(missing)))
             self._keeps += self._insert(local)
-            missing = _absent(local, ids - self._wanted)
-            if missing:
-                self._pull(local, Wants((), tuple(missing)))
-                self._keeps += self._insert(local)
         # Git removes the one file it may be told of once its refs are written.
         told, self._keeps = self._keeps[:1], self._keeps[1:]
         self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in told], b"")
@@ -243,26 +253,23 @@ class GitRemote:
     # -- push
 
     def _list_for_push(self) -> None:
-        """List what is known of the refs; ask only where git would otherwise do nothing, or not enough."""
-        if self._hint.needs_names and not self._knowledge.met:
+        """List what is known of the refs; ask only where git would otherwise not send what the user means."""
+        local = self._local_or_fail("push")
+        known = self._knowledge
+        if must_ask(self._hint, local, known.refs(), met=known.met) or (local.is_shallow and not known.met):
             self._ask_refs()
         expected: Mapping[bytes, bytes] = {}
         if self._hint.leases:
-            expected = self._leased()
-        lines = []
-        if self._knowledge.vcs not in ("", "git sha1"):
-            lines.append(b":object-format " + self._knowledge.vcs.partition(" ")[2].encode())
-        lines += [b"? " + name for name in self._knowledge.refs() if name not in expected]
-        lines += [tip.hex().encode() + b" " + name for name, tip in expected.items() if tip]
-        self._answer(*lines, b"")
+            expected = self._leased(local)
+        self._listed = set(known.refs())
+        values = {name: b"?" for name in self._listed if name not in expected and _sayable(name)}
+        values.update((name, tip.hex().encode()) for name, tip in expected.items() if tip)
+        # Git need not believe what the remote was: another format is the server's to refuse.
+        self._answer(*_format(local.object_format), *[values[name] + b" " + name for name in sorted(values)], b"")
 
-    def _leased(self) -> Mapping[bytes, bytes]:
+    def _leased(self, local: GitRepository) -> Mapping[bytes, bytes]:
         """The values to list of leased refs."""
-        local = self._open_local()
-        if local is None:
-            raise CannotGoOn("push outside a repository")
-        with local:
-            leases = Leases(self._hint, self._remote, local, self._knowledge.refs())
+        leases = Leases(self._hint, self._remote, local, self._knowledge.refs())
         if not leases.settled:
             return leases.expected
         self._ask_refs()
@@ -274,19 +281,26 @@ class GitRemote:
             self._repository.learn_refs()
 
     def _push(self, batch: Sequence[bytes]) -> None:
-        local = self._open_local()
-        if local is None:
-            raise CannotGoOn("push outside a repository")
-        with local:
-            updates = [self._update(local, line) for line in batch]
-            refused = [update for update in updates if not _may_be(local, update)]
-            lines = [b"error " + update.ref + b" " + NOT_A_COMMIT for update in refused]
-            updates = [update for update in updates if update not in refused]
-            if refused and self._options.atomic:
-                lines += [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
-                updates = []
-            lines += self._send(local, updates) if updates else []
+        local = self._local_or_fail("push")
+        updates = [self._update(local, line) for line in batch]
+        refused = [update for update in updates if not _may_be(local, update)]
+        lines = [b"error " + update.ref + b" " + NOT_A_COMMIT for update in refused]
+        updates = [update for update in updates if update not in refused]
+        if refused and self._options.atomic:
+            lines += [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
+            updates = []
+        if updates:
+            lines += self._send(local, updates)
+            if self._hint.needs_names:
+                self._tell_of_others(updates)
         self._answer(*lines, b"")
+
+    def _tell_of_others(self, updates: Sequence[RefUpdate]) -> None:
+        """Say which refs git was not told of: it could not remove them."""
+        others = self._knowledge.refs().keys() - self._listed - {update.ref for update in updates}
+        for name in sorted(others):
+            shown = name.decode("utf-8", "replace")
+            self._say(f"hpss: {shown} was made meanwhile and is still there: push again to have it removed")
 
     def _send(self, local: GitRepository, updates: Sequence[RefUpdate]) -> list[bytes]:
         """Push, and say what became of each update."""
@@ -445,6 +459,16 @@ def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
         if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
             return True
     return False
+
+
+def _format(object_format: str) -> list[bytes]:
+    """The line that says of what format listed ids are; git takes sha1 for granted."""
+    return [] if object_format in ("", "sha1") else [b":object-format " + object_format.encode()]
+
+
+def _sayable(name: bytes) -> bool:
+    """Whether a name can be a word of a line; no name that git allows cannot."""
+    return bool(name) and min(name) > 0x20 and 0x7F not in name
 
 
 def _may_be(local: GitRepository, update: RefUpdate) -> bool:

@@ -98,10 +98,16 @@ class Hint:
 
     @property
     def needs_names(self) -> bool:
-        """Whether git acts only on refs that are listed: deletes, and what is to be the same on both sides."""
-        return bool(
-            self.options & {"--delete", "-d", "--mirror", "--prune"}
-            or any(word.startswith((":", "+:")) for word in self.refspecs)
+        """Whether git is to make the remote the same, so that it acts on each ref that is listed."""
+        return bool(self.options & {"--mirror", "--prune"})
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """The refs to be deleted, as they were written: git deletes only what is listed."""
+        if self.options & {"--delete", "-d"}:
+            return self.refspecs
+        return tuple(
+            word.partition(":")[2] for word in self.refspecs if word.startswith((":", "+:")) and word[-1] != ":"
         )
 
 

@@ -28,6 +28,7 @@ SHARED = (
     + r"""
 a git push -q origin 'refs/heads/*' 'refs/tags/*'
 as b git clone -q "$URL" b
+a git branch -q -u origin/main main; a git branch -q -u origin/topic topic
 b git branch -q topic origin/topic
 """
 )

@@ -14,11 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from netem.counter import Counts
 from netem.proxy import Proxy
-from smartserver.client.knowledge import Knowledge, Remembered
+from smartserver.client.knowledge import Knowledge, decode, encode
 from smartserver.client.url import parse
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -51,7 +49,7 @@ for repository in "$@"; do
     echo "== $repository"
     git for-each-ref --format='%(objectname) %(refname) %(symref)'
     git symbolic-ref -q HEAD || git rev-parse HEAD
-    if test -f "$(git rev-parse --git-path FETCH_HEAD)"; then cat "$(git rev-parse --git-path FETCH_HEAD)"; fi
+    if test -f "$(git rev-parse --git-path FETCH_HEAD)"; then sort "$(git rev-parse --git-path FETCH_HEAD)"; fi
     git fsck --strict --no-dangling --no-progress 2>&1 || echo "fsck: $?"
 done
 """
@@ -117,7 +115,16 @@ class Served:
         self.log = folder / f"server{''.join(options)}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "smartserver.cli.main", "serve", str(self.root), "--listen", "127.0.0.1:0", *options],
+                [
+                    sys.executable,
+                    "-m",
+                    "smartserver.cli.main",
+                    "serve",
+                    str(self.root),
+                    "--listen",
+                    "127.0.0.1:0",
+                    *options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -284,9 +291,9 @@ def copy_side(template: Side, folder: Path, url: str) -> Side:
 def _readdress(remotes: Path, old: str, new: str) -> None:
     before, after = (knowledge_file(remotes, url) for url in (old, new))
     if before.exists():
-        known = msgspec.msgpack.decode(before.read_bytes(), type=Remembered)
+        known = decode(before.read_bytes(), parse(old).key)
         known.url = parse(new).key
-        after.write_bytes(msgspec.msgpack.encode(known))
+        after.write_bytes(encode(known))
         before.unlink()
 
 

@@ -36,7 +36,9 @@ class Row:
     """Bytes from the server."""
 
 
-SAME_MESSAGE = "mkdir b/.git/hooks; printf '#!/bin/sh\necho merged >$1\n' >b/.git/hooks/commit-msg; chmod +x b/.git/hooks/*"
+SAME_MESSAGE = (
+    "mkdir b/.git/hooks; printf '#!/bin/sh\necho merged >$1\n' >b/.git/hooks/commit-msg; chmod +x b/.git/hooks/*"
+)
 """A merge's own message names the URL."""
 
 DIVERGED = "a commit more; b commit other; a git push -q origin main"
@@ -110,7 +112,11 @@ ROWS = [
         "b git fetch --no-tags",
         before="a commit four; a git tag -m v5 v5; a git push -q origin main --tags",
     ),
-    Row("fetch one tag", "b git fetch origin tag v2", before="a commit 4; a git tag -m v2 v2; a git push -q origin --tags"),
+    Row(
+        "fetch one tag",
+        "b git fetch origin tag v2",
+        before="a commit 4; a git tag -m v2 v2; a git push -q origin --tags",
+    ),
     Row("fetch --prune", "b git fetch --prune", before="a git push -q origin :topic"),
     Row(
         "fetch --prune --prune-tags",
@@ -128,7 +134,9 @@ ROWS = [
         'b git fetch "$URL"',
         before="a commit four; a git push -q origin main",
     ),
-    Row("fetch a ref that is not there", "b git fetch origin none", status=128, says=("couldn't find remote ref none",)),
+    Row(
+        "fetch a ref that is not there", "b git fetch origin none", status=128, says=("couldn't find remote ref none",)
+    ),
     Row(
         "fetch what was forced",
         "b git fetch",
@@ -137,7 +145,11 @@ ROWS = [
     ),
     Row("fetch --dry-run", "b git fetch --dry-run", before="a commit four; a git push -q origin main"),
     Row("fetch --all", "b git fetch --all", before="a commit four; a git push -q origin main"),
-    Row("fetch into an empty repository", "as c git -C c fetch -q", before='git init -q c; git -C c remote add origin "$URL"'),
+    Row(
+        "fetch into an empty repository",
+        "as c git -C c fetch -q",
+        before='git init -q c; git -C c remote add origin "$URL"',
+    ),
     Row("pull", "b git pull", before="a commit four; a git push -q origin main", says=("Fast-forward",)),
     Row("pull nothing new", "b git pull", says=("Already up to date.",)),
     Row("pull and merge", "b git pull --no-edit", before=f"{DIVERGED}; {SAME_MESSAGE}", says=("Merge made by",)),
@@ -155,7 +167,11 @@ ROWS = [
     Row("push a new branch", "a git push origin new", before="a git checkout -q -b new; a commit four"),
     Row("push a branch at a commit that is there", "a git push origin main:refs/heads/same"),
     Row("push several", "a git push origin main topic", before="a commit 4; a git checkout -q topic; a commit 5"),
-    Row("push --all", "a git push --all origin", before="a commit 4; a git checkout -q topic; a commit 5; a git branch x"),
+    Row(
+        "push --all",
+        "a git push --all origin",
+        before="a commit 4; a git checkout -q topic; a commit 5; a git branch x",
+    ),
     Row("push --tags", "a git push --tags origin", before="a commit 4; a git tag l4; a git tag -m v2 v2"),
     Row(
         "push --follow-tags",
@@ -183,7 +199,10 @@ ROWS = [
         "a git push origin main",
         before=UNKNOWN_TO_A,
         status=1,
-        says=("! [rejected]        main -> main (fetch first)", "hint: Updates were rejected because the remote contains"),
+        says=(
+            "! [rejected]        main -> main (fetch first)",
+            "hint: Updates were rejected because the remote contains",
+        ),
     ),
     Row("push what is behind", "a git push origin main~1:main", status=1, says=("(non-fast-forward)",)),
     Row(
@@ -324,7 +343,9 @@ ROWS = [
         before="a commit 4",
         says=("- [deleted]         topic", "main -> main"),
     ),
-    Row("push --mirror of nothing", "a git push --mirror origin", before="a git fetch -q; a git push -q --mirror origin"),
+    Row(
+        "push --mirror of nothing", "a git push --mirror origin", before="a git fetch -q; a git push -q --mirror origin"
+    ),
     Row(
         "push --mirror deletes",
         "a git push --mirror origin",
@@ -382,8 +403,8 @@ ROWS = [
     ),
     Row(
         "push odd names with leases",
-        "a git push --force-with-lease=refs/heads/dr\u00fcck\\\"t:$(a git rev-parse main)"
-        " --force-with-lease='it\\'\\''s': origin 'refs/heads/*'".replace("'it\\'\\''s'", "\"it's\""),
+        'a git push --force-with-lease=refs/heads/dr\u00fcck\\"t:$(a git rev-parse main)'
+        " --force-with-lease='it\\'\\''s': origin 'refs/heads/*'".replace("'it\\'\\''s'", '"it\'s"'),
         before="""a git branch 'dr\u00fcck"t'; a git push -q origin 'dr\u00fcck"t'; a git branch "it's";"""
         """ a git branch -f 'dr\u00fcck"t' topic""",
         says=("(forced update)",),
@@ -476,4 +497,3 @@ def check_server(ours: Side, gits: Side) -> None:
         assert server_head(ours.served, path) == "refs/heads/main"
         objects = gits.git("peer", "rev-list", "--objects", "--no-object-names", "--all").split()
         assert missing_objects(ours.served, path, objects) == []
-

@@ -1,11 +1,13 @@
-"""What a push with leases (`--force-with-lease`) lists, so that the server decides.
+"""What a push lists, so that the server decides and not what is remembered of it.
 
-Git compares each lease with the listed value itself and refuses on its own. So a leased ref is listed with the value
-its lease expects: git agrees and sends the lease on, and the server compares it with what the ref really is.
+Git acts on what is listed: it deletes only that, and it compares each lease (`--force-with-lease`) with the listed
+value. So what git would do nothing about is asked for first, and a leased ref is listed with the value its lease
+expects: git agrees and sends the lease on, and the server compares it with what the ref really is.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -45,6 +47,25 @@ class Local(Protocol):
         """The object an expression stands for."""
 
 
+def must_ask(hint: Hint, local: Local, known: Collection[bytes], *, met: bool) -> bool:
+    """Whether git, listed the refs of the remote as last seen (`met`: they were), would not send what the user means."""
+    if hint.needs_names:
+        return not met
+    unknown = [name for name in hint.deleted if not _any_means(name.encode("utf-8", "surrogateescape"), known)]
+    if unknown:
+        return True
+    refs: Collection[bytes] | None = None
+    for spec in hint.refspecs:
+        source, target = _sides(spec.encode("utf-8", "surrogateescape"))
+        if not target or target.startswith(b"refs/") or _any_means(target, known):
+            continue
+        # Git gives a short target the kind of its source; one that is no ref gives it none.
+        refs = refs if refs is not None else local.refs()
+        if source != b"HEAD" and not _any_means(source, refs):
+            return True
+    return False
+
+
 class Leases:
     """The leases of one push."""
 
@@ -74,14 +95,19 @@ class Leases:
         name, colon, value = lease.encode("utf-8", "surrogateescape").partition(b":")
         matching: Collection[bytes] = names
         if name:
-            matching = [ref for ref in names if _means(name, ref)] or [self._full(name)]
+            matching = [ref for ref in names if _any_means(name, (ref,))] or [self._full(name)]
         expected = self._value(value) if colon else None
         for ref in matching:
             if ref not in self.expected:
                 self.expected[ref] = self._tracking(ref) if expected is None else expected
 
     def _value(self, expression: bytes) -> RevisionId:
-        found = self._local.find(expression) if expression else None
+        if not expression:
+            return NO_TIP
+        if len(expression) in (40, 64):  # Only the server may have it.
+            with contextlib.suppress(ValueError):
+                return bytes.fromhex(expression.decode("ascii"))
+        found = self._local.find(expression)
         return found.key if found else NO_TIP
 
     def _tracking(self, ref: bytes) -> RevisionId:
@@ -127,8 +153,8 @@ def _sides(refspec: bytes) -> tuple[bytes, bytes]:
     return source, target
 
 
-def _means(short: bytes, ref: bytes) -> bool:
-    return any(prefix + short == ref for prefix in SHORT_FOR)
+def _any_means(short: bytes, refs: Collection[bytes]) -> bool:
+    return any(prefix + short in refs for prefix in SHORT_FOR)
 
 
 def _mapped(name: bytes, source: bytes, target: bytes) -> bytes | None:

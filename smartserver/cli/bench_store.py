@@ -1,0 +1,56 @@
+"""What a served repository looks like on disk, read through the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A repository: packs its root names, their bytes with indexes, the deepest base chain, and its refs."""
+
+    packs: int
+    size: int
+    deepest: int
+    revisions: int
+    refs: dict[str, str]
+
+
+def look(served: Path, name: str) -> Stored:
+    """Look at a repository now.
+
+    Raises:
+        CodedError: there is none, or it is damaged.
+    """
+    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+    packs = snapshot.root.packs
+    return Stored(
+        len(packs),
+        sum(pack.length + pack.index_length for pack in packs),
+        max((depth for pack in snapshot.packs for depth in pack.index.depths), default=0),
+        sum(pack.segments for pack in packs),
+        {name.decode(): value[0].id.hex() for name, value in snapshot.view.refs().items()},
+    )
+
+
+def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
+    """Those of `commits` a repository does not have.
+
+    Raises:
+        CodedError: there is none, or it is damaged.
+    """
+    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+    return [commit for commit in commits if snapshot.ordinal(bytes.fromhex(commit)) is None]
+
+
+def damages(served: Path, name: str) -> tuple[str, ...]:
+    """What a full verification finds.
+
+    Raises:
+        CodedError: there is no repository.
+    """
+    return PackRepository(LocalTransport(served), name).verify().problems

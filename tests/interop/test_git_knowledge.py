@@ -1,0 +1,318 @@
+"""What the helper remembers of a remote may be missing, old, wrong or garbage: commands still do what they should, at
+the price of one more round trip at most."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from git_sides import Done, Served, Side, knowledge_file, missing_objects, server_refs
+
+from smartserver.client.knowledge import Remembered
+from smartserver.client.url import parse
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+Begin = Callable[[str], Side]
+
+LARGE = 200_000
+"""Bytes of content nobody would send twice; a push of this much announces its graph first."""
+
+
+def folder_of(side: Side) -> Path:
+    """The repository's folder on the server."""
+    assert side.served is not None
+    return side.served.root / side.url.rpartition("/")[2]
+
+
+def refs_of(side: Side) -> dict[str, str]:
+    assert side.served is not None
+    return server_refs(side.served, side.url.rpartition("/")[2])
+
+
+def check_whole(side: Side, repository: str, *, refs: str = "--all") -> None:
+    """The local repository is sound, and the server holds all of it."""
+    assert side.served is not None
+    assert side.git(repository, "fsck", "--strict", "--no-dangling") == ""
+    objects = side.git(repository, "rev-list", "--objects", "--no-object-names", refs).split()
+    assert missing_objects(side.served, side.url.rpartition("/")[2], objects) == []
+
+
+def write_large(side: Side, name: str, seed: int) -> None:
+    (side.folder / name).write_bytes(random.Random(seed).randbytes(LARGE))
+
+
+def done(result: Done, rounds: int) -> Done:
+    assert result.status == 0, result.said
+    assert result.counts.rounds == rounds, result
+    return result
+
+
+@pytest.fixture
+def large(ours: Begin) -> Side:
+    """`shared`, with much content that user a has pushed and user b has fetched."""
+    side = ours("shared")
+    write_large(side, "a/large", 1)
+    side.prepare("a git add .; a git commit -qm large; a git push -q origin main; b git pull -q")
+    return side
+
+
+# -- an empty cache
+
+
+@pytest.mark.parametrize(
+    ("command", "rounds"),
+    [
+        ("a git fetch", 2),
+        ("a git pull", 2),
+        ("a git push origin main", 2),
+        ("a commit four; a git push origin main", 2),
+        ("a git push origin main:new", 2),
+        ("a git push origin --tags", 2),
+        ("a git push origin --force main~1:main", 2),
+        ("a git push origin :topic", 3),
+        ("a git push --mirror origin", 3),
+        ("a git push --prune origin 'refs/heads/*'", 3),
+    ],
+)
+def test_first_contact_of_a_small_repository(ours: Begin, command: str, rounds: int) -> None:
+    side = ours("shared")
+    side.prepare("forget a")
+    done(side.run(command), rounds)
+    check_whole(side, "a")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a commit four; a git push origin main",
+        "a git push origin main",
+        "a git push origin main:new",
+        "a git push --tags",
+    ],
+)
+def test_first_contact_of_a_large_repository_is_one_round_trip_more(large: Side, command: str) -> None:
+    large.prepare("forget a")
+    result = done(large.run(command), 3)
+    assert result.counts.bytes_up < LARGE // 2
+    assert large.git("a", "rev-parse", "main") in refs_of(large).values()
+
+
+def test_a_fetch_without_a_cache_brings_only_what_is_new(large: Side) -> None:
+    large.prepare("a commit four; a git push -q origin main; forget b")
+    result = done(large.run("b git fetch"), 2)
+    assert result.counts.bytes_down < 3000
+    check_whole(large, "b")
+
+
+def test_a_diverged_push_without_a_cache_is_refused(large: Side) -> None:
+    large.prepare("b commit other; b git push -q origin main; forget a")
+    write_large(large, "a/more", 2)
+    large.prepare("a git add .; a git commit -qm more")
+    before = refs_of(large)
+    result = large.run("a git push origin main")
+    assert result.status == 1
+    assert "main -> main (fetch first)" in result.err
+    assert result.counts.rounds <= 3
+    assert refs_of(large) == before
+
+
+def test_a_user_without_a_home_or_with_a_broken_cache_folder(ours: Begin) -> None:
+    side = ours("shared")
+    (side.folder / "file").write_text("not a folder")
+    for settings in ("unset XDG_CACHE_HOME HOME", "XDG_CACHE_HOME=$SIDE/file", "XDG_CACHE_HOME=relative"):
+        name = settings.partition("=")[0].replace(" ", "-")
+        script = f"cd a; {settings}; git push origin main:{name} && git fetch && git ls-remote"
+        result = side.run(script)
+        assert result.status == 0, result.said
+    assert not (side.folder / "a" / "relative").exists()
+
+
+# -- a cache with nonsense in it
+
+NONSENSE = {
+    "empty": b"",
+    "garbage": bytes(range(256)),
+    "text": b"refs/heads/main",
+    "a number": msgspec.msgpack.encode(5),
+    "a map": msgspec.msgpack.encode({"url": "x"}),
+    "too short": msgspec.msgpack.encode([]),
+    "cut off": None,
+}
+
+
+def remember(side: Side, user: str, change: Callable[[Remembered], object]) -> None:
+    """Change what a user knows."""
+    path = knowledge_file(side.folder / ".cache" / user / "smartserver" / "remotes", side.url)
+    known = msgspec.msgpack.decode(path.read_bytes(), type=Remembered)
+    change(known)
+    path.write_bytes(msgspec.msgpack.encode(known))
+
+
+@pytest.mark.parametrize("content", NONSENSE.values(), ids=NONSENSE.keys())
+def test_a_damaged_cache_is_no_cache(ours: Begin, content: bytes | None) -> None:
+    side = ours("shared")
+    path = knowledge_file(side.knowledge_folder, side.url)
+    path.write_bytes(path.read_bytes()[:-7] if content is None else content)
+    side.prepare("a commit four")
+    done(side.run("a git push origin main"), 2)
+    done(side.run("a git fetch"), 2)
+    check_whole(side, "a")
+
+
+CHANGES: dict[str, Callable[[Remembered], object]] = {
+    "ids that are numbers": lambda known: known.refs.update({b"refs/heads/main": [[7]]}),
+    "a ref without a tip": lambda known: known.refs.update({b"refs/heads/main": []}),
+    "a tip of no length": lambda known: known.refs.update({b"refs/heads/main": [[b""]]}),
+    "a tip of nothing": lambda known: known.refs.update({b"refs/heads/main": [[]]}),
+    "tips that are too long": lambda known: known.tips.append(b"x" * 300),
+    "an incarnation that is too short": lambda known: setattr(known, "incarnation", b"x"),
+    "a version that is negative": lambda known: setattr(known, "version", -1),
+    "a version of the future": lambda known: setattr(known, "version", 1000),
+    "a name with a line break": lambda known: known.refs.update({b"refs/heads/x\ny": [[b"x" * 20]]}),
+    "a name that is none": lambda known: known.refs.update({b"": [[b"x" * 20]]}),
+    "another URL": lambda known: setattr(known, "url", "hpss://elsewhere:4155/x"),
+    "another incarnation": lambda known: setattr(known, "incarnation", b"?" * 16),
+    "another version-control system": lambda known: setattr(known, "vcs", "hg"),
+    "settings of another": lambda known: known.settings.update(HEAD=b"\xff\xfe"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_cache_that_says_what_cannot_be(ours: Begin, change: Callable[[Remembered], object]) -> None:
+    side = ours("shared")
+    remember(side, "a", change)
+    side.prepare("a commit four")
+    pushed = side.run("a git push origin main")
+    assert pushed.status == 0, pushed.said
+    assert pushed.counts.rounds <= 3
+    remember(side, "a", change)
+    fetched = side.run("a git fetch")
+    assert fetched.status == 0, fetched.said
+    assert fetched.counts.rounds <= 3
+    assert "Traceback" not in pushed.said + fetched.said
+    check_whole(side, "a")
+
+
+# -- a cache that is old
+
+
+def test_two_users_push_and_pull_in_turn(ours: Begin) -> None:
+    side = ours("shared")
+    for turn in range(3):
+        done(side.run(f"a commit a{turn}; a git push origin main"), 2)
+        done(side.run("b git pull"), 2)
+        done(side.run(f"b commit b{turn}; b git push origin main"), 2)
+        done(side.run("a git pull"), 2)
+    assert side.git("a", "rev-parse", "main") == side.git("b", "rev-parse", "main")
+    check_whole(side, "a")
+
+
+def test_a_cache_from_before_many_changes(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("for n in 1 2 3 4; do b commit b$n; b git push -q origin main main:b$n; done")
+    done(side.run("a git pull"), 2)
+    assert side.git("a", "rev-parse", "main") == side.git("b", "rev-parse", "main")
+    check_whole(side, "a")
+
+
+def test_two_remotes_know_nothing_of_each_other(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare('a git remote add other "$URL-other"')
+    done(side.run("a git push other main"), 2)
+    done(side.run("a git push origin main:new"), 2)
+    assert set(server_refs_at(side, "-other")) == {"refs/heads/main"}
+
+
+def server_refs_at(side: Side, suffix: str) -> dict[str, str]:
+    assert side.served is not None
+    return server_refs(side.served, side.url.rpartition("/")[2] + suffix)
+
+
+# -- a repository that is not the one remembered
+
+
+def test_a_repository_that_is_gone_is_made_anew_by_the_next_push(large: Side) -> None:
+    shutil.rmtree(folder_of(large))
+    large.prepare("a commit four")
+    done(large.run("a git push origin main"), 3)
+    assert refs_of(large) == {"refs/heads/main": large.git("a", "rev-parse", "main")}
+    check_whole(large, "a", refs="main")
+
+
+def test_a_repository_that_is_gone_cannot_be_fetched(ours: Begin) -> None:
+    side = ours("shared")
+    shutil.rmtree(folder_of(side))
+    result = side.run("a git fetch")
+    assert result.status == 128
+    assert result.err.startswith("fatal: hpss: no repository at 'shared-")
+    assert len(result.err.splitlines()) == 1, result.err
+
+
+@pytest.fixture
+def made_anew(large: Side) -> Side:
+    """User a knows a repository in whose place user c has made another, with a part of the same history."""
+    shutil.rmtree(folder_of(large))
+    large.prepare(
+        'git clone -q --no-local a c; c git remote set-url origin "$URL"; c git reset -q --hard light; c commit new;'
+        " c git push -q origin main"
+    )
+    return large
+
+
+def test_a_fetch_from_a_repository_made_anew(made_anew: Side) -> None:
+    result = done(made_anew.run("a git fetch"), 2)
+    assert "(forced update)" in result.err
+    assert made_anew.git("a", "rev-parse", "origin/main") == made_anew.git("c", "rev-parse", "main")
+    assert made_anew.git("a", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_push_to_a_repository_made_anew(made_anew: Side) -> None:
+    before = refs_of(made_anew)
+    refused = made_anew.run("a commit four; a git push origin main")
+    assert refused.status == 1
+    assert "main -> main (fetch first)" in refused.err
+    assert refused.counts.rounds <= 3
+    assert refs_of(made_anew) == before
+    made_anew.prepare("forget a")
+    done(made_anew.run("a git push origin main:mine topic"), 3)
+    check_whole(made_anew, "a", refs="main")
+
+
+def test_a_push_of_a_new_branch_to_a_repository_made_anew(made_anew: Side) -> None:
+    result = made_anew.run("a git push origin main:mine")
+    assert result.status == 0, result.said
+    assert result.counts.rounds <= 3
+    check_whole(made_anew, "a", refs="main")
+
+
+def test_a_repository_put_back_to_an_earlier_state(ours: Begin, tmp_path: Path) -> None:
+    side = ours("shared")
+    shutil.copytree(folder_of(side), tmp_path / "backup")
+    side.prepare("a commit four; a git push -q origin main; a commit five")
+    shutil.rmtree(folder_of(side))
+    # Under a name the running server has not seen: nobody restores below a server that runs.
+    old = side.url
+    side.url = old + "-restored"
+    os.replace(tmp_path / "backup", folder_of(side))
+    known = knowledge_file(side.knowledge_folder, old)
+    saved = msgspec.msgpack.decode(known.read_bytes(), type=Remembered)
+    saved.url = parse(side.url).key
+    knowledge_file(side.knowledge_folder, side.url).write_bytes(msgspec.msgpack.encode(saved))
+    side.prepare('a git remote set-url origin "$URL"')
+    result = side.run("a git push origin main")
+    assert result.status == 0, result.said
+    assert result.counts.rounds <= 3
+    check_whole(side, "a", refs="main")
+
+
+def test_the_server_fixture_serves_this_folder(served: Served, ours: Begin) -> None:
+    side = ours("history")
+    done(side.run("a git push origin main"), 2)
+    assert folder_of(side).parent == served.root
+    assert refs_of(side) == {"refs/heads/main": side.git("a", "rev-parse", "main")}
