@@ -1,19 +1,46 @@
-"""`smartserver bench`: measurements a user can repeat."""
+"""`smartserver bench`: measurements a user can repeat, ours beside git's, each with its bar."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.trace.text import size
 
+if TYPE_CHECKING:
+    from smartserver.cli.bench_report import Report
+
+SOURCE = click.Path(path_type=Path, exists=True)
+"""A git repository or bundle."""
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Numbers of 1 or more with commas between them."""
+    try:
+        found = tuple(int(number) for number in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: expected numbers with commas between them, e.g. 1,1000") from None
+    if min(found) < 1:
+        raise click.BadParameter(f"{value!r}: expected numbers of 1 or more")
+    return found
+
 
 @click.group()
 def command() -> None:
-    """Measure a server."""
+    """Measure: ours beside git's in one run, with the bar; exit status 1 when one is missed.
+
+    Servers run on loopback, ours and `git daemon`, in a temporary folder that is removed. PATH is a git repository or
+    a bundle, and only read. All but `warm` start their own servers.
+
+    \b
+    smartserver bench trips
+    smartserver bench commits ~/src/project -n 100
+    """
 
 
 @command.command()
@@ -32,13 +59,9 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
     smartserver bench warm hpss://localhost/bench
     smartserver bench warm hpss://localhost/bench -n 3 --rtt 1000ms
     """
-    from netem.units import parse_time
     from smartserver.cli.bench_warm import run
 
-    try:
-        seconds = parse_time(rtt)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    seconds = _time(rtt)
     click.echo(f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}")
     too_many = False
     with one_line(url):
@@ -49,4 +72,168 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
             )
             too_many |= row.round_trips > 1
     if too_many:
+        sys.exit(1)
+
+
+@command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("--rtt", "rtts", multiple=True, help="Round-trip time of the link; three or more for a slope.")
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Runs at each RTT.")
+def trips(path: Path | None, rtts: Sequence[str], repeat: int) -> None:
+    """Round trips of every git operation on a fresh connection, and of those on a held one.
+
+    They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
+    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. Takes about 7 minutes; with --rtt 100ms
+    --repeat 1 they are only counted, in half a minute. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench trips
+    smartserver bench trips ~/src/project --rtt 100ms --repeat 1
+    """
+    from smartserver.cli.bench_trips import RTTS, run_trips
+
+    _finish(*run_trips(path, [_time(rtt) for rtt in rtts] or RTTS, repeat, _say))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Timed rounds.")
+@click.option("--stages/--no-stages", default=True, show_default=True, help="Time the client's work alone as well.")
+def history(path: Path, repeat: int, stages: bool) -> None:
+    """First push of all of PATH and a clone of it: time, CPU, memory, bytes and sizes.
+
+    Git pushes from and serves a copy repacked with -adf. The clone over hpss:// must equal the source: every ref,
+    `git rev-list --objects --all`, output and status of `git fsck --strict`.
+
+    \b
+    smartserver bench history ~/src/project
+    smartserver bench history history.bundle --repeat 1
+    """
+    from smartserver.cli.bench_history import run_history
+
+    _finish(*run_history(path, repeat, _say, stages=stages))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(1), default=500, show_default=True, help="The newest commits.")
+@click.option("--branch", help="Whose commits; by default HEAD's.")
+@click.option("--refs", callback=_numbers, default="1", show_default=True, help="Numbers of refs on the server.")
+def commits(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -> None:
+    """Bytes of one-commit pushes, each to servers that hold exactly the parents.
+
+    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
+    more numbers of refs 50 of the pushes are done again with that many refs on the server: they must not grow.
+
+    \b
+    smartserver bench commits ~/src/project -n 100
+    smartserver bench commits history.bundle --refs 1,1000,20000
+    """
+    from smartserver.cli.bench_commits import run_commits
+
+    _finish(*run_commits(path, branch, count, refs, _say))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(1), default=2000, show_default=True, help="The oldest commits.")
+@click.option("--branch", help="Whose commits; by default HEAD's.")
+@click.option(
+    "--by",
+    type=click.Choice(["library", "git"]),
+    default="library",
+    show_default=True,
+    help="What pushes: the client library on one connection, or a `git push` each, beside git's own server.",
+)
+def pushes(path: Path, count: int, branch: str | None, by: str) -> None:
+    """One-commit pushes in a row, into an empty repository: what they leave, beside one push of the same.
+
+    None may be refused, no base chain be deeper than 128; under 20 packs, at most 1.5 times the store of one push, and
+    p99 of a push at most 2 times its median.
+
+    \b
+    smartserver bench pushes ~/src/project -n 200
+    smartserver bench pushes history.bundle --by git
+    """
+    from smartserver.cli.bench_pushes import run_pushes
+
+    _finish(*run_pushes(path, branch, count, by, _say))
+
+
+@command.command()
+@click.option("-n", "count", type=click.IntRange(1), default=50, show_default=True, help="Pushes of each writer.")
+@click.option("--writers", "number", type=click.IntRange(1), default=4, show_default=True, help="Processes that push.")
+def writers(count: int, number: int) -> None:
+    """Several processes push at once to one repository: through one server, and through a server each.
+
+    Every push that was acknowledged must be there and the repository sound.
+
+    \b
+    smartserver bench writers
+    smartserver bench writers -n 10 --writers 16
+    """
+    from smartserver.cli.bench_writers import run_writers
+
+    _finish(*run_writers(number, count, _say))
+
+
+@command.command()
+@click.option("--size", "content", default="20MB", show_default=True, help="Content of the push.")
+@click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the link.")
+@click.option("--rate", default="1mbit", show_default=True, help="Bandwidth of the link each way.")
+def diverged(content: str, rtt: str, rate: str) -> None:
+    """A large push that has diverged: it must be refused after one round trip, with little sent in vain.
+
+    \b
+    smartserver bench diverged
+    smartserver bench diverged --size 2MB --rtt 300ms --rate 10mbit
+    """
+    from netem.units import parse_rate, parse_size
+    from smartserver.cli.bench_diverged import run_diverged
+
+    try:
+        bytes_, bytes_per_second = parse_size(content), parse_rate(rate)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+    _finish(*run_diverged(bytes_, _time(rtt), bytes_per_second, _say))
+
+
+@command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(4), default=100, show_default=True, help="Pushes with and without.")
+@click.option("--clones", type=click.IntRange(1), default=1, show_default=True, help="Clones that have stalled.")
+def stall(path: Path | None, count: int, clones: int) -> None:
+    """Pushes beside a clone that has stopped reading: no slower, and the server's memory stays flat.
+
+    The clone is of PATH, which must be larger than all socket buffers together; without it 64 MB are made.
+
+    \b
+    smartserver bench stall
+    smartserver bench stall --clones 32
+    """
+    from smartserver.cli.bench_stall import run_stall
+
+    _finish(*run_stall(path, clones, count, _say))
+
+
+def _time(text: str) -> float:
+    from netem.units import parse_time
+
+    try:
+        return parse_time(text)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+
+
+def _say(words: str) -> None:
+    click.echo(words, err=True)
+
+
+def _finish(report: Report, problems: Sequence[str]) -> None:
+    """Print the table; leave with status 1 where something is wrong or does not reach its bar."""
+    for line in report.lines():
+        click.echo(line)
+    for problem in problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if report.missed or problems:
         sys.exit(1)

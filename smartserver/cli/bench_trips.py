@@ -148,7 +148,7 @@ class Trips:
     git_seconds: list[tuple[float, float]] = field(default_factory=list)
 
 
-def measure(source: Path | None, rtts: Sequence[float], repeat: int, say: Say) -> tuple[Report, list[str]]:
+def run_trips(source: Path | None, rtts: Sequence[float], repeat: int, say: Say) -> tuple[Report, list[str]]:
     """Run every operation at each RTT, `repeat` times; the table, and what came out wrong.
 
     Git is run in the first turn alone: its slopes rest on fewer points.

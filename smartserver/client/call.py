@@ -215,8 +215,7 @@ class Link:
         self._progress = progress
         self._clock = clock
         self._last_id = 0
-        self._heard = clock()
-        self._asked = 0.0
+        self._silent = 0.0
         self._going_away = False
         self._open_body = 0
         self.sent_all = False
@@ -279,8 +278,9 @@ class Link:
 
     def _write(self, pending: bytearray, incoming: Incoming, *, stop: bool) -> None:
         """Write all of `pending`, reading meanwhile; with `stop`, only until the final answer is here."""
+        silent = 0.0
         while pending and not (stop and incoming.final):
-            readable, writable = self._medium.poll(read=True, write=True)
+            readable, writable, silent = self._poll(silent, write=True)
             if readable:
                 self._receive(incoming)
             if writable:
@@ -292,18 +292,30 @@ class Link:
 
     def _wait(self, incoming: Incoming) -> None:
         """Read something; a silent peer is asked for a sign of life."""
-        readable, _ = self._medium.poll(read=True, write=False, timeout=PING_INTERVAL)
+        readable, _, self._silent = self._poll(self._silent, write=False)
         if readable:
             self._receive(incoming)
-            return
-        silent = self._clock() - self._heard
+        else:
+            self._write(bytearray(self._connection.send(Ping(b"alive?"))), incoming, stop=False)
+
+    def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
+        """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
+        included, none could. What this side does meanwhile is not the peer's silence.
+
+        Raises:
+            ConnectionLost: the peer has been silent for too long.
+        """
+        started = self._clock()
+        readable, writable = self._medium.poll(read=True, write=write, timeout=PING_INTERVAL)
+        if readable or writable:
+            return readable, writable, 0.0
+        silent += self._clock() - started
         if silent > IDLE_TIMEOUT:
             raise ConnectionLost(f"no sign of life for {silent:.0f} s")
-        self._write(bytearray(self._connection.send(Ping(b"alive?"))), incoming, stop=False)
+        return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
         data = self._medium.read(RECEIVE_CHUNK)
-        self._heard = self._clock()
         if data:
             self._connection.receive_data(data)
         else:
@@ -312,7 +324,8 @@ class Link:
             while (event := self._connection.next_event()) is not None:
                 self._handle(event, incoming)
         except Interrupted as early:
-            raise ConnectionLost(str(early)) from early
+            when = "in the middle of" if incoming.final else "before"
+            raise ConnectionLost(f"the server closed the connection {when} its answer") from early
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:
@@ -336,7 +349,7 @@ class Link:
             case PeerClosed():
                 self._going_away = True
                 if not incoming.final or incoming.body_open:
-                    raise ConnectionLost("the server closed the connection before it answered")
+                    raise ConnectionLost("the server closed the connection before its answer")
             case _:
                 pass
 

@@ -28,6 +28,11 @@ class Location:
         """The one spelling under which knowledge of the remote is kept."""
         return f"hpss://{self.host.lower()}:{self.port}/{self.path}"
 
+    @property
+    def where(self) -> str:
+        """The server, as messages name it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 def parse(url: str) -> Location:
     """Read a URL.

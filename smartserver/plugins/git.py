@@ -19,6 +19,7 @@ from smartserver.errors import (
     BranchExists,
     DivergedBranches,
     HeadBranch,
+    MissingRevision,
     NoSuchRepository,
     NotDone,
     StaleLease,
@@ -229,13 +230,21 @@ class GitRemote:
         local = self._local_or_fail("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
         self._keeps += self._insert(local)
-        missing = _absent(local, ids - self._wanted)
+        missing = _absent(local, ids)
         if missing:
-            self._pull(local, Wants((), tuple(missing)))
-            self._keeps += self._insert(local)
+            self._pull_missing(local, missing)
         # Git removes the one file it may be told of once its refs are written.
         told, self._keeps = self._keeps[:1], self._keeps[1:]
         self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in told], b"")
+
+    def _pull_missing(self, local: GitRepository, missing: Sequence[bytes]) -> None:
+        try:
+            self._pull(local, Wants((), tuple(missing)))
+        except MissingRevision as wrong:
+            # Only a server put back to an earlier state can be at the version remembered with other refs.
+            self._knowledge.forget()
+            raise CannotGoOn(f"{wrong}; what was remembered of {self._path!r} is forgotten now: try again") from None
+        self._keeps += self._insert(local)
 
     def _insert(self, local: GitRepository) -> list[str]:
         from smartserver.vcs.git_insert import Inserter
@@ -256,7 +265,8 @@ class GitRemote:
         """List what is known of the refs; ask only where git would otherwise not send what the user means."""
         local = self._local_or_fail("push")
         known = self._knowledge
-        if must_ask(self._hint, local, known.refs(), met=known.met) or (local.is_shallow and not known.met):
+        lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
+        if must_ask(self._hint, local, known.refs(), met=known.met) or (lacking and not known.met):
             self._ask_refs()
         expected: Mapping[bytes, bytes] = {}
         if self._hint.leases:

@@ -106,9 +106,8 @@ class Hint:
         """The refs to be deleted, as they were written: git deletes only what is listed."""
         if self.options & {"--delete", "-d"}:
             return self.refspecs
-        return tuple(
-            word.partition(":")[2] for word in self.refspecs if word.startswith((":", "+:")) and word[-1] != ":"
-        )
+        plain = [word.lstrip("+") for word in self.refspecs]
+        return tuple(word[1:] for word in plain if word.startswith(":") and word != ":")
 
 
 def parse(command_line: Sequence[str]) -> Hint:

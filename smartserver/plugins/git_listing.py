@@ -48,7 +48,7 @@ class Local(Protocol):
 
 
 def must_ask(hint: Hint, local: Local, known: Collection[bytes], *, met: bool) -> bool:
-    """Whether git, listed the refs of the remote as last seen (`met`: they were), would not send what the user means."""
+    """Whether git, listed the refs as last seen (`met`: they ever were), would not send what the user means."""
     if hint.needs_names:
         return not met
     unknown = [name for name in hint.deleted if not _any_means(name.encode("utf-8", "surrogateescape"), known)]

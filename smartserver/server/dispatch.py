@@ -131,6 +131,7 @@ class CallContext:
         transaction: Transaction,
         access: Access,
         server: ServerFacts,
+        path: str,
         at: str,
         *,
         early: bool = False,
@@ -140,6 +141,7 @@ class CallContext:
         self._transaction = transaction
         self._access = access
         self._server = server
+        self._path = path
         self._at = at
         self._early = early
         self._may_create = may_create
@@ -160,6 +162,11 @@ class CallContext:
     def early(self) -> bool:
         """Whether the body is still on its way."""
         return self._early
+
+    @property
+    def path(self) -> str:
+        """The path the client named."""
+        return self._path
 
     @property
     def at(self) -> str:

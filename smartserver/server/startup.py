@@ -59,12 +59,12 @@ def tidy_all(site: Site) -> None:
 
 
 def repositories(root: Transport, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Paths of the repositories below a place; nothing is looked for inside one."""
+    """Paths of the repositories below a place, half-made ones too; nothing is looked for inside one."""
     try:
         names = root.list_directory(path)
     except CodedError:
         return
-    if "format" in names and "packs" in names:
+    if "packs" in names and "incoming" in names:
         yield path
         return
     if depth == MAX_DEPTH:

@@ -116,7 +116,11 @@ class RequestWork:
         prepared = self._prepared
         if all(verb.site_wide for verb, _ in prepared.calls):
             context = CallContext(
-                cast("Transaction", NoRepository(prepared.message.path)), self._access, self._site.facts, ""
+                cast("Transaction", NoRepository(prepared.message.path)),
+                self._access,
+                self._site.facts,
+                prepared.message.path,
+                "",
             )
             return Answer(Reply(decide(prepared, context)))
         found = self._find()
@@ -245,6 +249,7 @@ class RequestWork:
             transaction,
             self._access,
             self._site.facts,
+            self._prepared.message.path,
             found.at,
             early=early,
             may_create=self._site.may_create,

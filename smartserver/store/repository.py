@@ -275,7 +275,7 @@ class PackRepository:
             return upkeep.collect(
                 self._file, partial(self._quarantine, upkeep.PROBE, []), self._clock, self._randomness
             )
-        except NoSuchRepository:
+        except NoSuchRepository:  # It went away meanwhile.
             return 0
 
     # -- steps

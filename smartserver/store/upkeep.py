@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from smartserver.errors import LimitExceeded
+from smartserver.errors import LimitExceeded, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import LOG, PACKS, TABLES
+from smartserver.store.format import FOLDERS, LOG, NAMES, PACKS, TABLES
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile, RootMoved
+from smartserver.store.swap import TEMPORARY, RootFile, RootMoved
 from transports.base import Transport
-from transports.errors import NoSuchFile, TransportError
+from transports.errors import NoSuchFile, NotADirectory, TransportError
 
 REPACK = b"repack"
 PROBE = b"probe"
@@ -89,12 +89,15 @@ def collect(
     """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
 
     Raises:
-        NoSuchRepository: there is none.
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
     """
     folder = file.folder
     listed = list(_listed(folder))  # Before the root is read: what a root names later was not there, or is young.
-    root = file.read()
+    try:
+        root = file.read()
+    except NoSuchRepository:
+        # Where a creation was cut short, its quarantine is left; the empty folders the next one takes over.
+        return sweep(folder, lambda modified: False) if _half_made(folder) else 0
     now = _storage_time(folder, quarantine)
     count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)
     count += len(file.sweep())
@@ -116,6 +119,15 @@ def collect(
             new, files = next_root(RootView(swap.current, folder), now=clock(), forget=expired, randomness=randomness)
             swap.replace(new, files)
     return count
+
+
+def _half_made(folder: Transport) -> bool:
+    """Whether the folder is one in which a repository was being made, and nothing else."""
+    try:
+        names = set(folder.list_directory(""))
+    except (NoSuchFile, NotADirectory):
+        return False
+    return names.issuperset(FOLDERS) and all(name in NAMES or name.startswith(TEMPORARY) for name in names)
 
 
 def _listed(folder: Transport) -> Iterator[str]:

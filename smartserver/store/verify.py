@@ -80,6 +80,7 @@ class _Verification:
             for number, pack in enumerate(snapshot.packs):
                 self._check_pack(snapshot, number, pack)
             self._check_refs(snapshot)
+            self._progress(self._total, self._total)
         return VerifyReport(len(self._root.packs), self._segments, self._records, self._done, tuple(self._problems))
 
     def _report(self, problem: str) -> None:
@@ -116,6 +117,7 @@ class _Verification:
                 digest.update(content)
                 self._check_segment(snapshot, pack, ordinal, content, builder)
             trailer = pack.reader.trailer()
+            self._done += len(pack.reader.header) + len(trailer)
         except (CorruptFile, TransportError) as wrong:
             self._report(str(wrong))
             return

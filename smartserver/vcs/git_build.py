@@ -95,9 +95,14 @@ class ForkedWorker:
         self._out = unnamed_file(folder)
         self._answer = unnamed_file(folder)
         read, write = os.pipe()
-        self._pid = os.fork()
-        if not self._pid:
-            self._child(repository, spool, read, [write, *[sibling.pipe for sibling in siblings]])
+        # Interrupted between the fork and its own first line, the child would do what the parent does then.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._pid = os.fork()
+            if not self._pid:
+                self._child(repository, spool, read, [write, *[sibling.pipe for sibling in siblings]], held)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         os.close(read)
         self._feed: BinaryIO = os.fdopen(write, "wb", _BLOCK >> 4)
 
@@ -155,11 +160,14 @@ class ForkedWorker:
         self._pid = 0
         return status
 
-    def _child(self, repository: GitRepository, spool: int, read: int, others: list[int]) -> None:
+    def _child(
+        self, repository: GitRepository, spool: int, read: int, others: list[int], unmasked: Iterable[int]
+    ) -> None:
         """The life of the worker's process."""
         status = 2
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
             gc.disable()
             for pipe in others:
                 os.close(pipe)

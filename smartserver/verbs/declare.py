@@ -74,6 +74,10 @@ class Context(Protocol):
         """Whether the body is still on its way: only refusals are final."""
 
     @property
+    def path(self) -> str:
+        """The path the client named."""
+
+    @property
     def at(self) -> str:
         """The longest prefix of the request's path that is a repository, or empty."""
 

@@ -21,6 +21,5 @@ class OpenResult(Result, frozen=True, array_like=True):
 @verb("Repository.open", effect=Effect.READ, finds_above=True, errors=(NoSuchRepository,))
 def repository_open(context: Context, request: OpenRequest) -> OpenResult:
     """Find the longest prefix of the path that is a repository; its refs come with the reply's state."""
-    path = context.transaction.path
     vcs = context.transaction.vcs
-    return OpenResult(context.at, path[len(context.at) :].lstrip("/"), vcs)
+    return OpenResult(context.at, context.path.strip("/")[len(context.at) :].lstrip("/"), vcs)

@@ -1,6 +1,6 @@
 """A second decoder, written from the texts alone: doc/spec/disk.md and doc/spec/wire.md.
 
-It imports nothing of the project. What it cannot read, or what breaks a rule of the texts, is `Damaged`.
+It imports nothing of the project. Bytes that break a rule of the texts are `Damaged`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any
 import msgspec
 import zstandard
 
-OBJECT = [{"name": "object", "check": "git-sha1", "base": True}]  # the kinds of `git sha1`
+Kinds = list[dict[str, Any]]  # name, check and base of each
+Parents = list[tuple[bytes, bool]]  # id and whether it is absent
+
+OBJECT: Kinds = [{"name": "object", "check": "git-sha1", "base": True}]  # the kinds of `git sha1`
 TYPES = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 ZSTD = bytes.fromhex("28b52ffd")
 
@@ -36,7 +39,7 @@ def blake(data: bytes, size: int = 16) -> bytes:
 
 
 class Cursor:
-    """Reads on from a place in some bytes; offsets are those of the bytes."""
+    """Reads on from a place in some bytes; `at` counts from their start."""
 
     def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
         self.data, self.at, self.end = data, at, len(data) if end is None else end
@@ -48,7 +51,7 @@ class Cursor:
         return cls(data, 0, len(data) - 16)
 
     def take(self, count: int) -> bytes:
-        must(self.at + count <= self.end, "the bytes end in the middle of something")
+        must(self.at + count <= self.end, "nothing ends in the middle")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -68,8 +71,7 @@ class Cursor:
     def string(self) -> bytes:
         return self.take(self.integer())
 
-    def parent(self) -> tuple[bytes, bool]:
-        form = self.integer()
+    def parent(self, form: int) -> tuple[bytes, bool]:
         return self.take(form >> 1), bool(form & 1)
 
 
@@ -78,45 +80,54 @@ class Cursor:
 
 @dataclass
 class Record:
-    """A record as its header says; a repository adds its text, how deep it lies, and its position."""
+    """A record as its header says; a repository adds text, depth, chain and the place of its pack."""
 
     kind: int
     encoding: int
     key: bytes
     meta: bytes
-    base: bytes | None
+    base: bytes | None  # its key
     length: int
+    check: bytes
     header_at: int
-    frame_at: int
-    frame: bytes
+    frame_at: int = 0
+    frame: bytes = b""
     text: bytes = b""
     depth: int = 0
     chain: int = 0
-    position: tuple[int, int] = (0, 0)
+    place: int = -1
 
     @property
-    def digest(self) -> bytes:
-        return blake(bytes([self.kind]) + self.key, 20)
+    def name(self) -> bytes:
+        return bytes([self.kind]) + self.key
+
+    @property
+    def base_name(self) -> bytes | None:
+        return None if self.base is None else bytes([self.kind]) + self.base
 
 
 @dataclass
 class Segment:
     revision: bytes
-    parents: list[tuple[bytes, bool]]  # id, absent
+    parents: Parents
     records: list[Record]
     at: int
     data: bytes
 
+    @property
+    def present(self) -> list[bytes]:
+        return [parent for parent, absent in self.parents if not absent]
 
-def read_segment(cursor: Cursor, kinds: list[dict[str, Any]]) -> Segment:
+
+def read_segment(cursor: Cursor, kinds: Kinds) -> Segment:
     start, length = cursor.at, cursor.integer()
     inner = Cursor(cursor.data, cursor.at, cursor.at + length)
     cursor.take(length)
     revision = inner.string()
-    parents = [inner.parent() for _ in range(inner.integer())]
+    parents = [inner.parent(inner.integer()) for _ in range(inner.integer())]
     must(0 < len(revision) <= 1024 and revision not in dict(parents), "a revision is not its own parent")
     records: list[Record] = []
-    lengths = []
+    frames = []
     for _ in range(inner.integer()):
         at, (kind, encoding) = inner.at, inner.take(2)
         key, meta, form, base = inner.string() or revision, inner.string(), inner.integer(), None
@@ -128,35 +139,38 @@ def read_segment(cursor: Cursor, kinds: list[dict[str, Any]]) -> Segment:
         elif form:
             must(form // 2 <= len(records) and records[form // 2 - 1].kind == kind, "a base is an earlier entry")
             base = records[form // 2 - 1].key
-        length, frame = inner.integer(), inner.integer()
-        must(kinds[kind]["check"] != "blake2b-128", "here only kinds are read whose keys prove the text")
-        must(encoding == 1 or (encoding == 0 and base is None and length == frame), "a stored record is its text")
+        size, frame = inner.integer(), inner.integer()
+        check = inner.take(16) if kinds[kind]["check"] == "blake2b-128" else b""
+        must(encoding == 1 or (encoding == 0 and base is None and size == frame), "a stored record is its text")
         must(base is None or (kinds[kind]["base"] and base != key), "a base is another record, of a kind with bases")
         must((kind, key) not in {(r.kind, r.key) for r in records}, "no two entries have the same kind and key")
-        records.append(Record(kind, encoding, key, meta, base, length, at, 0, b""))
-        lengths.append(frame)
-    for record, frame in zip(records, lengths, strict=True):
+        records.append(Record(kind, encoding, key, meta, base, size, check, at))
+        frames.append(frame)
+    for record, frame in zip(records, frames, strict=True):
         record.frame_at, record.frame = inner.at, inner.take(frame)
     must(inner.at == inner.end, "header and frames fill the segment")
     return Segment(revision, parents, records, start, cursor.data[start : cursor.at])
 
 
-def read_segments(cursor: Cursor, kinds: list[dict[str, Any]]) -> list[Segment]:
+def read_segments(cursor: Cursor, kinds: Kinds) -> list[Segment]:
     segments = []
     while cursor.at < cursor.end:
         segments.append(read_segment(cursor, kinds))
     return segments
 
 
-def read_graph(cursor: Cursor) -> list[tuple[bytes, list[tuple[bytes, bool]]]]:
+def read_graph(cursor: Cursor) -> list[tuple[bytes, Parents]]:
     """Read an announced graph: revisions and their parents, in the form that segments have."""
     end = cursor.integer() + cursor.at
-    graph: list[tuple[bytes, list[tuple[bytes, bool]]]] = []
+    graph: list[tuple[bytes, Parents]] = []
     for _ in range(cursor.integer()):
-        revision, count = cursor.string(), cursor.integer()
-        back = [cursor.integer() or cursor.parent() for _ in range(count)]
-        graph.append((revision, [(graph[-b][0], False) if isinstance(b, int) else b for b in back]))
-    must(cursor.at == end, "the graph is as long as it says")
+        revision, parents = cursor.string(), list[tuple[bytes, bool]]()
+        for _ in range(cursor.integer()):
+            back = cursor.integer()
+            must(back <= len(graph), "a parent is listed before its child")
+            parents.append((graph[-back][0], False) if back else cursor.parent(cursor.integer()))
+        graph.append((revision, parents))
+    must(cursor.at == end, "a graph is as long as it says")
     return graph
 
 
@@ -178,13 +192,23 @@ def decode(record: Record, base: bytes) -> bytes:
     return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(frame)
 
 
-def prove(record: Record, check: str) -> None:
-    must(check.startswith("git-") and len(record.meta) == 1, "here only git's objects are proved")
-    whole = b"%s %d\0%s" % (TYPES[record.meta[0]], len(record.text), record.text)
-    must(hashlib.new(check[4:], whole).digest() == record.key, "a text proves its key")
+def prove(record: Record, kind: dict[str, Any]) -> None:
+    """Prove a record's text against its key, or its check where it has one."""
+    if kind["check"] == "blake2b-128":
+        named = (kind["name"].encode(), record.key, record.meta)
+        must(all(len(part) < 128 for part in named), "here only lengths of one byte are proved")
+        good = blake(b"".join(bytes([len(part)]) + part for part in named) + record.text) == record.check
+    elif kind["check"] == "sha1-key":
+        good = record.key == b"sha1:" + hashlib.sha1(record.text).hexdigest().encode()
+    else:
+        must(kind["check"] in ("git-sha1", "git-sha256") and len(record.meta) == 1, "the check is known")
+        whole = b"%s %d\0%s" % (TYPES[record.meta[0]], len(record.text), record.text)
+        good = hashlib.new(kind["check"].removeprefix("git-"), whole).digest() == record.key
+    must(good and len(record.text) == record.length, f"the text of {record.key.hex()} is what its header says")
 
 
 def git_parents(own: Record) -> list[bytes]:
+    """The parents that the record of a revision names."""
     lines = own.text.partition(b"\n\n")[0].split(b"\n")
     if own.meta == b"\1":
         return [bytes.fromhex(line[7:].decode()) for line in lines if line.startswith(b"parent ")]
@@ -195,16 +219,10 @@ def git_parents(own: Record) -> list[bytes]:
 
 @dataclass
 class Pack:
-    kinds: list[dict[str, Any]]
+    kinds: Kinds
     segments: list[Segment]
     size: int
     hash: bytes
-
-    @property
-    def rows(self) -> list[tuple[Record, int]]:
-        """The records and their segments' local ordinals, in the order of an index."""
-        rows = [(record, local) for local, segment in enumerate(self.segments) for record in segment.records]
-        return sorted(rows, key=lambda row: (row[0].digest, row[0].header_at))
 
 
 def read_pack(data: bytes) -> Pack:
@@ -226,6 +244,7 @@ COLUMNS = (
     "chains R I, lineages R I, depths R B, offsets S1 Q, id_offsets S1 I, by_id S I, starts S1 I, parents P I, "
     "external_offsets B1 I, outside_offsets O1 I"
 )
+FOREIGN = 0x80000000
 
 
 class Index:
@@ -256,6 +275,50 @@ class Index:
         return row if row < high and digests[row] == wanted else None
 
 
+def index_of(pack: Pack, place: int, copies: dict[bytes, Record], places: dict[bytes, int]) -> dict[str, list[Any]]:
+    """Make the columns of a pack's index, all but the lineages, from its segments."""
+    located = [(blake(r.name, 20), r.header_at, s, r) for s, x in enumerate(pack.segments) for r in x.records]
+    rows = sorted(located, key=lambda row: row[:2])
+    records = [record for *_, record in rows]
+    row_at = {record.header_at: row for row, record in enumerate(records)}
+    local = {segment.revision: ordinal for ordinal, segment in enumerate(pack.segments)}
+    bits = next(f for f in range(17) if f == 16 or 1 << (f + 4) >= len(rows))
+    buckets = [int.from_bytes(digest) >> (160 - bits) for digest, *_ in rows]
+    external, outside, bases, parents, starts = list[bytes](), list[bytes](), dict[int, int](), list[int](), [0]
+    for segment in pack.segments:
+        for record in segment.records:
+            if (name := record.base_name) is None:
+                bases[record.header_at] = 0xFFFFFFFF
+            elif (base := copies[name]).place == place:
+                bases[record.header_at] = row_at[base.header_at]
+            else:
+                external += [name] * (name not in external)
+                bases[record.header_at] = FOREIGN + external.index(name)
+        for parent in segment.present:
+            outside += [parent] * (places[parent] < place and parent not in outside)
+            parents.append(FOREIGN + outside.index(parent) if places[parent] < place else local[parent])
+        starts.append(len(parents))
+    return {
+        "fanout": [bisect_left(buckets, bucket) for bucket in range((1 << bits) + 1)],
+        "digests": [digest for digest, *_ in rows],
+        "headers": [record.header_at for record in records],
+        "frames": [record.frame_at for record in records],
+        "frame_lengths": [len(record.frame) for record in records],
+        "text_lengths": [record.length for record in records],
+        "bases": [bases[record.header_at] for record in records],
+        "segments": [ordinal for *_, ordinal, _ in rows],
+        "chains": [record.chain for record in records],
+        "depths": [min(record.depth, 255) for record in records],
+        "offsets": [segment.at for segment in pack.segments] + [pack.size - 16],
+        "by_id": sorted(range(len(pack.segments)), key=lambda ordinal: pack.segments[ordinal].revision),
+        "starts": starts,
+        "parents": parents,
+        "id": list(local),
+        "external": external,
+        "outside": outside,
+    }
+
+
 # Repositories
 
 
@@ -269,9 +332,9 @@ class Repository:
     log: list[list[Any]] = field(default_factory=list)
     packs: list[Pack] = field(default_factory=list)
     indexes: list[Index] = field(default_factory=list)
-    copies: dict[tuple[int, bytes], Record] = field(default_factory=dict)  # at the lowest position
-    holders: dict[tuple[int, bytes], set[bytes]] = field(default_factory=dict)  # the revisions that introduced it
-    ancestors: dict[bytes, set[bytes]] = field(default_factory=dict)
+    copies: dict[bytes, Record] = field(default_factory=dict)  # by kind and key: the one at the lowest position
+    holders: dict[bytes, set[bytes]] = field(default_factory=dict)  # the revisions that introduced it
+    ancestors: dict[bytes, set[bytes]] = field(default_factory=dict)  # of each revision, itself among them
     places: dict[bytes, int] = field(default_factory=dict)  # the pack of each revision
 
     def __post_init__(self) -> None:
@@ -281,21 +344,26 @@ class Repository:
         self.root = msgspec.msgpack.decode(payload)
         must(not self.root[3] and not self.root[16], "there are no features to know, and the repository is there")
         self.refs = {ref: msgspec.msgpack.decode(tips) for ref, tips in self._table("refs").items()}
-        for _first, last, _time, length, check, name in self.root[15]:
+        for first, last, _time, length, check, name in self.root[15]:
             cursor = self._named(f"log/{last}-{name.hex()}", length, check)
-            must((head := cursor.unpack("<8sHHI"))[:3] == (b"hpss-log", 1, 0), "a log file begins with its magic")
-            self.log += msgspec.msgpack.decode(cursor.data[cursor.at : cursor.end])
-            must(self.log[-1][0] == last and head[3] <= len(self.log), "a log file has the entries that are named")
+            *head, count = cursor.unpack("<8sHHI")
+            entries = msgspec.msgpack.decode(cursor.take(cursor.end - cursor.at))
+            must(head == [b"hpss-log", 1, 0] and len(entries) == count, "a log file begins with its magic")
+            must((first, last) == (entries[0][0], entries[-1][0]), "a log file has the versions that the root says")
+            self.log += entries
         self.log += self.root[12]
-        for name, length, check, index_length, index_check, segments, records in self.root[7]:
+        for name, length, check, index_length, index_check, *counts in self.root[7]:
             pack = read_pack(self._named(f"packs/{name.hex()}.pack", length, check).data)
+            index = Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check).data)
             must(pack.kinds == self.root[6], "the kinds are the root's")
-            must((len(pack.segments), len(pack.rows)) == (segments, records), "the root counts segments and records")
+            must(counts == [len(pack.segments), sum(len(s.records) for s in pack.segments)], "the root counts right")
+            must((index.size, index.hash) == (pack.size, pack.hash), "an index is of its pack")
             for segment in pack.segments:
-                self._place(segment, [kind["check"] for kind in pack.kinds])
+                self._place(segment)
+            for column, items in index_of(pack, len(self.packs), self.copies, self.places).items():
+                must(index.columns[column] == items, f"the column {column} is what the pack says")
             self.packs.append(pack)
-            self.indexes.append(Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check).data))
-            self._compare(pack, self.indexes[-1])
+            self.indexes.append(index)
 
     def __iter__(self) -> Iterator[Record]:
         return (record for pack in self.packs for segment in pack.segments for record in segment.records)
@@ -323,78 +391,27 @@ class Repository:
         changed = found | self.root[11].get(name, {})
         return {key: value for key, value in changed.items() if value is not None}
 
-    def _place(self, segment: Segment, checks: list[str]) -> None:
+    def _place(self, segment: Segment) -> None:
         """Decode and prove what a segment holds, and add it to what is known."""
-        place, revision = len(self.packs), segment.revision
-        present = [parent for parent, absent in segment.parents if not absent]
-        must(all(parent in self.ancestors for parent in present), "a parent lies at a lower ordinal")
-        must(revision not in self.ancestors, "a revision has one segment in a repository")
-        self.ancestors[revision] = {revision}.union(*(self.ancestors[parent] for parent in present))
-        self.places[revision] = place
+        must(all(parent in self.ancestors for parent in segment.present), "a parent lies at a lower ordinal")
+        must(segment.revision not in self.ancestors, "a revision has one segment in a repository")
+        above = {segment.revision}.union(*(self.ancestors[parent] for parent in segment.present))
+        self.ancestors[segment.revision], self.places[segment.revision] = above, len(self.packs)
         for record in segment.records:
-            record.position, text = (place, record.header_at), b""
-            if record.base is not None:
-                must(bool(self.holders[record.kind, record.base] & self.ancestors[revision]), "an ancestor has a base")
-                base = self.copies[record.kind, record.base]
+            text = b""
+            if record.base_name is not None:
+                must(bool(self.holders[record.base_name] & above), "an ancestor introduced a base")
+                base = self.copies[record.base_name]
                 record.depth, record.chain, text = base.depth + 1, base.chain, base.text
                 must(8 <= len(text) <= (1 << 26) - record.length, "a base is neither too short nor too long")
-            record.text = decode(record, text)
-            must(len(record.text) == record.length, "a text is as long as its header says")
+            record.text, record.place = decode(record, text), len(self.packs)
             record.chain += -(-record.length // 1024)
-            prove(record, checks[record.kind])
-            self.copies.setdefault((record.kind, record.key), record)
-            self.holders.setdefault((record.kind, record.key), set()).add(revision)
-        own = [record for record in segment.records if record.key == revision]
-        must(git_parents(own[0]) == [parent for parent, _ in segment.parents], "the record names the parents")
-
-    def _compare(self, pack: Pack, index: Index) -> None:
-        """Compare an index, all but its lineages, with what the pack says."""
-        rows, segments, place = pack.rows, pack.segments, len(self.packs) - 1
-        must((index.size, index.hash) == (pack.size, pack.hash), "an index is of its pack")
-        row_at = {record.header_at: row for row, (record, _) in enumerate(rows)}
-        local = {segment.revision: ordinal for ordinal, segment in enumerate(segments)}
-        bits = next(f for f in range(17) if f == 16 or 1 << (f + 4) >= len(rows) > 0 or len(rows) <= 16)
-        buckets = [int.from_bytes(record.digest) >> (160 - bits) for record, _ in rows]
-        external, outside, bases, parents, starts = [], [], {}, [], [0]
-        for segment in segments:
-            for record in segment.records:
-                if record.base is not None:
-                    base = self.copies[record.kind, record.base]
-                    name = bytes([record.kind]) + record.base
-                    if base.position[0] == place:
-                        bases[record.header_at] = row_at[base.header_at]
-                    else:
-                        external += [name] * (name not in external)
-                        bases[record.header_at] = 0x80000000 + external.index(name)
-            for parent in (parent for parent, absent in segment.parents if not absent):
-                outside += [parent] * (self.places[parent] < place and parent not in outside)
-                parents.append(0x80000000 + outside.index(parent) if parent in outside else local[parent])
-            starts.append(len(parents))
-        expected = {
-            "fanout": [bisect_left(buckets, bucket) for bucket in range((1 << bits) + 1)],
-            "digests": [record.digest for record, _ in rows],
-            "headers": [record.header_at for record, _ in rows],
-            "frames": [record.frame_at for record, _ in rows],
-            "frame_lengths": [len(record.frame) for record, _ in rows],
-            "text_lengths": [record.length for record, _ in rows],
-            "bases": [bases.get(record.header_at, 0xFFFFFFFF) for record, _ in rows],
-            "segments": [ordinal for _, ordinal in rows],
-            "chains": [record.chain for record, _ in rows],
-            "lineages": index.columns["lineages"],
-            "depths": [min(record.depth, 255) for record, _ in rows],
-            "offsets": [segment.at for segment in segments] + [pack.size - 16],
-            "by_id": sorted(range(len(segments)), key=lambda ordinal: segments[ordinal].revision),
-            "starts": starts,
-            "parents": parents,
-            "id": [segment.revision for segment in segments],
-            "external": external,
-            "outside": outside,
-        }
-        for name, column in expected.items():
-            must(index.columns[name] == column, f"the column {name} is what the pack says")
-        for record, _ in rows:
-            found = index.find(record.kind, record.key)
-            must(found is not None and rows[found][0].key == record.key, "a key is found")
+            prove(record, self.root[6][record.kind])
+            first = self.copies.setdefault(record.name, record)
+            must(first.text == record.text, "copies have equal texts")
+            self.holders.setdefault(record.name, set()).add(segment.revision)
+        own = next(record for record in segment.records if record.key == segment.revision)
+        must(git_parents(own) == [parent for parent, _ in segment.parents], "a revision's record names its parents")
 
 
 # Dialogs
@@ -412,17 +429,13 @@ class Side:
 
     messages: list[tuple[int, Any]] = field(default_factory=list)  # type and content, in order
     body: bytes | None = None
-    ended: int | None = None  # segments, once END has come
-
-    @property
-    def kinds(self) -> list[int]:
-        return [kind for kind, _ in self.messages]
+    segments: int | None = None  # from END
 
 
 def read_side(data: bytes, speaker: set[int]) -> dict[int, Side]:
-    """Read all that one side of a connection sent."""
+    """Read all that one side of a connection sent, by request id."""
     must(data.startswith(b"hpss/1\n"), "a side begins with the opening line")
-    cursor, sides, begun = Cursor(data, 7), dict[int, Side](), None
+    cursor, sides, parts, going_on = Cursor(data, 7), dict[int, Side](), b"", None
     while cursor.at < cursor.end:
         length, kind, request = cursor.unpack(">IBI")
         must(length <= 262144, "a payload fits into a frame")
@@ -433,62 +446,59 @@ def read_side(data: bytes, speaker: set[int]) -> dict[int, Side]:
         must((request == 0) == (kind in (PING, PONG, GOAWAY)), "a request has an id")
         side = sides.setdefault(request, Side())
         if kind & ~WITH_BODY in (REQUEST, REPLY, ERROR):
-            must(begun is None or begun[:2] == (kind, request), "the parts of two messages do not mix")
-            joined = (begun[2] if begun else b"") + payload
-            begun = (kind, request, joined) if length == 262144 else None
-            if begun is None:
-                side.messages.append((kind, msgspec.msgpack.decode(joined)))
-                side.body = b"" if kind & WITH_BODY else side.body
+            must(going_on in (None, (kind, request)), "parts of two messages do not mix")
+            parts, going_on = parts + payload, (kind, request) if length == 262144 else None
+            if going_on is None:
+                side.messages.append((kind, msgspec.msgpack.decode(parts)))
+                parts, side.body = b"", b"" if kind & WITH_BODY else side.body
         elif kind == BODY:
-            must(side.body is not None and side.ended is None, "a body comes between its message and END")
+            must(side.body is not None and side.segments is None, "a body comes between its message and END")
             side.body = (side.body or b"") + payload
         elif kind == END:
-            must(length == 12, "END has 12 bytes")
-            side.ended, size = struct.unpack(">IQ", payload)
+            side.segments, size = struct.unpack(">IQ", payload)
             must(side.body is not None and size == len(side.body), "END counts the bytes")
         else:
             side.messages.append((kind, msgspec.msgpack.decode(payload) if kind == PROGRESS else payload))
-    must(begun is None, "the last message is whole")
+    must(going_on is None, "the last message is whole")
     return sides
 
 
 @dataclass
 class Exchange:
-    """A request and what became of it; fields that were left out have their defaults."""
+    """A request and what became of it."""
 
     path: str
     calls: list[list[Any]]
-    flags: int
-    answer: list[Any]  # of a Reply or a Failure
-    refused: bool
-    graph: list[tuple[bytes, list[tuple[bytes, bool]]]]
+    fault: list[Any] | None  # of an ERROR
+    outcomes: list[list[Any]]
+    state: list[Any] | None
+    graph: list[tuple[bytes, Parents]]
     up: list[Segment]
     down: list[Segment]
 
 
-def read_dialog(client: bytes, server: bytes) -> list[Exchange]:
-    """Read the bytes that went each way over one connection, all of whose requests are over."""
+def read_dialog(client: bytes, server: bytes, kinds: Kinds = OBJECT) -> list[Exchange]:
+    """Read the bytes that went each way over a connection, all of whose requests are over."""
     asked, answered, found = read_side(client, CLIENT), read_side(server, SERVER), []
-    must(list(asked) == sorted(asked) and asked.keys() >= answered.keys(), "ids ascend, and only they are answered")
-    for request in sorted(asked.keys() - {0}):
-        ours, theirs = asked[request], answered[request]
+    requests = [request for request in asked if request]
+    must(requests == sorted(requests) and {0, *asked} >= answered.keys(), "ids ascend, and only they are answered")
+    for ours, theirs in ((asked[request], answered[request]) for request in requests):
         (first, asking), *others = ours.messages
-        path, _id, _age, calls, flags, *_ = [*asking, 0]
-        must(first & ~WITH_BODY == REQUEST and bool(first & WITH_BODY) == bool(flags & 4), "a request comes first")
-        must([kind for kind, _ in others] in ([], [CANCEL]), "only CANCEL follows")
-        must(bool(others) or (ours.ended is None) == (ours.body is None), "a body ends")
-        final = [kind for kind in theirs.kinds if kind != PROGRESS]
-        must(theirs.kinds[-len(final) :] == final, "PROGRESS comes before the answer")
-        must(final in ([REPLY], [REPLY | WITH_BODY], [ERROR], [REPLY | WITH_BODY, ERROR]), "there is one answer")
-        must((theirs.ended is None) == (final != [REPLY | WITH_BODY]), "a body ends with END or ERROR")
-        cursor, graph = Cursor(ours.body or b""), []
-        if flags & 8:
-            graph = read_graph(cursor)
-        refused = final[-1] == ERROR
-        up = read_segments(cursor, OBJECT) if ours.ended is not None else []
-        down = read_segments(Cursor(theirs.body or b""), OBJECT) if theirs.ended is not None else []
-        must((ours.ended or 0, theirs.ended or 0) == (len(up), len(down)), "END counts the segments")
-        outcomes = theirs.messages[-1][1][int(refused)]
-        must(len(outcomes) == len(calls) or refused, "each call has its outcome")
-        found.append(Exchange(path, calls, flags, theirs.messages[-1][1], refused, graph, up, down))
+        path, _id, _age, calls, flags, *_ = [*asking, 0]  # flags may be left out
+        must(first & ~WITH_BODY == REQUEST and bool(first & WITH_BODY) == bool(flags & 4), "BODY is said twice")
+        must([kind for kind, _ in others] in ([], [CANCEL]), "only CANCEL follows a request")
+        must(bool(others) or (ours.segments is None) == (ours.body is None), "a body that is not cancelled ends")
+        final = [kind for kind, _ in theirs.messages if kind != PROGRESS]
+        must(final in ([REPLY], [REPLY | WITH_BODY], [ERROR], [REPLY | WITH_BODY, ERROR]), "there is one final answer")
+        must((theirs.segments is None) == (final != [REPLY | WITH_BODY]), "a body ends with END or ERROR")
+        cursor = Cursor(ours.body or b"")
+        graph = read_graph(cursor) if flags & 8 and (ours.segments is not None) else []
+        up = read_segments(cursor, kinds) if ours.segments is not None else []
+        down = read_segments(Cursor(theirs.body or b""), kinds) if theirs.segments is not None else []
+        must((ours.segments or 0, theirs.segments or 0) == (len(up), len(down)), "END counts the segments")
+        answer = theirs.messages[-1][1]
+        fault = answer.pop(0) if final[-1] == ERROR else None
+        outcomes, state, *_ = [*answer, [], None] if not answer else [*answer, None]
+        must(len(outcomes) == len(calls) or (fault is not None and not outcomes), "each call has its outcome")
+        found.append(Exchange(path, calls, fault, outcomes, state, graph, up, down))
     return found

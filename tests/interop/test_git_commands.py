@@ -72,7 +72,7 @@ ROWS = [
     Row(
         "fetch one branch",
         "b git fetch origin main",
-        before="a commit four; a git push -q origin main; a git checkout -q topic; a commit 5; a git push -q origin topic",
+        before="a commit 4; a git push -q origin main; a git checkout -q topic; a commit 5; a git push -q origin topic",
     ),
     Row(
         "fetch one branch into a ref",
@@ -134,9 +134,7 @@ ROWS = [
         'b git fetch "$URL"',
         before="a commit four; a git push -q origin main",
     ),
-    Row(
-        "fetch a ref that is not there", "b git fetch origin none", status=128, says=("couldn't find remote ref none",)
-    ),
+    Row("fetch a ref that is not there", "b git fetch origin none", status=128, says=("find remote ref none",)),
     Row(
         "fetch what was forced",
         "b git fetch",
@@ -327,8 +325,20 @@ ROWS = [
         "push --delete of a branch that is not there",
         "a git push origin --delete none",
         status=1,
-        rounds=0,
         says=("unable to delete 'none': remote ref does not exist",),
+    ),
+    Row(
+        "push --delete of a branch that others made",
+        "a git push origin --delete new",
+        before="b git push -q origin main:new",
+        rounds=3,
+        says=("- [deleted]         new",),
+    ),
+    Row(
+        "push to a short name that others made",
+        "a git push origin main~1:new",
+        before="b git push -q origin light:refs/heads/new",
+        rounds=3,
     ),
     Row(
         "push --delete of HEAD's branch",
@@ -349,8 +359,8 @@ ROWS = [
     Row(
         "push --mirror deletes",
         "a git push --mirror origin",
-        before="a git branch -q -D topic; a git tag -d light >/dev/null; a git for-each-ref --format='delete %(refname)'"
-        " refs/remotes | a git update-ref --stdin; a commit 4; a git branch new",
+        before="a git branch -q -D topic; a git tag -d light >/dev/null; a commit 4; a git branch new;"
+        " a git for-each-ref --format='delete %(refname)' refs/remotes | a git update-ref --stdin",
         says=("- [deleted]         topic", "- [deleted]         light", "[new branch]      new -> new"),
     ),
     Row(
@@ -412,8 +422,9 @@ ROWS = [
     Row(
         "push an octopus and a root of its own",
         "a git push origin main other",
-        before="a git checkout -q -b x main~1; a commit x; a git checkout -q -b y main~2; a commit y; a git checkout -q main;"
-        " a git merge -q -m octopus x y topic >/dev/null 2>&1; a git checkout -q --orphan other; a commit root",
+        before="a git checkout -q -b x main~1; a commit x; a git checkout -q -b y main~2; a commit y;"
+        " a git checkout -q main; a git merge -q -m octopus x y topic >/dev/null 2>&1;"
+        " a git checkout -q --orphan other; a commit root",
         after="as c git clone -q $URL c; c git log --graph --oneline --all",
     ),
     Row(

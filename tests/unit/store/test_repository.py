@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from builders import (
     GIT,
@@ -29,10 +32,9 @@ from smartserver.errors import (
 )
 from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS, ROOT
-from smartserver.store.repository import UNLOCKED_CHECKS, PackRepository
+from smartserver.store.repository import UNLOCKED_CHECKS, Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.counted import CountedTransport
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 
@@ -348,7 +350,7 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
     request = request_id()
     other = another(storage, clock)
     body = history.body(line[1:])
-    calls = []
+    calls: list[Committed] = []
 
     def plan(transaction: RepositoryTransaction) -> bytes:
         if not calls:
@@ -367,18 +369,16 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
 
 
 class Racing:
-    """A plan during which, each of the first `times` it runs, another writer is first."""
+    """A plan that moves a ref forward; while it runs, `rivals` are first, one each time."""
 
-    def __init__(self, transaction_ref: bytes, tip: bytes, rivals: list[object], rival: PackRepository) -> None:
-        self.ref, self.tip, self.rivals, self.rival = transaction_ref, tip, rivals, rival
+    def __init__(self, ref: bytes, tip: bytes, *rivals: Callable[[], object]) -> None:
+        self.ref, self.tip, self.rivals = ref, tip, list(rivals)
         self.runs = 0
 
     def __call__(self, transaction: RepositoryTransaction) -> bytes:
         self.runs += 1
         if self.rivals:
-            step = self.rivals.pop(0)
-            assert callable(step)
-            step()
+            self.rivals.pop(0)()
         create(transaction)
         transaction.check_parents()
         old = transaction.ref(self.ref)
@@ -395,7 +395,7 @@ def test_a_lost_race_is_planned_again(
     side = history.line(2, line[0], "side")
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
-    plan = Racing(MAIN, line[1], [lambda: push(rival, history, side, {SIDE: side[1]})], rival)
+    plan = Racing(MAIN, line[1], lambda: push(rival, history, side, {SIDE: side[1]}))
     committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
     assert (committed.swapped, committed.outcome, plan.runs) == (True, b"run 2", 2)
     assert refs_of(repository) == {MAIN: line[1], SIDE: side[1]}
@@ -409,7 +409,7 @@ def test_a_lost_race_may_be_refused(
     fork = history.line(1, line[0], "fork")
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
-    plan = Racing(MAIN, fork[0], [lambda: push(rival, history, line[1:], {MAIN: line[1]})], rival)
+    plan = Racing(MAIN, fork[0], lambda: push(rival, history, line[1:], {MAIN: line[1]}))
     with pytest.raises(DivergedBranches):
         repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(fork), 1))
     assert refs_of(repository) == {MAIN: line[1]}
@@ -418,7 +418,7 @@ def test_a_lost_race_may_be_refused(
     check_whole(repository, history)
 
 
-@pytest.mark.parametrize("rivals", range(1, UNLOCKED_CHECKS + 3))
+@pytest.mark.parametrize("rivals", range(1, UNLOCKED_CHECKS + 2))
 def test_revisions_that_land_meanwhile_are_cut_out(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock, rivals: int
 ) -> None:
@@ -427,10 +427,10 @@ def test_revisions_that_land_meanwhile_are_cut_out(
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
     steps = [
-        lambda number=number: push(rival, history, line[number : number + 1], {SIDE: line[number]})
+        partial(push, rival, history, line[number : number + 1], {SIDE: line[number]})
         for number in range(1, rivals + 1)
     ]
-    plan = Racing(MAIN, line[8], list(steps), rival)
+    plan = Racing(MAIN, line[8], *steps)
     sent = upload(repository, history.body(line[1:]), 8)
     committed = repository.commit(request_id(), 0, "user", plan, sent)
     assert committed.swapped
@@ -449,7 +449,7 @@ def test_when_all_of_it_landed_meanwhile_there_is_no_pack(
     rival = another(storage, clock)
     for ref, swapped in ((SIDE, True), (MAIN, False)):
         new = history.line(2, line[0], ref.decode())
-        plan = Racing(ref, new[1], [lambda new=new: push(rival, history, new, {MAIN: new[1]})], rival)
+        plan = Racing(ref, new[1], partial(push, rival, history, new, {MAIN: new[1]}))
         committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(new), 2))
         assert committed.swapped is swapped
         snapshot = check_whole(repository, history)
@@ -469,7 +469,7 @@ def test_deleted_and_made_anew_meanwhile(
         rival.delete(request_id(), 0, "other")
         push(rival, history, line[:2], {MAIN: line[1]})
 
-    plan = Racing(MAIN, line[2], [anew], rival)
+    plan = Racing(MAIN, line[2], anew)
     repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[2:]), 1))
     assert refs_of(repository) == {MAIN: line[2]}
     check_whole(repository, history)
@@ -481,7 +481,7 @@ def test_deleted_meanwhile(
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
-    calls = []
+    calls: list[Committed] = []
 
     def plan(transaction: RepositoryTransaction) -> bytes:
         if not calls:
@@ -494,51 +494,7 @@ def test_deleted_meanwhile(
     assert names(storage, INCOMING) == []
 
 
-# -- faults that are answered
-
-
-def test_a_failed_root_is_an_unknown_outcome_and_keeps_the_pack(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    faulty = FaultyTransport(storage)
-    broken = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(5))
-    sent = upload(broken, history.body(line[1:]), 1)
-
-    def plan(transaction: RepositoryTransaction) -> bytes:
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    # The last call of the swap: the sync of the repository's folder, after the root was renamed.
-    probe = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(6))
-    assert probe.exists()
-    calls = count_calls(storage, history, clock)
-    faulty._fuse._fail_at = faulty.calls + calls
-    with pytest.raises(OutcomeUnknown):
-        broken.commit(request_id(), 0, "user", plan, sent)
-    assert refs_of(repository) == {MAIN: line[1]}
-    check_whole(repository, history)
-    assert names(storage, INCOMING) == []
-
-
-def count_calls(storage: MemoryTransport, history: History, clock: Clock) -> int:
-    """Changing calls of a commit up to and with the sync of the root's folder."""
-    faulty = FaultyTransport(MemoryTransport())
-    model = PackRepository(faulty, "some/project", clock=clock, randomness=Repeatable(7))
-    other = History()
-    line = other.line(2)
-    push(model, other, line[:1], {MAIN: line[0]})
-    sent = upload(model, other.body(line[1:]), 1)
-    before = faulty.calls
-
-    def plan(transaction: RepositoryTransaction) -> bytes:
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    model.commit(request_id(), 0, "user", plan, sent)
-    after = faulty.log[before:]
-    return len(after) - after[::-1].index("sync_directory some/project")
+# -- deletion and damage
 
 
 def test_deletion(repository: PackRepository, history: History, storage: MemoryTransport) -> None:

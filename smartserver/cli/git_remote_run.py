@@ -1,0 +1,123 @@
+"""What `git-remote-hpss` does once it is loaded: one git command served, what goes wrong as one line on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from smartserver.cli.git_remote import cache_folder
+from smartserver.client.call import Client, NotOurProtocol
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.url import BadUrl, parse
+from smartserver.plugins.git import CannotGoOn, GitRemote
+from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
+from smartserver.trace import text
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git import GitRepository
+from smartserver.wire.errors import ProtocolError
+from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+FAILED = 128
+"""Exit status of a git command that could not go on."""
+
+INTERRUPTED = 130
+
+AGAIN = 0.001
+"""Seconds until an interrupt that came where nothing can be raised is tried again."""
+
+
+def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
+    """Serve one git command and end the process. An interrupt ends it without a word: git's user knows what he did."""
+    try:
+        _make_interruptible()
+        status = _attempt(remote, url, environment)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        status = INTERRUPTED
+    # Without the interpreter's own attempts to flush what git no longer reads.
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
+    """Exit status of a run; what went wrong was said."""
+    try:
+        run(remote, url, environment)
+    except BrokenPipeError:
+        return FAILED  # Git is gone, and has said why.
+    except (MediumError, ProtocolError, NotOurProtocol) as wrong:
+        place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
+        sys.stderr.write(f"fatal: hpss: {place}{wrong}\n")
+        return FAILED
+    except (CannotGoOn, VcsError, CodedError, BadUrl) as wrong:
+        sys.stderr.write(f"fatal: hpss: {wrong}\n")
+        return FAILED
+    except OSError as wrong:
+        sys.stderr.write(f"fatal: hpss: {wrong.filename or 'this machine'}: {wrong.strerror or wrong}\n")
+        return FAILED
+    return 0
+
+
+def _make_interruptible() -> None:
+    """Let ^C raise `KeyboardInterrupt`; where Python would print and drop it (in a finalizer), let it come again."""
+
+    def unraisable(what: sys.UnraisableHookArgs) -> None:
+        if isinstance(what.exc_value, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        else:
+            sys.__unraisablehook__(what)
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    sys.unraisablehook = unraisable
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
+    """Serve one git command.
+
+    Raises:
+        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
+    """
+    location = parse(url)
+    debug = "hpss" in environment.get("SMARTSERVER_DEBUG", "").split(",")
+    recorder = text.printing(lambda line: print(line, file=sys.stderr, flush=True)) if debug else None
+
+    def connect() -> TcpMedium:
+        if recorder is not None:
+            recorder.connected()
+        return TcpMedium(location.host, location.port)
+
+    def local() -> GitRepository | None:
+        git_dir = environment.get("GIT_DIR")
+        return GitRepository(git_dir, environment) if git_dir else None
+
+    def say(words: str) -> None:
+        sys.stderr.write(words if words.endswith(("\n", "\r")) else words + "\n")
+        sys.stderr.flush()
+
+    reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
+    hint = read(reader, os.getppid())
+    observers = [recorder] if recorder is not None else []
+    with Client(connect, observers, agent="git") as client:
+        repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
+        git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        client.progress = git.server_progress
+        try:
+            git.run()
+        finally:
+            if recorder is not None:
+                say(text.summary(recorder, time.monotonic()))

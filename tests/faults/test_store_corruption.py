@@ -1,0 +1,172 @@
+"""Every byte of a small repository flipped in turn: the damage is named, and never returned as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, push, upload
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Segment
+from smartserver.records.segment import decode_segment
+from smartserver.store.document import PackEntry
+from smartserver.store.format import PACKS, ROOT
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from transports.errors import CodedError
+from transports.memory import MemoryTransport
+
+
+class Sample:
+    """Two packs, the second resting on the first."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.storage = MemoryTransport()
+        self.line = self.history.line(3)
+        repository = PackRepository(self.storage, clock=Clock(), randomness=Repeatable())
+        push(repository, self.history, self.line[:2], {MAIN: self.line[1]})
+        push(repository, self.history, self.line[2:], {MAIN: self.line[2]})
+        snapshot = repository.snapshot()
+        self.packs: list[PackEntry] = [pack.entry for pack in snapshot.packs]
+        self.segments: dict[int, list[tuple[int, Segment]]] = {
+            number: [
+                (offset, decode_segment(content, 0, snapshot.root.kinds)) for offset, content in pack.reader.segments()
+            ]
+            for number, pack in enumerate(snapshot.packs)
+        }
+
+    def flipped(self, path: str) -> Iterator[tuple[int, MemoryTransport]]:
+        """The repository with each byte of a file wrong, one after the other."""
+        content = self.storage.get(path)
+        for at in range(len(content)):
+            wrong = bytearray(content)
+            wrong[at] ^= 1 << at % 8
+            self.storage.delete(path)
+            self.storage.put(path, [bytes(wrong)])
+            yield at, self.storage
+        self.storage.delete(path)
+        self.storage.put(path, [content])
+
+    def owner(self, number: int, at: int) -> str:
+        """The key, in hex, of the record whose frame byte `at` of a pack is in, or the revision of its segment."""
+        for offset, segment in self.segments[number]:
+            if not offset <= at < offset + segment.length:
+                continue
+            frame_at = offset + segment.frames_at
+            for entry in segment.entries:
+                if frame_at <= at < frame_at + entry.frame_length:
+                    return entry.key.hex()
+                frame_at += entry.frame_length
+            return ""
+        return ""
+
+
+@pytest.fixture
+def sample() -> Sample:
+    return Sample()
+
+
+def check_reads(sample: Sample, storage: MemoryTransport) -> None:
+    """Each record reads as it was pushed, or not at all."""
+    repository = PackRepository(storage, clock=Clock())
+    try:
+        snapshot: Snapshot = repository.snapshot()
+    except CodedError:
+        return
+    for key, record in sample.history.objects.items():
+        try:
+            location = snapshot.first(0, key)
+            assert location is not None
+            found = snapshot.record(location)
+        except CodedError:
+            continue
+        assert found == record
+
+
+def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
+    """What a pull gives is refused by whoever takes it, or is what was pushed; True for the former."""
+    transaction = PackRepository(storage, clock=Clock()).begin(b"", "user")
+    try:
+        plan = transaction.plan_pull([sample.line[2]], [])
+        body = transaction.open_body(plan).read(1 << 20)
+        sent = upload(PackRepository(MemoryTransport(), randomness=Repeatable()), body, plan.segments)
+    except CodedError:
+        return True
+    assert [announced.revision for announced in sent.graph() or ()] == sample.line
+    return False
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_byte_of_a_pack(sample: Sample, number: int) -> None:
+    entry = sample.packs[number]
+    path = pack_path(entry.name)
+    refused = 0
+    for at, storage in sample.flipped(path):
+        problems = PackRepository(storage, clock=Clock()).verify().problems
+        assert problems, f"byte {at} of {entry.length}"
+        assert any(path in problem and "at byte" in problem for problem in problems), problems
+        key = sample.owner(number, at)
+        assert any(path in problem and key in problem for problem in problems), (at, problems)
+        check_reads(sample, storage)
+        refused += check_pull(sample, storage)
+    first, last = sample.segments[number][0][0], entry.length - 16
+    assert refused >= last - first
+    assert PackRepository(sample.storage, clock=Clock()).verify().problems == ()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_byte_of_an_index(sample: Sample, number: int) -> None:
+    """An index is a cache: what reads it makes it again from the pack, and loses nothing."""
+    path = index_path(sample.packs[number].name)
+    for at, storage in sample.flipped(path):
+        repository = PackRepository(storage, clock=Clock())
+        assert repository.verify().problems == (f"{path}: missing or damaged; made again from its pack",), at
+        snapshot = repository.snapshot()
+        for key, record in sample.history.objects.items():
+            location = snapshot.first(0, key)
+            assert location is not None
+            assert snapshot.record(location) == record
+        assert not check_pull(sample, storage)
+
+
+def test_every_byte_of_the_root(sample: Sample) -> None:
+    for at, storage in sample.flipped(ROOT):
+        repository = PackRepository(storage, clock=Clock())
+        (problem,) = repository.verify().problems
+        assert problem.startswith(f"{ROOT}: "), at
+        with pytest.raises(CorruptFile):
+            repository.snapshot()
+        with pytest.raises(CorruptFile):
+            push(repository, sample.history, [], {MAIN: sample.line[0]})
+
+
+def test_every_length_of_a_pack(sample: Sample) -> None:
+    entry = sample.packs[1]
+    path = pack_path(entry.name)
+    content = sample.storage.get(path)
+    for length in (*range(0, len(content), 37), len(content) - 1, len(content) + 1):
+        sample.storage.delete(path)
+        sample.storage.put(path, [(content + b"x")[:length]])
+        problems = PackRepository(sample.storage, clock=Clock()).verify().problems
+        assert any(path in problem for problem in problems)
+        check_reads(sample, sample.storage)
+        assert check_pull(sample, sample.storage)
+
+
+def test_a_push_on_a_damaged_base_is_refused_by_the_damages_name(sample: Sample) -> None:
+    """The server's damage is never laid at the client's door, nor built upon."""
+    entry = sample.packs[1]
+    offset, segment = sample.segments[1][0]
+    path = pack_path(entry.name)
+    content = bytearray(sample.storage.get(path))
+    content[offset + segment.frames_at : offset + segment.length] = bytes(segment.length - segment.frames_at)
+    sample.storage.delete(path)
+    sample.storage.put(path, [bytes(content)])
+    repository = PackRepository(sample.storage, clock=Clock(), randomness=Repeatable(1))
+    (child,) = sample.history.line(1, sample.line[2])
+    with pytest.raises(CorruptFile) as caught:
+        upload(repository, sample.history.body([child]), 1)
+    assert caught.value.path == path
+    assert len(sample.storage.list_directory(PACKS)) == 4

@@ -1,0 +1,230 @@
+"""A fault at every call that changes storage: the repository is before or after, whole, and goes on working.
+
+For n = 1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process; then the power goes as
+well, with each account of what the disk kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+
+from smartserver.errors import CorruptRecord, OutcomeUnknown
+from smartserver.store.format import INCOMING
+from smartserver.store.repack import MOST_PACKS
+from smartserver.store.repository import PackRepository
+from transports.decorators.faulty import FaultMode, FaultyTransport
+from transports.errors import CodedError, TransportError
+from transports.memory import Aftermath, MemoryTransport
+
+SIDE = b"refs/heads/side"
+PATH = "group/project"
+DAY = 24 * 3600
+
+State = dict[bytes, bytes] | None
+"""Ref -> tip; None: there is no repository."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is done first without faults, what is done with them, and the refs after it."""
+
+    prepare: Callable[[PackRepository, History, Clock], None]
+    run: Callable[[PackRepository, History], object]
+    after: Callable[[History], State]
+
+
+def line(history: History, name: str, count: int, parent: bytes | None = None) -> list[bytes]:
+    """The same commits each time they are asked for."""
+    return history.line(count, parent, name)
+
+
+def nothing(_repository: PackRepository, _history: History, _clock: Clock) -> None:
+    """No repository."""
+
+
+def three(repository: PackRepository, history: History, _clock: Clock) -> None:
+    """Three commits, two refs."""
+    base = line(history, "base", 3)
+    push(repository, history, base, {MAIN: base[2], SIDE: base[0]})
+
+
+def many(repository: PackRepository, history: History, _clock: Clock) -> None:
+    """As many packs as make a repack due."""
+    for each in line(history, "base", MOST_PACKS + 1):
+        push(repository, history, [each], {MAIN: each})
+
+
+def joined(repository: PackRepository, history: History, clock: Clock) -> None:
+    """Old packs that are due to be deleted."""
+    many(repository, history, clock)
+    assert repository.repack_if_needed()
+    clock.now += DAY + 1
+
+
+def bring(repository: PackRepository, history: History) -> None:
+    new = line(history, "new", 2, line(history, "base", 3)[2])
+    push(repository, history, new, {MAIN: new[1], b"refs/heads/new": new[0]}, graph_first=True)
+
+
+def brought(history: History) -> State:
+    base = line(history, "base", 3)
+    new = line(history, "new", 2, base[2])
+    return {MAIN: new[1], b"refs/heads/new": new[0], SIDE: base[0]}
+
+
+def refuse(repository: PackRepository, history: History) -> None:
+    """A push whose body is broken."""
+    new = line(history, "new", 2, line(history, "base", 3)[2])
+    segment = history.segment(new[1])
+    history._made[new[1]] = segment[:-1] + bytes((segment[-1] ^ 1,))
+    try:
+        push(repository, history, new, {MAIN: new[1]})
+    except CorruptRecord:
+        pass
+    finally:
+        history._made[new[1]] = segment
+
+
+def three_refs(history: History) -> State:
+    base = line(history, "base", 3)
+    return {MAIN: base[2], SIDE: base[0]}
+
+
+def many_refs(history: History) -> State:
+    return {MAIN: line(history, "base", MOST_PACKS + 1)[-1]}
+
+
+OPERATIONS = {
+    "create with content": Operation(
+        nothing, lambda repository, history: three(repository, history, Clock()), three_refs
+    ),
+    "create empty": Operation(nothing, lambda repository, history: push(repository, history, []), lambda history: {}),
+    "push": Operation(three, bring, brought),
+    "refused push": Operation(three, refuse, three_refs),
+    "move a ref": Operation(
+        three,
+        lambda repository, history: push(repository, history, [], {SIDE: line(history, "base", 3)[1]}),
+        lambda history: {MAIN: line(history, "base", 3)[2], SIDE: line(history, "base", 3)[1]},
+    ),
+    "delete a ref": Operation(
+        three,
+        lambda repository, history: push(repository, history, [], {SIDE: None}),
+        lambda history: {MAIN: line(history, "base", 3)[2]},
+    ),
+    "delete the repository": Operation(
+        three, lambda repository, history: repository.delete(request_id(), 0, "user"), lambda history: None
+    ),
+    "repack": Operation(many, lambda repository, history: repository.repack_if_needed(), many_refs),
+    "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
+}
+
+
+def state_of(repository: PackRepository) -> State:
+    return refs_of(repository) if repository.exists() else None
+
+
+@dataclass
+class Trial:
+    """One operation with a fault at call `at`."""
+
+    operation: Operation
+    mode: FaultMode
+    at: int
+
+    def __post_init__(self) -> None:
+        self.history = History()
+        self.clock = Clock()
+        self.storage = MemoryTransport(self.clock)
+        sound = PackRepository(self.storage, PATH, clock=self.clock, randomness=Repeatable(1))
+        self.operation.prepare(sound, self.history, self.clock)
+        self.before = state_of(sound)
+        self.after = self.operation.after(self.history)
+        self.faulty = FaultyTransport(self.storage, fail_at=self.at, mode=self.mode)
+        self.error: CodedError | None = None
+        self.repository = PackRepository(self.faulty, PATH, clock=self.clock, randomness=Repeatable(2))
+        try:
+            self.operation.run(self.repository, self.history)
+        except CodedError as error:
+            self.error = error
+
+    def __str__(self) -> str:
+        return f"{self.mode} at call {self.at} ({self.faulty.log[-1]}): {self.error!r}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the operation made fewer calls."""
+        return self.faulty.calls < self.at
+
+    def check(self, repository: PackRepository, storage: MemoryTransport) -> None:
+        """Before or after, whole, and a next push works."""
+        found = state_of(repository)
+        assert found in (self.before, self.after), self
+        if self.error is None:
+            assert found == self.after, self
+        if found is not None:
+            assert repository.verify().problems == (), self
+            check_whole(repository, self.history)
+        repository.collect_garbage_files()
+        if found is not None:
+            assert storage.list_directory(f"{PATH}/{INCOMING}") == [], self
+        tip = (found or {}).get(MAIN)
+        more = line(self.history, "more", 1, tip)
+        push(repository, self.history, more, {MAIN: more[0]})
+        assert refs_of(repository) == {**(found or {}), MAIN: more[0]}, self
+        check_whole(repository, self.history)
+        assert storage.list_directory(f"{PATH}/{INCOMING}") == [], self
+
+
+def trials(name: str, mode: FaultMode) -> list[int]:
+    """The calls an operation makes when none fails, counted."""
+    whole = Trial(OPERATIONS[name], mode, 0)
+    assert whole.error is None
+    assert state_of(whole.repository) == whole.after
+    return list(range(1, whole.faulty.calls + 1))
+
+
+@pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_call_that_fails(name: str, mode: FaultMode) -> None:
+    for at in trials(name, mode):
+        trial = Trial(OPERATIONS[name], mode, at)
+        if isinstance(trial.error, TransportError):
+            assert state_of(trial.repository) == trial.before, trial
+        elif trial.error is not None:
+            assert isinstance(trial.error, OutcomeUnknown), trial
+        trial.check(trial.repository, trial.storage)
+
+
+@pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_call_that_fails_and_then_the_power(name: str, mode: FaultMode) -> None:
+    for at in trials(name, mode):
+        trial = Trial(OPERATIONS[name], mode, at)
+        storage = trial.storage.crash(Aftermath.DURABLE_ONLY)
+        trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
+
+
+@pytest.mark.parametrize("aftermath", list(Aftermath))
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_process_dies_and_the_power_goes(name: str, aftermath: Aftermath) -> None:
+    for at in trials(name, "die"):
+        seeds = range(3) if aftermath in (Aftermath.TORN, Aftermath.SOME) else range(1)
+        for seed in seeds:
+            trial = Trial(OPERATIONS[name], "die", at)
+            storage = trial.storage.crash(aftermath, seed)
+            trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
+
+
+@pytest.mark.parametrize("aftermath", list(Aftermath))
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_power_goes_after_the_answer(name: str, aftermath: Aftermath) -> None:
+    for seed in range(4):
+        trial = Trial(OPERATIONS[name], "fail", 0)
+        assert trial.error is None
+        storage = trial.storage.crash(aftermath, seed)
+        trial.at = 1
+        trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)

@@ -1,0 +1,245 @@
+"""Repositories that lack something: shallow, partial and collected ones never offer what they cannot complete, never
+send what they lack, and the server never stores a commit with other parents than it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from git_sides import Side, missing_objects, server_refs
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+Begin = Callable[[str], Side]
+
+SHALLOW = """
+git init -q --bare local; git -C local config uploadpack.allowFilter true
+a git push -q ../local main topic --tags
+git clone -q --depth 1 "file://$SIDE/local" c
+c git remote set-url origin "$URL"
+"""
+PARTIAL = "printf changed >a/one; a git commit -q -a -m changed\n" + SHALLOW.replace("--depth 1", "--filter=blob:none")
+"""The content of the last commit was fetched to be checked out, that of those before it was not."""
+
+
+def path_of(side: Side) -> str:
+    return side.url.rpartition("/")[2]
+
+
+def refs_of(side: Side) -> dict[str, str]:
+    assert side.served is not None
+    return server_refs(side.served, path_of(side))
+
+
+def check_server_holds(side: Side, repository: str, ref: str) -> None:
+    assert side.served is not None
+    objects = side.git(repository, "rev-list", "--objects", "--no-object-names", ref).split()
+    assert missing_objects(side.served, path_of(side), objects) == []
+
+
+def remove_object(side: Side, repository: str, name: str) -> None:
+    """Lose one loose object."""
+    key = side.git(repository, "rev-parse", name)
+    (side.folder / repository / ".git" / "objects" / key[:2] / key[2:]).unlink()
+
+
+def check_clone(side: Side, *expected: str) -> None:
+    """A new clone is whole and has these commits' subjects on main, newest first."""
+    side.prepare('as d git clone -q "$URL" d')
+    assert side.git("d", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("d", "log", "--format=%s").split() == list(expected)
+
+
+# -- shallow
+
+
+def test_a_shallow_repository_cannot_make_a_repository(ours: Begin) -> None:
+    side = ours("history")
+    side.prepare(SHALLOW)
+    for command in ("c git push origin main", "c commit new; c git push origin main"):
+        result = side.run(command)
+        assert result.status != 0
+        line = result.err.splitlines()[0]
+        assert line.startswith("fatal: hpss: cannot push from a shallow repository: the parents of ")
+        assert line.endswith("(git fetch --unshallow gets them)")
+    assert refs_of(side) == {}
+
+
+def test_a_shallow_repository_pushes_what_is_new_to_a_server_that_has_the_rest(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(SHALLOW)
+    result = side.run("c commit four; c git push origin main")
+    assert result.status == 0, result.said
+    assert result.counts.rounds <= 3
+    check_clone(side, "four", "three", "two", "one")
+    again = side.run("c commit five; c git push origin main")
+    assert again.status == 0, again.said
+    assert again.counts.rounds == 2
+    side.prepare("user d git pull -q")
+    assert side.git("d", "rev-parse", "main") == side.git("c", "rev-parse", "main")
+
+
+def test_a_shallow_repository_is_refused_where_the_server_lacks_its_past(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("a commit four; git init -q --bare local; a git push -q ../local main")
+    side.prepare('git clone -q --depth 1 "file://$SIDE/local" c; c git remote set-url origin "$URL"; c commit five')
+    before = refs_of(side)
+    result = side.run("c git push origin main")
+    assert result.status != 0
+    assert "cannot push from a shallow repository" in result.err
+    assert refs_of(side) == before
+
+
+def test_a_shallow_repository_fetches_all_history(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(SHALLOW + "a commit four; a git push -q origin main")
+    result = side.run("c git fetch origin main")
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("c", "rev-parse", "FETCH_HEAD") == side.git("a", "rev-parse", "main")
+    # The objects are all there, whatever git shows of a history it was told to cut.
+    (side.folder / "c" / ".git" / "shallow").unlink()
+    assert side.git("c", "log", "--format=%s", "FETCH_HEAD").split() == ["four", "three", "two", "one"]
+    check_server_holds(side, "c", "FETCH_HEAD")
+
+
+@pytest.mark.parametrize("option", ["--depth=1", "--shallow-since=2020-01-01", "--shallow-exclude=v1"])
+def test_a_shallow_clone_is_a_whole_one_and_says_so(ours: Begin, option: str) -> None:
+    side = ours("shared")
+    result = side.run(f'as c git clone {option} "$URL" c')
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    name = option.partition("=")[0]
+    assert f"hpss: {name} is not supported: the whole history is fetched" in result.err.splitlines()
+    assert not (side.folder / "c" / ".git" / "shallow").exists()
+    assert side.git("c", "log", "--format=%s").split() == ["three", "two", "one"]
+    assert side.git("c", "branch", "-r", "--format=%(refname)").split() == [
+        "refs/remotes/origin/HEAD",
+        "refs/remotes/origin/main",
+    ]
+
+
+def test_a_shallow_fetch_is_a_whole_one_and_says_so(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("a commit four; a git push -q origin main")
+    for option in ("--depth=1", "--deepen=1"):
+        result = side.run(f"b git fetch {option}")
+        assert result.status == 0, result.said
+        assert result.err.splitlines().count("hpss: --depth is not supported: the whole history is fetched") == 1
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
+
+
+# -- partial
+
+
+def test_a_partial_clone_cannot_push_what_it_did_not_fetch(ours: Begin) -> None:
+    side = ours("history")
+    side.prepare(PARTIAL)
+    result = side.run("c git push origin main")
+    assert result.status != 0
+    line = result.err.splitlines()[0]
+    assert line.startswith("fatal: hpss: cannot push: ")
+    assert line.endswith("(a partial clone cannot push what it did not fetch)")
+    assert refs_of(side) == {}
+
+
+def test_a_partial_clone_pushes_what_is_its_own(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(PARTIAL + "a git push -q origin main; c commit four; printf again >c/one; c git commit -qam five")
+    result = side.run("c git push origin main")
+    assert result.status == 0, result.said
+    check_clone(side, "five", "four", "changed", "three", "two", "one")
+
+
+def test_a_partial_clone_pushes_a_change_of_a_file_it_did_not_fetch(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(PARTIAL.replace("clone -q", "clone -q --no-checkout") + "a git push -q origin main")
+    side.prepare(
+        "c git read-tree HEAD; c git update-index --cacheinfo 100644,$(echo new | c git hash-object -w --stdin),one;"
+        " c git update-ref HEAD $(c git commit-tree -p HEAD -m new $(c git write-tree --missing-ok))"
+    )
+    result = side.run("c git push origin main")
+    assert result.status == 0, result.said
+    check_clone(side, "new", "changed", "three", "two", "one")
+
+
+def test_a_partial_clone_fetches_what_it_lacks(ours: Begin) -> None:
+    """It has commits without their content, so it offers none of them."""
+    side = ours("shared")
+    side.prepare(PARTIAL + "a commit four; a git push -q origin main")
+    result = side.run("c git fetch origin main topic")
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    side.prepare("c git config --unset remote.origin.promisor; c git config --unset remote.origin.partialclonefilter")
+    side.prepare("c git config --unset extensions.partialClone || true; rm -f c/.git/objects/pack/*.promisor")
+    check_server_holds(side, "c", "FETCH_HEAD")
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_partial_clone_is_a_whole_one_and_says_so(ours: Begin) -> None:
+    side = ours("shared")
+    result = side.run('as c git clone --filter=blob:none --no-checkout "$URL" c')
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    assert "hpss: --filter is not supported: all objects are fetched" in result.err.splitlines()
+    assert side.git("c", "cat-file", "-p", "HEAD:one") == "one"
+
+
+# -- collected
+
+
+def test_branches_that_were_deleted_and_collected_come_again(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(
+        "b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null;"
+        " b git reflog expire --expire=now --all; b git gc -q --prune=now"
+    )
+    result = side.run("b git fetch")
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    assert "origin/topic" in result.err
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("b", "rev-parse", "origin/topic") == side.git("a", "rev-parse", "topic")
+
+
+@pytest.mark.parametrize("lost", ["topic:topical", "topic^{tree}"])
+def test_a_commit_that_lost_its_content_is_not_offered(ours: Begin, lost: str) -> None:
+    """Nothing refers to it any more, so a collection may have taken a part."""
+    side = ours("shared")
+    side.prepare("a commit more; a git checkout -q topic; a commit again; a git push -q origin topic")
+    remove_object(side, "b", lost)
+    side.prepare("b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null")
+    result = side.run("b git fetch")
+    assert result.status == 0, result.said
+    assert result.counts.rounds == 2
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("b", "rev-parse", "origin/topic") == side.git("a", "rev-parse", "topic")
+
+
+def test_a_push_of_a_branch_whose_content_is_lost_is_refused(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("a commit four")
+    remove_object(side, "a", "main:four")
+    before = refs_of(side)
+    result = side.run("a git push origin main")
+    assert result.status != 0
+    assert "Traceback" not in result.err
+    assert refs_of(side) == before
+
+
+def test_grafts_and_replacements_change_nothing_that_is_sent(ours: Begin) -> None:
+    side = ours("history")
+    side.prepare(
+        "a git replace $(a git rev-parse main~1) $(a git rev-parse topic);"
+        " mkdir -p a/.git/info; a git rev-parse main >a/.git/info/grafts"
+    )
+    assert side.git("a", "log", "--format=%s", "main").split() == ["three"]
+    side.prepare("a git push -q origin main 2>/dev/null")
+    check_clone(side, "three", "two", "one")
+
+
+def test_a_repository_of_one_commit_pushes_from_a_detached_place(ours: Begin) -> None:
+    side = ours("nothing")
+    side.prepare('git init -q a; a commit one; a git checkout -q --detach; a git push -q "$URL" HEAD:refs/heads/main')
+    check_clone(side, "one")

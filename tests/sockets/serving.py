@@ -1,0 +1,289 @@
+"""A real server as a process, real git beside it, and histories to exchange: what the tests about crashes share."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+"""Seconds after which something hangs; nothing waits for it otherwise."""
+
+SMARTSERVER = (sys.executable, "-m", "smartserver.cli.main")
+
+STATUS_OF_GIT = {"push": 1, "clone": 128, "fetch": 128, "ls-remote": 128}
+"""What git exits with when its remote program says `fatal`."""
+
+NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|^Python|\.py\b", re.MULTILINE)
+"""What a user must never see."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a program did."""
+
+    status: int
+    out: str
+    err: str
+
+    def worked(self) -> Done:
+        """Itself, if it did."""
+        assert self.status == 0, self
+        return self
+
+    def failed(self, command: str) -> str:
+        """The one line it gave as the reason; whatever git says after it only repeats the URL."""
+        assert self.status == STATUS_OF_GIT[command], self
+        assert not NOISE.search(self.err), self
+        lines = [line for line in self.err.splitlines() if not line.startswith(("Cloning into", "error: failed to push"))]
+        assert len(lines) == 1, self
+        assert lines[0].startswith("fatal: hpss: "), self
+        return lines[0].removeprefix("fatal: hpss: ")
+
+
+class User:
+    """Somebody with a home of their own, in which their repositories and what they know of remotes lie."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        home.mkdir(exist_ok=True)
+        (home / ".gitconfig").write_text(
+            "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n"
+            "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n"
+        )
+        kept = ("PATH", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+        self.environment = {
+            **{name: os.environ[name] for name in kept if name in os.environ},
+            "HOME": str(home),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TEMPLATE_DIR": "",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+
+    def start(self, *arguments: str, folder: str = ".") -> subprocess.Popen[bytes]:
+        """Git, in a process group of its own."""
+        return subprocess.Popen(
+            ["git", *arguments],
+            cwd=self.home / folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def git(self, *arguments: str, folder: str = ".") -> Done:
+        """What a git command did."""
+        return finish(self.start(*arguments, folder=folder))
+
+    def tip(self, folder: str, name: str = "HEAD") -> str:
+        """The id of a revision."""
+        return self.git("rev-parse", name, folder=folder).worked().out.strip()
+
+
+def finish(process: subprocess.Popen[bytes]) -> Done:
+    """Wait for a program, and for every other that writes to its streams."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args!r} hangs; so far {out!r} {err!r}") from None
+    return Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def run(*command: str) -> Done:
+    """Run a program."""
+    return finish(
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    )
+
+
+class Server:
+    """A running `smartserver serve`; leaving its `with` block kills it."""
+
+    def __init__(
+        self,
+        root: Path,
+        *options: str,
+        anonymous: str = "write",
+        program: Sequence[str] = SMARTSERVER,
+        pass_fds: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = root
+        listen = ("--listen", "127.0.0.1:0", "--anonymous", anonymous)
+        self.process = subprocess.Popen(
+            [*program, "serve", str(root), *listen, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=pass_fds,
+            env=None if environment is None else {**os.environ, **environment},
+        )
+        self.log: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        first = self._lines.get(timeout=PATIENCE)
+        found = re.search(r"hpss://127\.0\.0\.1:(\d+)/", first or "")
+        if not found:
+            self.kill()
+            raise AssertionError(f"the server did not start: {self.log}")
+        self.port = int(found[1])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.decode("utf-8", "replace"))
+            self._lines.put(self.log[-1])
+        self._lines.put(None)
+
+    def url(self, path: str) -> str:
+        """Of a repository."""
+        return f"hpss://127.0.0.1:{self.port}/{path}"
+
+    def kill(self) -> None:
+        """End it without warning."""
+        self.process.kill()
+        self._gone()
+
+    def stop(self) -> int:
+        """Ask it to stop; its exit status."""
+        self.process.terminate()
+        return self._gone()
+
+    def _gone(self) -> int:
+        status = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return status
+
+    def memory(self) -> int:
+        """Bytes of its memory that are in use now."""
+        return status_of(self.process.pid)["VmRSS"] * 1024
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        assert not NOISE.search("".join(self.log)), self.log
+
+
+def status_of(pid: int) -> dict[str, int]:
+    """The numbers in a process's /proc/PID/status: kilobytes where they are sizes."""
+    found: dict[str, int] = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        number = value.split()[0] if value.split() else ""
+        if number.isdigit():
+            found[name] = int(number)
+    return found
+
+
+def write_history(
+    user: User, folder: str, commits: int, *, seed: str, size: int, files: int = 1, branch: str = "main"
+) -> list[str]:
+    """A repository of commits in a row, each with `files` new files of `size` incompressible bytes; their ids."""
+    user.git("init", "-q", folder).worked()
+    content = random.Random(seed)
+    stream: list[bytes] = []
+    for number in range(1, commits + 1):
+        stream.append(b"commit refs/heads/%s\nmark :%d\n" % (branch.encode(), number))
+        stream.append(b"committer A <a@example.org> %d +0000\n" % (1_700_000_000 + number))
+        stream.append(b"data 9\ncommit %02d\n" % (number % 100))
+        if number > 1:
+            stream.append(b"from :%d\n" % (number - 1))
+        for file in range(files):
+            stream.append(b"M 100644 inline folder%d/%d-%d\ndata %d\n" % (number % 7, number, file, size))
+            stream.append(content.randbytes(size) + b"\n")
+    process = subprocess.run(
+        ["git", "fast-import", "--quiet", "--force"],
+        cwd=user.home / folder,
+        env=user.environment,
+        input=b"".join(stream),
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert not process.stderr
+    user.git("reset", "-q", "--hard", branch, folder=folder).worked()
+    return user.git("rev-list", "--reverse", branch, folder=folder).worked().out.split()
+
+
+def server_refs(root: Path, path: str) -> dict[str, str]:
+    """The refs of a repository as they are stored; empty where there is none."""
+    repository = PackRepository(LocalTransport(root), path)
+    if not repository.exists():
+        return {}
+    return {name.decode(): value[0].id.hex() for name, value in repository.snapshot().view.refs().items()}
+
+
+def check_store(root: Path, path: str) -> None:
+    """A repository, where there is one, is whole."""
+    repository = PackRepository(LocalTransport(root), path)
+    if repository.exists():
+        assert repository.verify().problems == ()
+
+
+def is_tidy(root: Path, path: str) -> bool:
+    """Whether no writer, dead or alive, has anything in a repository's folder that no root names yet."""
+    folder = root / path
+    if not folder.exists():
+        return True
+    names = {each.name for each in folder.iterdir()}
+    incoming = folder / "incoming"
+    return not any(name.startswith("root.") for name in names) and not (incoming.exists() and any(incoming.iterdir()))
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Look until something holds that nobody announces."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"still not: {what}"
+        time.sleep(0.01)
+
+
+def lanes(count: int, work: Callable[[int], T]) -> list[T]:
+    """`work(0)`, `work(1)`... at the same time; what one of them raises is raised here."""
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(work, lane) for lane in range(count)]]
+
+
+def shares(items: Sequence[T], count: int) -> list[list[T]]:
+    """Items dealt out to lanes."""
+    return [list(items[lane::count]) for lane in range(count)]
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Every process below another, as far as they can be seen."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        below = [int(child) for child in children.read_text().split()]
+    except OSError:
+        return
+    for child in below:
+        yield child
+        yield from descendants(child)

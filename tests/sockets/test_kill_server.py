@@ -1,0 +1,217 @@
+"""The server dies without warning, at random moments of a push and before each thing that makes one durable."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from serving import (
+    SMARTSERVER,
+    Done,
+    Server,
+    User,
+    check_store,
+    finish,
+    is_tidy,
+    lanes,
+    run,
+    server_refs,
+    shares,
+    wait_until,
+    write_history,
+)
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+KILLS = 20
+LANES = 4
+SEED = 20
+MAIN = "refs/heads/main"
+PAUSED = str(Path(__file__).with_name("paused_server.py"))
+
+
+def push(user: User, server: Server, commit: str) -> Done:
+    return user.git("push", server.url("p"), f"{commit}:{MAIN}", folder="w")
+
+
+def check_interrupted(done: Done, *, changed: bool) -> None:
+    """The client says in one line what became of its push; it claims neither what is not so nor what it cannot know."""
+    reason = done.failed("push")
+    unknown = "it is unknown whether the change was made: "
+    assert reason.startswith(unknown) or not changed, reason
+    lost = r"cannot connect to 127\.0\.0\.1:\d+: |127\.0\.0\.1:\d+: |the server closed the connection|Connection reset"
+    assert re.match(lost, reason.removeprefix(unknown)), reason
+
+
+def check_restarted(root: Path, server: Server) -> None:
+    """What the dead server left was put away, and what it had is whole."""
+    wait_until(lambda: is_tidy(root, "p"), "incoming/ and the repository's folder are clean")
+    check_store(root, "p")
+    assert server.process.poll() is None
+
+
+@pytest.mark.parametrize("size", [2_000, 200_000])
+def test_at_random_moments_of_a_push(tmp_path: Path, size: int) -> None:
+    """Of a small one, which is mostly syncs, and a large one, which is mostly on its way."""
+    user = User(tmp_path / "template")
+    commits = write_history(user, "w", KILLS // 2 // LANES + 3, seed="kills", size=size, files=5)
+
+    def lane(number: int) -> list[str]:
+        chance = random.Random(f"{SEED}/{size}/{number}")
+        root = tmp_path / f"root{number}"
+        root.mkdir()
+        shutil.copytree(user.home, tmp_path / f"user{number}")
+        mine = User(tmp_path / f"user{number}")
+        server = Server(root)
+        start = time.monotonic()
+        mine.git("push", server.url("measured"), f"{commits[0]}:{MAIN}", folder="w").worked()
+        whole = time.monotonic() - start
+        told: list[str] = []
+        before = ""
+        rounds = shares(range(KILLS // 2), LANES)[number]
+        for turn, commit in zip(rounds, commits, strict=False):
+            moment = chance.uniform(0.3 * whole, 1.2 * whole)
+            told.append(f"seed {SEED}/{size}/{number}, kill {turn} after {moment:.3f} s of {whole:.3f}")
+            try:
+                process = mine.start("push", server.url("p"), f"{commit}:{MAIN}", folder="w")
+                time.sleep(moment)
+                server.kill()
+                done = finish(process)
+                server = Server(root)
+                now = server_refs(root, "p").get(MAIN, "")
+                assert now in (before, commit)
+                if done.status:
+                    check_interrupted(done, changed=now == commit)
+                else:
+                    assert now == commit, "acknowledged and lost"
+                check_restarted(root, server)
+                push(mine, server, commit).worked()
+                assert server_refs(root, "p") == {MAIN: commit}
+                before = commit
+            except BaseException as wrong:
+                wrong.add_note("\n".join(told))
+                server.kill()
+                raise
+        with server:
+            assert run(*SMARTSERVER, "verify", str(root / "p")).worked().out.endswith("all well\n")
+            mine.git("clone", "-q", "--bare", server.url("p"), "back").worked()
+        assert mine.tip("back") == before
+        return told
+
+    assert sum(map(len, lanes(LANES, lane))) == KILLS // 2
+
+
+class Paused:
+    """A server that stops before the n-th sync or rename, and says so."""
+
+    def __init__(self, root: Path) -> None:
+        orders, self._orders = os.pipe()
+        reports, theirs = os.pipe()
+        self._reports: IO[str] = os.fdopen(reports)
+        try:
+            program = (sys.executable, PAUSED, str(orders), str(theirs))
+            self.server = Server(root, program=program, pass_fds=(orders, theirs))
+        finally:
+            os.close(orders)
+            os.close(theirs)
+
+    def arm(self, number: int) -> None:
+        """From now on; what happens before it has happened."""
+        os.write(self._orders, b"%d\n" % number)
+        assert self._until("armed") == []
+
+    def paused(self) -> list[str]:
+        """Wait for the pause; the calls up to the one that is not made."""
+        return self._until("paused")
+
+    def passed(self) -> list[str]:
+        """All calls since the order."""
+        os.write(self._orders, b"0\n")
+        return self._until("armed")
+
+    def _until(self, word: str) -> list[str]:
+        lines: list[str] = []
+        for line in self._reports:
+            if line.rstrip("\n") == word:
+                return lines
+            lines.append(line.rstrip("\n"))
+        raise AssertionError(f"the server ended before {word!r}: {lines} {self.server.log}")
+
+    def close(self) -> None:
+        self.server.kill()
+        os.close(self._orders)
+        self._reports.close()
+
+
+def plain(calls: list[str]) -> list[str]:
+    """Calls without what is random in them."""
+    return [re.sub(r"[0-9a-f]{8,}(-[0-9a-f]{8})?", "X", call) for call in calls]
+
+
+@pytest.mark.parametrize("creating", [True, False], ids=["first push", "later push"])
+def test_before_each_sync_and_rename(tmp_path: Path, creating: bool) -> None:
+    """Twenty places and more, and in each the state is known: new from the root's rename on."""
+    user = User(tmp_path / "template")
+    old, new = write_history(user, "w", 2, seed="pauses", size=3_000, files=3)
+    template = tmp_path / "root"
+    template.mkdir()
+    if not creating:
+        with Server(template) as server:
+            push(user, server, old).worked()
+    before = {} if creating else {MAIN: old}
+
+    def copy(name: str) -> tuple[Path, User]:
+        root = tmp_path / f"root {name}"
+        shutil.copytree(template, root)
+        shutil.copytree(user.home, tmp_path / f"user {name}")
+        return root, User(tmp_path / f"user {name}")
+
+    root, mine = copy("0")
+    paused = Paused(root)
+    wait_until(lambda: is_tidy(root, "p"), "the start is over")
+    paused.arm(0)
+    push(mine, paused.server, new).worked()
+    calls = plain(paused.passed())
+    paused.close()
+    assert calls[-2:] == ["rename p/root", "sync p/"]
+    for expected in ("sync p/incoming/X/X.pack", "sync p/incoming/X/X.idx", "sync p/packs", "sync p/root.X"):
+        assert any(call.rstrip("/") == expected for call in calls), calls
+    swap = len(calls) - 1
+    print(calls)
+
+    def kill_before(number: int) -> None:
+        root, mine = copy(str(number))
+        paused = Paused(root)
+        try:
+            paused.arm(number)
+            process = mine.start("push", paused.server.url("p"), f"{new}:{MAIN}", folder="w")
+            assert plain(paused.paused()) == calls[:number]
+        finally:
+            paused.close()
+        done = finish(process)
+        with Server(root) as server:
+            changed = number > swap
+            assert server_refs(root, "p") == ({MAIN: new} if changed else before)
+            check_interrupted(done, changed=changed)
+            check_restarted(root, server)
+            push(mine, server, new).worked()
+            assert server_refs(root, "p") == {MAIN: new}
+            check_store(root, "p")
+
+    def lane(number: int) -> None:
+        for point in shares(range(1, len(calls) + 1), LANES)[number]:
+            try:
+                kill_before(point)
+            except BaseException as wrong:
+                wrong.add_note(f"killed before call {point} of {calls}")
+                raise
+
+    lanes(LANES, lane)
+

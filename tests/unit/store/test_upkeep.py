@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, request_id, upload
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Tip
+from smartserver.store import repack
+from smartserver.store.document import PackEntry
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.repack import MOST_PACKS
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from transports.memory import MemoryTransport
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def storage(clock: Clock) -> MemoryTransport:
+    return MemoryTransport(clock)
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
+    return PackRepository(storage, clock=clock, randomness=Repeatable())
+
+
+def push_each(repository: PackRepository, history: History, count: int) -> list[bytes]:
+    line = history.line(count)
+    for each in line:
+        push(repository, history, [each], {MAIN: each})
+    return line
+
+
+def packs(storage: MemoryTransport) -> set[str]:
+    return set(storage.list_directory(PACKS))
+
+
+def test_packs_are_joined_when_there_are_many(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    push_each(repository, history, MOST_PACKS)
+    assert not repository.repack_if_needed()
+    push(repository, history, history.line(1, None, "more"), {})
+    before = repository.snapshot()
+    assert repository.repack_if_needed()
+    assert not repository.repack_if_needed()
+    after = check_whole(repository, history)
+    assert len(after.packs) < len(before.packs)
+    assert after.root.version == before.root.version + 1
+    assert [after.revision(ordinal) for ordinal in range(after.graph.count)] == [
+        before.revision(ordinal) for ordinal in range(before.graph.count)
+    ]
+    assert storage.list_directory(INCOMING) == []
+
+
+def test_no_depth_changes_when_packs_are_joined(repository: PackRepository, history: History) -> None:
+    """Copies of one record at different depths, in packs that are joined later."""
+    text = [b"line %d of a file\n" % number for number in range(40)]
+
+    def files(number: int) -> dict[str, bytes]:
+        lines = list(text)
+        lines[number % 40] = b"changed %d\n" % number
+        return {"a": b"".join(lines)}
+
+    roots = [history.commit(files(number), (), f"root {number}") for number in range(4)]
+    tips = list(roots)
+    for each in roots:
+        push(repository, history, [each], {})
+    for step in range(8):
+        for branch in range(4):
+            # The branches reach the same texts, over different ones.
+            number = 100 + step if (step + branch) % 3 == 0 else 1000 * branch + step
+            tips[branch] = history.commit(files(number), (tips[branch],), f"{branch} {step}")
+            push(repository, history, [tips[branch]], {b"refs/heads/%d" % branch: tips[branch]})
+    before = repository.snapshot()
+    listed = [each for each, _path in {pair for pairs in history.introduced.values() for pair in pairs}]
+    depths = {key: [(found.ordinal, found.depth) for found in before.locate(0, key)] for key in listed}
+    assert max(len(found) for found in depths.values()) > 1
+    while repository.repack_if_needed():
+        pass
+    after = check_whole(repository, history)
+    assert len(after.packs) < len(before.packs)
+    assert {key: [(found.ordinal, found.depth) for found in after.locate(0, key)] for key in listed} == depths
+
+
+def test_old_packs_go_a_day_later(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = push_each(repository, history, MOST_PACKS + 1)
+    old = packs(storage)
+    reader = repository.snapshot()
+    assert repository.repack_if_needed()
+    kept = {f"{pack.entry.name.hex()}.{end}" for pack in repository.snapshot().packs for end in ("pack", "idx")}
+    assert packs(storage) == old | kept
+    clock.now += DAY - 1
+    assert repository.collect_garbage_files() == 0
+    assert packs(storage) == old | kept
+    location = reader.first(0, line[0])
+    assert location is not None
+    assert reader.record(location) == history.objects[line[0]]
+    clock.now += 2
+    version = repository.snapshot().root.version
+    assert repository.collect_garbage_files() == len(old - kept)
+    assert packs(storage) == kept
+    assert repository.snapshot().view.dropped() == []
+    assert repository.snapshot().root.version == version + 1
+    assert repository.collect_garbage_files() == 0
+    assert repository.snapshot().root.version == version + 1
+    check_whole(repository, history)
+
+
+def test_a_push_beside_a_repack(repository: PackRepository, history: History, clock: Clock) -> None:
+    line = push_each(repository, history, MOST_PACKS + 1)
+    slow = upload(repository, history.body(history.line(2, line[-1], "slow")), 2)
+    assert repository.repack_if_needed()
+    assert not slow.stale(repository.snapshot())
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.check_parents()
+        tip = transaction.announced[-1].revision
+        transaction.set_ref(MAIN, (Tip(tip),))
+        return b""
+
+    assert repository.commit(request_id(), 0, "user", plan, slow).swapped
+    assert check_whole(repository, history).graph.count == MOST_PACKS + 3
+
+
+def test_a_repack_that_lost_drops_its_output(
+    repository: PackRepository,
+    history: History,
+    storage: MemoryTransport,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    push_each(repository, history, MOST_PACKS + 1)
+    other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
+    run = repack.run
+
+    def late(*arguments: Any) -> PackEntry:
+        monkeypatch.setattr(repack, "run", run)
+        entry = run(*arguments)
+        assert other.repack_if_needed()
+        return entry
+
+    monkeypatch.setattr(repack, "run", late)
+    assert not repository.repack_if_needed()
+    snapshot = check_whole(repository, history)
+    assert storage.list_directory(INCOMING) == []
+    named = len(snapshot.packs) + len(snapshot.view.dropped())
+    assert len(packs(storage)) == 2 * named
+
+
+def test_one_repack_at_a_time(repository: PackRepository, history: History) -> None:
+    push_each(repository, history, MOST_PACKS + 1)
+    with repository._repacking:
+        assert not repository.repack_if_needed()
+    assert repository.repack_if_needed()
+
+
+def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    push_each(repository, history, MOST_PACKS + 1)
+    name = f"{PACKS}/{repository.snapshot().packs[3].entry.name.hex()}.pack"
+    content = bytearray(storage.get(name))
+    content[100] ^= 1
+    storage.delete(name)
+    storage.put(name, [bytes(content)])
+    again = PackRepository(storage, randomness=Repeatable(3))
+    with pytest.raises(CorruptFile, match=name):
+        again.repack_if_needed()
+    assert storage.list_directory(INCOMING) == []
+    assert len(packs(storage)) == 2 * (MOST_PACKS + 1)
+
+
+def test_files_no_root_names_go_when_they_are_old(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    push_each(repository, history, 2)
+    stray = [f"{PACKS}/{'ab' * 16}.pack", f"{PACKS}/{'ab' * 16}.idx", f"tables/{'cd' * 16}", f"log/7-{'ef' * 8}"]
+    for path in stray:
+        storage.put(path, [b"left by a crash"])
+    storage.put("root.1234", [b"half a root"])
+    assert repository.collect_garbage_files() == 1
+    assert all(storage.exists(path) for path in stray)
+    clock.now += DAY
+    assert repository.collect_garbage_files() == len(stray)
+    assert not any(storage.exists(path) for path in stray)
+    check_whole(repository, history)
+
+
+def test_the_storages_clock_tells_the_age_of_unnamed_files(history: History) -> None:
+    """This machine's clock is years ahead: nothing young is deleted for it."""
+    theirs, ours = Clock(), Clock(1_900_000_000.0)
+    storage = MemoryTransport(theirs)
+    repository = PackRepository(storage, clock=ours, randomness=Repeatable())
+    push_each(repository, history, 1)
+    storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"being published by another process"])
+    assert repository.collect_garbage_files() == 0
+    assert storage.exists(f"{PACKS}/{'ab' * 16}.pack")
+
+
+def test_leftovers_of_dead_writers_go_at_once(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    live = upload(repository, history.body(line[1:2]), 1)
+    dead = upload(repository, history.body(line[1:]), 2)
+    assert dead._intake.quarantine is not None
+    dead._intake.quarantine._held.close()  # What the system does for a process that ends.
+    assert len(storage.list_directory(INCOMING)) == 2
+    assert repository.collect_garbage_files() == 1
+    assert len(storage.list_directory(INCOMING)) == 1
+    live.abandon()
+    assert storage.list_directory(INCOMING) == []
+
+
+def test_nothing_to_collect_without_a_repository(repository: PackRepository) -> None:
+    assert repository.collect_garbage_files() == 0
+
+
+def test_files_of_a_deleted_repository(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    push_each(repository, history, 3)
+    repository.delete(request_id(), 0, "user")
+    assert repository.collect_garbage_files() == 0
+    clock.now += DAY + 1
+    assert repository.collect_garbage_files() == 6
+    assert packs(storage) == set()
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    check_whole(repository, history)

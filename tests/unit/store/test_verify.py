@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import pytest
+from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
+
+from smartserver.errors import NoSuchRepository
+from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
+from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.store import verify
+from smartserver.store.document import PackEntry, Root, decode_root, encode_root
+from smartserver.store.format import PACKS, ROOT
+from smartserver.store.index import rebuild
+from smartserver.store.log import NewLogEntry
+from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.repository import PackRepository
+from smartserver.store.root import RootView, next_root
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.swap import RootFile
+from transports.memory import MemoryTransport
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def storage() -> MemoryTransport:
+    return MemoryTransport()
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport) -> PackRepository:
+    return PackRepository(storage, clock=Clock(), randomness=Repeatable())
+
+
+def replace(storage: MemoryTransport, path: str, content: bytes) -> None:
+    storage.delete(path)
+    storage.put(path, [content])
+
+
+def problems(storage: MemoryTransport) -> list[str]:
+    return list(PackRepository(storage).verify().problems)
+
+
+def forge(repository: PackRepository, storage: MemoryTransport, *segments: bytes, refs: dict[bytes, bytes]) -> None:
+    """Add a pack as a writer would that checks nothing."""
+    file = RootFile(storage)
+    root = file.read()
+    name = b"f" * 16
+    path = f"{PACKS}/{name.hex()}"
+    made = storage.create(f"{path}.pack")
+    writer = PackWriter(made, root.kinds)
+    records = 0
+    for segment in segments:
+        writer.add(segment)
+        records += len(decode_segment(segment, 0, root.kinds).entries)
+    length, digest = writer.finish()
+    reader = PackReader(storage.open_read(f"{path}.pack"), length, "forged")
+    index = rebuild(reader, Snapshot.open(storage, root).first_row)
+    storage.put(f"{path}.idx", [index])
+    entry = PackEntry(name, length, digest, len(index), index[-16:], len(segments), records)
+    with file.swapping() as swap:
+        new, files = next_root(
+            RootView(swap.current, storage),
+            now=2e9,
+            packs=(*root.packs, entry),
+            refs={ref: (Tip(tip),) for ref, tip in refs.items()},
+            log=NewLogEntry("forger", b"r" * 16, b""),
+        )
+        swap.replace(new, files)
+
+
+def altered(
+    history: History,
+    revision: bytes,
+    *,
+    without: Key = b"",
+    parents: tuple[Parent, ...] | None = None,
+    base: tuple[Key, Key] = (b"", b""),
+    frame: tuple[Key, bytes] = (b"", b""),
+) -> bytes:
+    """A revision's segment with something wrong in it."""
+    content = history.segment(revision)
+    segment = decode_segment(content, 0, KINDS)
+    entries: list[Entry] = []
+    bodies: list[bytes] = []
+    for entry, body in zip(segment.entries, frames(segment, content), strict=True):
+        if entry.key == without:
+            continue
+        if entry.key == base[0]:
+            entry = entry._replace(base=BaseTag.FULL_KEY, base_key=base[1])
+        new = frame[1] if entry.key == frame[0] else bytes(body)
+        entries.append(entry._replace(frame_length=len(new)))
+        bodies.append(new)
+    return encode_segment(revision, segment.parents if parents is None else parents, entries, bodies, KINDS)
+
+
+def test_a_sound_repository(repository: PackRepository, history: History) -> None:
+    line = history.line(8)
+    side = history.line(3, line[2], "side")
+    push(repository, history, line[:5], {MAIN: line[4]})
+    push(repository, history, [*line[5:], *side], {MAIN: line[7], b"refs/heads/side": side[2]})
+    seen: list[tuple[int, int]] = []
+    report = repository.verify(lambda done, total: seen.append((done, total)))
+    assert report.problems == ()
+    assert (report.packs, report.segments) == (2, 11)
+    assert report.records == sum(len(history.introduced[each]) for each in (*line, *side))
+    lengths = sum(pack.entry.length for pack in repository.snapshot().packs)
+    assert report.size == lengths
+    assert seen[-1] == (lengths, lengths)
+
+
+def test_progress_of_a_large_pack(repository: PackRepository, history: History) -> None:
+    tips = [history.commit({"random": Repeatable(7)(1 << 20)}, (), f"{number}") for number in range(3)]
+    tips += [history.commit({"random": Repeatable(8 + number)(1 << 20)}, (), "more") for number in range(3)]
+    push(repository, history, tips, {MAIN: tips[0]})
+    seen: list[tuple[int, int]] = []
+    repository.verify(lambda done, total: seen.append((done, total)))
+    assert len(seen) >= 5
+    assert seen == sorted(seen)
+
+
+def test_no_repository(repository: PackRepository, history: History) -> None:
+    with pytest.raises(NoSuchRepository):
+        repository.verify()
+    push(repository, history, [])
+    repository.delete(b"r" * 16, 0, "user")
+    with pytest.raises(NoSuchRepository):
+        repository.verify()
+
+
+def test_a_damaged_root(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    push(repository, history, history.line(1), {})
+    content = bytearray(storage.get(ROOT))
+    content[50] ^= 1
+    replace(storage, ROOT, bytes(content))
+    (problem,) = problems(storage)
+    assert problem.startswith(f"{ROOT}: ")
+
+
+def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    forge(repository, storage, refs={b"refs/heads/lost": line[1]})
+    assert refs_of(repository)[b"refs/heads/lost"] == line[1]
+    (problem,) = problems(storage)
+    assert problem == f"{ROOT}: ref b'refs/heads/lost' is at {line[1].hex()}, which is not stored"
+
+
+def test_a_missing_index_is_named_and_what_it_indexes_checked(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(4)
+    push(repository, history, line, {MAIN: line[3]})
+    name = repository.snapshot().packs[0].entry.name.hex()
+    storage.delete(f"{PACKS}/{name}.idx")
+    report = PackRepository(storage).verify()
+    assert report.problems == (f"{PACKS}/{name}.idx: missing or damaged; made again from its pack",)
+    assert report.segments == 4
+
+
+def test_a_missing_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(4)
+    push(repository, history, line[:2], {MAIN: line[1]})
+    push(repository, history, line[2:], {MAIN: line[3]})
+    name = repository.snapshot().packs[1].entry.name.hex()
+    storage.delete(f"{PACKS}/{name}.pack")
+    (problem,) = problems(storage)
+    assert f"{PACKS}/{name}.pack" in problem
+    storage.delete(f"{PACKS}/{name}.idx")
+    (problem,) = problems(storage)
+    assert name in problem
+
+
+def test_a_missing_blob(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(3)
+    push(repository, history, line[:2], {MAIN: line[1]})
+    blob = history.key_at(line[2], "src/file.txt")
+    forge(repository, storage, altered(history, line[2], without=blob), refs={})
+    (problem,) = problems(storage)
+    assert problem.startswith(f"{PACKS}/{(b'f' * 16).hex()}.pack at byte ")
+    assert blob.hex() in problem
+    assert line[2].hex() in problem
+
+
+def test_wrong_parents(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(3)
+    push(repository, history, line[:2], {MAIN: line[1]})
+    orphan = altered(history, history.commit({"a": b"a"}, (line[1],)), parents=(Parent(line[1]), Parent(line[0])))
+    forge(repository, storage, orphan, refs={})
+    (problem,) = problems(storage)
+    assert "its parents are not those its own record names" in problem
+
+
+def test_a_parent_that_is_not_here_or_comes_later(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = history.commit({"another": b"root"})
+    forge(repository, storage, altered(history, root, parents=(Parent(line[1]),)), refs={})
+    (problem,) = problems(storage)
+    assert f"the parent {line[1].hex()} is in no pack before it" in problem
+
+
+def test_a_base_of_no_ancestor(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    root = history.commit({"a": b"a line of text\n" * 9})
+    side = history.commit({"a": b"a line of text\n" * 9 + b"side\n"}, (root,))
+    child = history.commit({"a": b"a line of text\n" * 9 + b"child\n"}, (root,))
+    push(repository, history, [root, side], {MAIN: side})
+    blob, foreign = history.key_at(child, "a"), history.key_at(side, "a")
+    forge(repository, storage, altered(history, child, base=(blob, foreign)), refs={})
+    (problem,) = problems(storage)
+    assert f"its base {foreign.hex()} comes from no ancestor" in problem
+    assert blob.hex() in problem
+
+
+def test_a_record_that_is_not_what_its_key_says_and_what_rests_on_it(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    blob, after = (history.key_at(each, "src/file.txt") for each in line[1:])
+    bad = altered(history, line[1], frame=(blob, b"no frame"))
+    forge(repository, storage, bad, history.segment(line[2]), refs={MAIN: line[2]})
+    first, second = problems(storage)
+    assert blob.hex() in first
+    assert after.hex() in second
+    assert f"its base {blob.hex()} cannot be read" in second
+
+
+def test_an_index_that_is_not_its_packs(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    """The hash is right, the writer was not."""
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    pack = repository.snapshot().packs[0]
+    content = bytearray(storage.get(f"{PACKS}/{pack.entry.name.hex()}.idx"))
+    index = pack.index
+    depths = bytes(index.depths)
+    content[content.index(depths) + depths.index(1)] = 9
+    made = blake2b(bytes(content[:-16]), digest_size=16).digest()
+    content[-16:] = made
+    replace(storage, f"{PACKS}/{pack.entry.name.hex()}.idx", bytes(content))
+    root: Root = decode_root(storage.get(ROOT))
+    entry = root.packs[0]
+    fields = (entry.name, entry.length, entry.hash, entry.index_length, made, entry.segments, entry.records)
+    changed = Root(**{**{name: getattr(root, name) for name in root.__struct_fields__}, "packs": (PackEntry(*fields),)})
+    replace(storage, ROOT, encode_root(changed))
+    (problem,) = problems(storage)
+    assert problem.startswith(f"{PACKS}/{entry.name.hex()}.idx: row ")
+
+
+def test_counts_of_the_root(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    root = decode_root(storage.get(ROOT))
+    entry = root.packs[0]
+    fields = (entry.name, entry.length, entry.hash, entry.index_length, entry.index_hash, 3, entry.records)
+    changed = Root(**{**{name: getattr(root, name) for name in root.__struct_fields__}, "packs": (PackEntry(*fields),)})
+    replace(storage, ROOT, encode_root(changed))
+    (problem,) = problems(storage)
+    assert f"holds 2 segments and {entry.records} records, the root says 3 and {entry.records}" in problem
+
+
+def test_no_more_problems_than_fit(
+    repository: PackRepository, history: History, storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "MAX_PROBLEMS", 3)
+    line = history.line(6)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    bad = [altered(history, each, frame=(history.key_at(each, "src/file.txt"), b"no frame")) for each in line[1:]]
+    forge(repository, storage, *bad, refs={})
+    found = problems(storage)
+    assert len(found) == 4
+    assert found[-1].startswith("and more")
