@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smartserver.errors import DivergedBranches
@@ -22,12 +23,11 @@ SETTINGS = {"HEAD": b"refs/heads/main"}
 MAIN = b"refs/heads/main"
 
 Files = Mapping[str, bytes]
-_request_ids = itertools.count(1)
 
 
 def request_id() -> bytes:
-    """A new one each time, the same ones in each run."""
-    return hashlib.blake2b(b"request %d" % next(_request_ids), digest_size=16).digest()
+    """A new one each time, in every process."""
+    return os.urandom(16)
 
 
 class Repeatable:

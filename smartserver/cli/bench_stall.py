@@ -186,13 +186,14 @@ class Stalled:
         deadline = time.monotonic() + STALL_WITHIN
         before = -1
         while True:
+            self.check()
             taken = self._proxy.counts().bytes_down
             if taken == before and taken >= self._clones * AFTER:
                 return
             if time.monotonic() > deadline:
                 raise CommandError(f"the clones did not stall within {STALL_WITHIN:g} s: {taken} bytes came")
             before = taken
-            time.sleep(0.25)
+            time.sleep(0.1)
 
     def _stop(self) -> None:
         self._proxy.close()

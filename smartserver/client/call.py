@@ -123,12 +123,14 @@ class Client:
         agent: str = "",
         progress: ProgressReport | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._connect = connect
         self._observers = observers
         self._agent = agent
         self.progress = progress
         self._clock = clock
+        self._sleep = sleep
         self._link: Link | None = None
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
@@ -174,7 +176,7 @@ class Client:
                     if perhaps_done:
                         raise OutcomeUnknown(str(lost)) from wrong
                     raise lost from None
-                time.sleep(again)
+                self._sleep(again)
             except Refusal:
                 raise
             except BaseException:

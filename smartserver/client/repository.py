@@ -187,7 +187,8 @@ class RemoteRepository:
         haves = self.knowledge.tips()
         unusable: set[Key] = set()
         tips = [update.tip for update in updates if update.tip is not None]
-        creating = new if not self.knowledge.met else None
+        # Where another system was seen, making it is what the server refuses by name.
+        creating = new if new is None or self.knowledge.vcs != new.vcs else None
         for attempt in range(PLANS):
             last = attempt == PLANS - 1
             plan = source.plan(tips, haves)

@@ -46,10 +46,8 @@ UNSUPPORTED = {
     "deepen-since": "--shallow-since is not supported: the whole history is fetched",
     "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
     "filter": "--filter is not supported: all objects are fetched",
-    "push-option": "--push-option is not supported",
-    "pushcert": "--signed is not supported",
 }
-"""Options a user should be told of; what git falls back to."""
+"""Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
 
 NOT_ATOMIC = b"atomic push failed"
@@ -191,6 +189,12 @@ class GitRemote:
             return b"unsupported"
         return b"ok"
 
+    def _reopened(self, command: str) -> GitRepository:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+        return self._local_or_fail(command)
+
     # -- fetch
 
     def _list(self) -> None:
@@ -217,8 +221,8 @@ class GitRemote:
         covered = [value for name, value in self._knowledge.refs().items() if _covers(wanted, name, head)]
         self._wanted = {*wanted.ids, *(tip.id for value in covered for tip in value)}
         if self._pulled.result.segments and not _absent(local, self._wanted):
-            # Only followed tags come. Git fetches none of them by itself, but takes those whose object is here.
-            self._keeps += self._insert(local)
+            # Only followed tags come. Git fetches none of them by itself, but takes those whose object it sees here.
+            self._insert(local, loose=True)
 
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs
@@ -228,8 +232,10 @@ class GitRemote:
     def _fetch(self, batch: Sequence[bytes]) -> None:
         """Put what was pulled into the repository; what was not foreseen takes another pull."""
         local = self._local_or_fail("fetch")
+        if self._knowledge.vcs != local.vcs:  # A clone changes its format to what was listed.
+            local = self._reopened("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
-        self._keeps += self._insert(local)
+        self._insert(local)
         missing = _absent(local, ids)
         if missing:
             self._pull_missing(local, missing)
@@ -244,20 +250,22 @@ class GitRemote:
             # Only a server put back to an earlier state can be at the version remembered with other refs.
             self._knowledge.forget()
             raise CannotGoOn(f"{wrong}; what was remembered of {self._path!r} is forgotten now: try again") from None
-        self._keeps += self._insert(local)
+        self._insert(local)
 
-    def _insert(self, local: GitRepository) -> list[str]:
+    def _insert(self, local: GitRepository, *, loose: bool = False) -> None:
+        """Put what was pulled into the repository; `loose`: not as a pack, which git would look for only in a fetch."""
         from smartserver.vcs.git_insert import Inserter
 
         pulled, self._pulled = self._pulled, None
         if pulled is None or not pulled.result.segments:
-            return []
+            return
         if self._knowledge.vcs != local.vcs:
             raise WrongVcs(self._path, self._knowledge.vcs, local.vcs)
         total = pulled.result.segments
         segments = self._count("Receiving revisions", _segments(pulled, local.kinds), total)
-        inserted = Inserter(local).insert(segments)
-        return [inserted.keep] if inserted.keep else []
+        inserted = Inserter(local).insert(segments, loose=loose)
+        if inserted.keep:
+            self._keeps.append(inserted.keep)
 
     # -- push
 

@@ -44,6 +44,9 @@ class Site:
         default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
     )
     clock: Callable[[], float] = time.perf_counter
+    """Measures work, in seconds."""
+    wall_clock: Callable[[], float] = time.time
+    """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
@@ -93,7 +96,7 @@ class Site:
         with self._guard:
             repository = self._open.get(name)
             if repository is None:
-                repository = self._open[name] = PackRepository(self.root, name, texts=self.texts)
+                repository = self._open[name] = PackRepository(self.root, name, clock=self.wall_clock, texts=self.texts)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)

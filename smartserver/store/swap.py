@@ -134,13 +134,14 @@ class RootFile:
                 self._write_format()
             yield Swap(self, existing, self._randomness)
 
-    def sweep(self) -> list[str]:
-        """Delete temporary files that crashed writers left in the repository's folder; their names.
+    def sweep(self, *, half_made: bool = False) -> list[str]:
+        """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is
+        the folder of a repository that was never finished.
 
         Raises:
             NoSuchRepository: there is none.
         """
-        with self.swapping():
+        with self.folder.lock(LOCK) if half_made else self.swapping():
             left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
             for name in left:
                 self.folder.delete(name)

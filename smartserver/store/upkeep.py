@@ -96,8 +96,10 @@ def collect(
     try:
         root = file.read()
     except NoSuchRepository:
-        # Where a creation was cut short, its quarantine is left; the empty folders the next one takes over.
-        return sweep(folder, lambda modified: False) if _half_made(folder) else 0
+        # What is left where a creation was cut short goes too; the empty folders the next one takes over.
+        if not _half_made(folder):
+            return 0
+        return sweep(folder, lambda modified: False) + len(file.sweep(half_made=True))
     now = _storage_time(folder, quarantine)
     count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)
     count += len(file.sweep())

@@ -37,8 +37,10 @@ class Inserter:
         if not hasattr(os, "fork"):
             self._jobs = 1
 
-    def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> Inserted:
+    def insert(self, segments: Iterable[bytes], progress: Progress | None = None, *, loose: bool = False) -> Inserted:
         """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
+
+        `loose`: make no pack however many come, so that a git that runs already sees them.
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
@@ -48,11 +50,11 @@ class Inserter:
         os.makedirs(folder, exist_ok=True)
         spool = unnamed_file(folder)
         try:
-            return self._insert(segments, spool, folder, progress or (lambda done, total: None))
+            return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
         finally:
             os.close(spool)
 
-    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress) -> Inserted:
+    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress, loose: bool) -> Inserted:
         reading = _Reading(self._repository, spool)
         waiting: list[Row] = []
         builder: PackBuilder | None = None
@@ -72,19 +74,19 @@ class Inserter:
             if builder is None:
                 builder = PackBuilder(self._repository, spool, folder, jobs=1)
                 builder.add(waiting)
-            keep = self._store(builder, folder, reading.objects)
+            keep = self._store(builder, folder, reading.objects, loose)
         finally:
             if builder is not None:
                 builder.abandon()
         progress(reading.objects, reading.objects)
         return Inserted(reading.objects, reading.revisions, keep)
 
-    def _store(self, builder: PackBuilder, folder: str, objects: int) -> str | None:
+    def _store(self, builder: PackBuilder, folder: str, objects: int, loose: bool) -> str | None:
         """Make the objects part of the repository; the file that keeps them, if they need one."""
         repository = self._repository
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=DEFAULT_UNPACK_LIMIT)
         strict = strictness(repository)
-        if objects >= limit:
+        if objects >= limit and not loose:
             return _install(repository, builder, folder, strict)
         pack = unnamed_file(folder)
         try:

@@ -12,7 +12,7 @@ from typing import Self
 from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import METAS, GitObject, MissingObject, ReadingEnded, stream
+from smartserver.vcs.git_objects import BLOB, METAS, GitObject, MissingObject, ReadingEnded, stream
 from smartserver.vcs.git_plan import (
     Introduced,
     Revision,
@@ -44,6 +44,7 @@ class GitPlan:
         self._repository = repository
         self._sending = sending
         self._excluded = excluded
+        self._partial = repository.is_partial
         self.graph: Sequence[Announced] = graph_of(sending)
 
     @property
@@ -83,6 +84,8 @@ class GitPlan:
 
     def _record(self, record: Introduced, objects: Iterator[GitObject], sent: dict[Key, bytes]) -> NewRecord | Repeated:
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
+        if self._partial and record.type == BLOB:
+            candidates = []  # Asking for one that was not fetched would end the process that is asked.
         meta = sent.get(record.key)
         if meta is not None:
             return Repeated(0, record.key, meta, candidates, record.path)

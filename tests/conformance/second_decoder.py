@@ -11,6 +11,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +264,7 @@ class Index:
         for name in ("id", "external", "outside"):
             offsets = self.columns.pop(f"{name}_offsets")
             table = cursor.take(offsets[-1])
-            self.columns[name] = [table[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+            self.columns[name] = [table[a:b] for a, b in pairwise(offsets)]
             must(not any(cursor.take(-cursor.at % 8)), "zeros follow a table")
         must(cursor.at == cursor.end, "the columns and tables fill the index")
 
@@ -382,7 +383,7 @@ class Repository:
             cursor = self._named(f"tables/{file[0].hex()}", *file[1:3])
             must(cursor.unpack("<8sHHI") == (b"hpss-tbl", 1, 0, file[3]), "a table file begins with its magic")
             offsets = cursor.unpack(f"<{file[3] + 1}I")
-            for begin, end in zip(offsets, offsets[1:], strict=False):
+            for begin, end in pairwise(offsets):
                 entry = Cursor(cursor.data, cursor.at + begin, cursor.at + end)
                 must(entry.unpack("<I")[0] == zlib.crc32(entry.data[entry.at : entry.end]), "an entry has its CRC")
                 key = entry.take(entry.unpack("<H")[0])
@@ -467,6 +468,7 @@ def read_side(data: bytes, speaker: set[int]) -> dict[int, Side]:
 class Exchange:
     """A request and what became of it."""
 
+    id: bytes
     path: str
     calls: list[list[Any]]
     fault: list[Any] | None  # of an ERROR
@@ -484,7 +486,7 @@ def read_dialog(client: bytes, server: bytes, kinds: Kinds = OBJECT) -> list[Exc
     must(requests == sorted(requests) and {0, *asked} >= answered.keys(), "ids ascend, and only they are answered")
     for ours, theirs in ((asked[request], answered[request]) for request in requests):
         (first, asking), *others = ours.messages
-        path, _id, _age, calls, flags, *_ = [*asking, 0]  # flags may be left out
+        flags = asking[4] if len(asking) > 4 else 0
         must(first & ~WITH_BODY == REQUEST and bool(first & WITH_BODY) == bool(flags & 4), "BODY is said twice")
         must([kind for kind, _ in others] in ([], [CANCEL]), "only CANCEL follows a request")
         must(bool(others) or (ours.segments is None) == (ours.body is None), "a body that is not cancelled ends")
@@ -498,7 +500,7 @@ def read_dialog(client: bytes, server: bytes, kinds: Kinds = OBJECT) -> list[Exc
         must((ours.segments or 0, theirs.segments or 0) == (len(up), len(down)), "END counts the segments")
         answer = theirs.messages[-1][1]
         fault = answer.pop(0) if final[-1] == ERROR else None
-        outcomes, state, *_ = [*answer, [], None] if not answer else [*answer, None]
-        must(len(outcomes) == len(calls) or (fault is not None and not outcomes), "each call has its outcome")
-        found.append(Exchange(path, calls, fault, outcomes, state, graph, up, down))
+        outcomes, state = (*answer, *([], None)[len(answer) :])[:2]
+        must(len(outcomes) == len(asking[3]) or (fault is not None and not outcomes), "each call has its outcome")
+        found.append(Exchange(asking[1], asking[0], asking[3], fault, outcomes, state, graph, up, down))
     return found

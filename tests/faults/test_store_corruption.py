@@ -68,13 +68,14 @@ def sample() -> Sample:
     return Sample()
 
 
-def check_reads(sample: Sample, storage: MemoryTransport) -> None:
-    """Each record reads as it was pushed, or not at all."""
+def check_reads(sample: Sample, storage: MemoryTransport) -> int:
+    """Each record reads as it was pushed, or not at all; how many read."""
     repository = PackRepository(storage, clock=Clock())
     try:
         snapshot: Snapshot = repository.snapshot()
     except CodedError:
-        return
+        return 0
+    read = 0
     for key, record in sample.history.objects.items():
         try:
             location = snapshot.first(0, key)
@@ -83,6 +84,8 @@ def check_reads(sample: Sample, storage: MemoryTransport) -> None:
         except CodedError:
             continue
         assert found == record
+        read += 1
+    return read
 
 
 def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
@@ -102,17 +105,21 @@ def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
 def test_every_byte_of_a_pack(sample: Sample, number: int) -> None:
     entry = sample.packs[number]
     path = pack_path(entry.name)
-    refused = 0
+    refused = harmless = 0
     for at, storage in sample.flipped(path):
         problems = PackRepository(storage, clock=Clock()).verify().problems
         assert problems, f"byte {at} of {entry.length}"
         assert any(path in problem and "at byte" in problem for problem in problems), problems
         key = sample.owner(number, at)
-        assert any(path in problem and key in problem for problem in problems), (at, problems)
-        check_reads(sample, storage)
+        read = check_reads(sample, storage)
+        if not any(path in problem and key in problem for problem in problems):
+            # A bit a decoder does not look at: the pack's hash tells, and every record is what it was.
+            harmless += 1
+            assert read == len(sample.history.objects), (at, problems)
         refused += check_pull(sample, storage)
     first, last = sample.segments[number][0][0], entry.length - 16
-    assert refused >= last - first
+    assert refused + harmless >= last - first
+    assert harmless < (last - first) // 20
     assert PackRepository(sample.storage, clock=Clock()).verify().problems == ()
 
 

@@ -109,8 +109,9 @@ class Done:
 class Served:
     """A running `smartserver serve` with a link before it."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.root = folder / "root"
+    def __init__(self, folder: Path, *options: str, root: Path | None = None) -> None:
+        """`root`: repositories another server serves too."""
+        self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
         self.log = folder / f"server{''.join(options)}.log"
         with open(self.log, "wb") as log:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
-import transports.local
 from smartserver.cli.main import main
-from transports.base import WriteFile
+from smartserver.server import site
+from transports.base import Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 
 
@@ -80,13 +79,11 @@ class PausingFile(WriteFile):
 class PausingTransport(PassingTransport):
     """A file store whose syncs and renames pass the gate."""
 
-    def __init__(self, inner: transports.local.LocalTransport, gate: Gate, *, prefix: str = "") -> None:
+    def __init__(self, inner: Transport, gate: Gate, *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
-        self._local = inner
         self._gate = gate
 
-    def wrap(self, inner: object, prefix: str) -> Self:
-        assert isinstance(inner, transports.local.LocalTransport)
+    def wrap(self, inner: Transport, prefix: str) -> Self:
         return type(self)(inner, self._gate, prefix=prefix)
 
     def create(self, path: str) -> WriteFile:
@@ -105,12 +102,12 @@ def serve() -> None:
     """Run the command with such a store in the place of the real one."""
     orders, reports = int(sys.argv.pop(1)), int(sys.argv.pop(1))
     gate = Gate(orders, reports)
-    real = transports.local.LocalTransport
+    whole = site.Site
 
-    def pausing(root: str | Path) -> PausingTransport:
-        return PausingTransport(real(root), gate)
+    def pausing(root: Transport, **others: Any) -> site.Site:
+        return whole(PausingTransport(root, gate), **others)
 
-    transports.local.LocalTransport = pausing  # type: ignore[misc, assignment]
+    site.Site = pausing  # type: ignore[misc, assignment]
     main()
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,13 +277,15 @@ def shares(items: Sequence[T], count: int) -> list[list[T]]:
     return [list(items[lane::count]) for lane in range(count)]
 
 
-def descendants(pid: int) -> Iterator[int]:
-    """Every process below another, as far as they can be seen."""
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    try:
-        below = [int(child) for child in children.read_text().split()]
-    except OSError:
-        return
-    for child in below:
-        yield child
-        yield from descendants(child)
+def group(leader: int) -> list[int]:
+    """The processes of a process group that have not ended."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                state, _, process_group = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:3]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(process_group) == leader and state not in "ZX":
+                found.append(int(name))
+    return found

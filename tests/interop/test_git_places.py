@@ -1,0 +1,214 @@
+"""Repositories of every shape: submodules, linked work trees, borrowed objects, SHA-256, and large enough for packs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from conftest import Pair
+from git_sides import Done, Side, missing_objects, server_refs
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+Begin = Callable[[str], Side]
+BeginPair = Callable[[str], Pair]
+
+
+def path_of(side: Side) -> str:
+    return side.url.rpartition("/")[2]
+
+
+def refs_of(side: Side) -> dict[str, str]:
+    assert side.served is not None
+    return server_refs(side.served, path_of(side))
+
+
+def fine(done: Done, rounds: int = 2) -> Done:
+    assert done.status == 0, done.said
+    assert done.counts.rounds == rounds, done
+    return done
+
+
+# -- submodules
+
+
+@pytest.fixture
+def with_submodule(ours: Begin) -> Side:
+    """A repository whose submodule is another one on the server."""
+    side = ours("shared")
+    side.prepare(
+        'git init -q super; user super git submodule --quiet add "$URL" lib; user super git commit -qm sub;'
+        ' user super git push -q "$URL-super" main'
+    )
+    return side
+
+
+def test_clone_with_submodules(with_submodule: Side) -> None:
+    result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
+    assert result.status == 0, result.said
+    assert result.counts.connections == 2
+    assert (with_submodule.folder / "c" / "lib" / "three").exists()
+    assert with_submodule.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
+    with_submodule.prepare("git config --global --unset protocol.hpss.allow")
+    result = with_submodule.run('as c git clone --recurse-submodules "$URL-super" c')
+    assert result.status != 0
+    assert "transport 'hpss' not allowed" in result.err
+    with_submodule.prepare("rm -rf c; smartserver setup git")
+    result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
+    assert result.status == 0, result.said
+
+
+def test_submodules_are_updated(with_submodule: Side) -> None:
+    with_submodule.prepare(
+        'as c git clone -q --recurse-submodules "$URL-super" c; a commit four; a git push -q origin main;'
+        ' user super git submodule --quiet update --remote; user super git commit -qam up;'
+        ' user super git push -q "$URL-super" main'
+    )
+    result = with_submodule.run("c git pull -q --recurse-submodules && c git submodule --quiet update")
+    assert result.status == 0, result.said
+    assert (with_submodule.folder / "c" / "lib" / "four").exists()
+
+
+# -- work trees and borrowed objects
+
+
+def test_a_linked_work_tree_pushes_and_fetches(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("a git worktree add -q ../c topic")
+    fine(side.run("c commit more; c git push origin topic"))
+    assert refs_of(side)["refs/heads/topic"] == side.git("a", "rev-parse", "topic")
+    side.prepare("b git checkout -q topic; b git pull -q; b commit yet; b git push -q origin topic")
+    fine(side.run("c git pull --no-rebase"))
+    assert (side.folder / "c" / "yet").exists()
+    assert side.git("a", "fsck", "--strict", "--no-dangling") == ""
+
+
+@pytest.mark.parametrize("how", ["--shared", "--reference ../a --no-hardlinks"])
+def test_a_repository_with_borrowed_objects(ours: Begin, how: str) -> None:
+    side = ours("shared")
+    source = "a" if how == "--shared" else "b"
+    side.prepare(f"a true; cd a; git clone -q {how} ../{source} ../c; c git remote set-url origin $URL")
+    assert (side.folder / "c/.git/objects/info/alternates").exists()
+    fine(side.run("c commit more; c git push origin main:more"))
+    side.prepare("b git fetch -q; b git checkout -q more; b commit yet; b git push -q origin more")
+    fine(side.run("c git pull origin more"))
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_clone_that_borrows_receives_only_the_rest(ours: Begin) -> None:
+    """What a borrowed repository has is not a ref of the new one, so nothing is offered: all comes, and all is well."""
+    side = ours("shared")
+    fine(side.run('as c git clone -q --reference a "$URL" c'))
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare('as c git clone -q --mirror "$URL" c; a commit four; a git push -q origin main')
+    fine(side.run("c git fetch"))
+    assert side.git("c", "rev-parse", "main") == side.git("a", "rev-parse", "main")
+    fine(side.run("c git update-ref refs/heads/new main~1; c git push $URL refs/heads/new"))
+    fine(side.run("as c git --git-dir=a/.git push origin main:refs/heads/newer"))
+    assert {"refs/heads/new", "refs/heads/newer"} <= refs_of(side).keys()
+
+
+def test_a_subfolder_of_the_work_tree(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("mkdir -p a/deep/er; a commit four")
+    fine(side.run("user a/deep/er git push origin main"))
+    fine(side.run("user a/deep/er git fetch"))
+
+
+# -- formats
+
+
+SHA256 = """
+git init -q --object-format=sha256 a
+a git remote add origin "$URL"
+a commit one; a commit two; a git tag -m v1 v1; a git branch topic HEAD~1
+"""
+
+
+def test_sha256(pair: BeginPair) -> None:
+    both = pair("nothing")
+    both.gits.prepare("rm -rf peer; git init -q --bare --object-format=sha256 peer")
+    both.prepare(SHA256)
+    for command in (
+        "a git push origin main topic v1",
+        'as b git clone "$URL" b',
+        "a commit three; a git push origin main",
+        "b git pull",
+        "a git push origin main",
+        "b git checkout -q topic; b commit x; b git push --force-with-lease origin topic",
+        "a git push --force-with-lease origin main~1:topic",
+        "a git push origin :topic",
+        "b git fetch --prune",
+        "a git commit -q --amend -m other; a git push --force-with-lease origin main",
+        "b git fetch",
+        'as c git clone --bare "$URL" c',
+    ):
+        ours, gits = both.run(command)
+        assert ours.said == gits.said, command
+        assert ours.status == gits.status
+        assert ours.counts.rounds == 2, command
+    listed, _ = both.run("a git ls-remote --heads origin")
+    assert listed.out.split()[0] == both.ours.git("a", "rev-parse", "main")
+    assert both.ours.state() == both.gits.state()
+    objects = both.ours.git("a", "rev-list", "--objects", "--no-object-names", "main").split()
+    assert both.ours.served is not None
+    assert missing_objects(both.ours.served, path_of(both.ours), objects) == []
+
+
+def test_two_formats_do_not_mix(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare(SHA256.replace("init -q", "init -q -b main").replace(" a\n", " c\n").replace("a ", "c "))
+    before = refs_of(side)
+    for command in ("c git push origin main", "c git fetch"):
+        result = side.run(command)
+        assert result.status != 0
+        assert f"the repository at '{path_of(side)}' is git sha1, not git sha256" in result.err, result.said
+        assert "Traceback" not in result.err
+    assert refs_of(side) == before
+
+
+# -- sizes
+
+
+def test_a_fetch_large_enough_for_a_pack(ours: Begin) -> None:
+    side = ours("shared")
+    rng = random.Random(5)
+    stream = []
+    for number in range(150):
+        text = b"".join(b"line %d\n" % rng.randrange(50) for _ in range(40))
+        stream.append(
+            b"commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 1\nx\n%s"
+            b"M 100644 inline file%d\ndata %d\n%s\n"
+            % (1700000000 + number, b"from refs/heads/main^0\n" if not number else b"", number % 7, len(text), text)
+        )
+    (side.folder / "stream").write_bytes(b"".join(stream))
+    side.prepare("a git fast-import --quiet <stream; a git tag -m big big")
+    fine(side.run("a git push origin main big"))
+    fine(side.run("b git fetch"))
+    packs = list((side.folder / "b/.git/objects/pack").iterdir())
+    assert {path.suffix for path in packs} == {".pack", ".idx"}, "git was told of the file that kept the pack"
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
+    assert side.git("b", "rev-parse", "origin/main", "big") == side.git("a", "rev-parse", "main", "big")
+    fine(side.run('as c git clone --progress "$URL" c 2>&1'))
+    assert not list((side.folder / "c/.git/objects/pack").glob("*.keep"))
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+    side.prepare("c git remote rename origin elsewhere")
+    fine(side.run("c git push --progress elsewhere main:copy"))
+
+
+def test_tags_alone_come_loose(ours: Begin) -> None:
+    """Git asks for none of them; it takes those it sees, and a pack made meanwhile it does not see."""
+    side = ours("shared")
+    side.prepare("b git config fetch.unpackLimit 1; for n in 1 2 3; do a git tag -m $n t$n; done; a git push -q --tags")
+    fine(side.run("b git fetch"))
+    assert {"t1", "t2", "t3"} <= set(side.git("b", "tag").split())
+    assert list((side.folder / "b/.git/objects/pack").iterdir()) == []

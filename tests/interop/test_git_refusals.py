@@ -1,0 +1,272 @@
+"""What cannot be done says so in one line that names the thing, ends with a status that is not 0, and changes nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from git_sides import Done, Served, Side, server_refs
+
+from smartserver.client.call import Client
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+Begin = Callable[[str], Side]
+
+
+def only_line(done: Done) -> str:
+    """The line the helper said; git may add that a push failed."""
+    assert done.status not in (0, None), done.said
+    lines = [line for line in done.err.splitlines() if not line.startswith(("error: failed to push", "Cloning into"))]
+    assert len(lines) == 1, done.err
+    return lines[0]
+
+
+# -- URLs
+
+URLS = {
+    "hpss://": "it has no host",
+    "hpss:///path": "it has no host",
+    "hpss://host:port/x": "'port' is not a port of 1 to 65535",
+    "hpss://host:0/x": "'0' is not a port of 1 to 65535",
+    "hpss://host:99999/x": "'99999' is not a port of 1 to 65535",
+    "hpss://user@host/x": "a user or password has no meaning for plain hpss",
+    "hpss://[::1/x": "its IPv6 address has no closing bracket",
+    "hpss://host/x?y": "a query or fragment has no meaning",
+    "hpss://host/%zz": "not followed by two hexadecimal digits",
+    "hpss://host/%ff": "its path is not UTF-8",
+}
+
+
+@pytest.mark.parametrize(("url", "why"), URLS.items(), ids=URLS.keys())
+def test_a_url_that_is_none(ours: Begin, url: str, why: str) -> None:
+    side = ours("history")
+    line = only_line(side.run(f"a git ls-remote '{url}'"))
+    assert line.startswith(f"fatal: hpss: '{url}' is not a URL of a repository: "), line
+    assert why in line
+
+
+def test_a_scheme_that_is_another(ours: Begin) -> None:
+    side = ours("history")
+    result = side.run("a git ls-remote hpsss://host/x")
+    assert result.status == 128
+    assert "remote-hpsss" in result.err
+
+
+@pytest.mark.parametrize("path", ["a/../b", "../x", "a//b", "./x", "%00", "a%5Cb"])
+def test_a_path_that_is_none(ours: Begin, path: str) -> None:
+    side = ours("history")
+    base = side.url.rpartition("/")[0]
+    for command in ("push", "fetch"):
+        line = only_line(side.run(f"a git {command} '{base}/{path}' main"))
+        assert line.startswith("fatal: hpss: "), line
+        assert "invalid repository path" in line
+
+
+def test_nobody_listens(ours: Begin) -> None:
+    side = ours("history")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        for command in ("push", "fetch"):
+            line = only_line(side.run(f"a git {command} hpss://127.0.0.1:{port}/x main"))
+            assert line == f"fatal: hpss: cannot connect to 127.0.0.1:{port}: Connection refused"
+
+
+def test_a_host_that_is_not_there(ours: Begin) -> None:
+    line = only_line(ours("history").run("a git ls-remote hpss://nowhere.invalid/x"))
+    assert line.startswith("fatal: hpss: cannot connect to nowhere.invalid:4155: ")
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A server of another kind: it says `answer` to whoever connects, then no more."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"hpss! 2 3\n", "the server speaks hpss version 2, 3, this client version 1"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "expected"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "expected"),
+        (b"", "the server closed the connection before"),
+        (b"hpss/1\n", "the server closed the connection before"),
+    ],
+    ids=["another version", "a web server", "an ssh server", "nothing", "a greeting alone"],
+)
+def test_a_server_of_another_kind(ours: Begin, answer: bytes, why: str) -> None:
+    side = ours("history")
+    with answering(answer) as port:
+        for command in ("push", "fetch"):
+            line = only_line(side.run(f"a git {command} hpss://127.0.0.1:{port}/x main"))
+            assert line.startswith("fatal: hpss: "), line
+            assert why in line
+
+
+# -- repositories
+
+
+@pytest.mark.parametrize("command", ["ls-remote", "fetch", "pull", "remote show", "clone"])
+def test_a_repository_that_is_not_there(ours: Begin, command: str) -> None:
+    side = ours("history")
+    path = side.url.rpartition("/")[2]
+    if command == "clone":
+        result = side.run('as c git clone "$URL" c')
+    elif command == "remote show":
+        result = side.run("a git remote show origin")
+    else:
+        result = side.run(f"a git {command} origin main")
+    assert only_line(result) == f"fatal: hpss: no repository at '{path}'"
+    assert result.counts.rounds == 2
+    assert not (side.folder / "c").exists()
+
+
+def test_a_repository_of_another_system(ours: Begin, served: Served) -> None:
+    side = ours("history")
+    path = side.url.rpartition("/")[2]
+    with Client(lambda: TcpMedium(*served.direct)) as client:
+        client.call(repository_create, CreateRequest("hg", [KindField("file", "blake2b-128", True)], {}), path)
+    said = f"fatal: hpss: the repository at '{path}' is hg, not git"
+    for command in ("a git fetch", "a git ls-remote origin", 'as c git clone "$URL" c'):
+        assert only_line(side.run(command)) == said
+    for _ in range(2):  # Not known, then known.
+        line = only_line(side.run("a git push origin main"))
+        assert line in (said, said + " sha1"), line
+    assert server_refs(served, path) == {}
+
+
+def test_a_repository_around_another(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare('a git push -q "$URL-around/inner" main')
+    base, _, path = side.url.rpartition("/")
+    line = only_line(side.run('a git push "$URL-around" main'))
+    assert line.startswith(f"fatal: hpss: invalid repository path '{path}-around': the folder holds 'inner'")
+    line = only_line(side.run(f"a git push {base}/ main"))
+    assert line.startswith("fatal: hpss: invalid repository path ''"), line
+
+
+def test_a_repository_inside_another(ours: Begin) -> None:
+    side = ours("shared")
+    line = only_line(side.run('a git push "$URL/inner" main'))
+    path = side.url.rpartition("/")[2]
+    assert line == f"fatal: hpss: '{path}/inner' is inside the repository '{path}'"
+
+
+# -- permissions
+
+
+@pytest.fixture(scope="module")
+def servers(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
+    """Servers with other options over the same repositories."""
+    made: dict[tuple[str, ...], Served] = {}
+
+    def start(*options: str) -> Served:
+        if options not in made:
+            made[options] = Served(tmp_path_factory.mktemp("other"), *options, root=served.root)
+        return made[options]
+
+    yield start
+    for server in made.values():
+        assert server.close() == ""
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_read_only_server(ours: Begin, servers: Callable[..., Served]) -> None:
+    server = servers()
+    side = ours("shared")
+    path = side.url.rpartition("/")[2]
+    side.prepare("a git remote add reading $READING; a commit four", READING=server.url(path))
+    before = snapshot_of(server.root / path)
+    said = "this server is read-only for anonymous users (start it with `--anonymous write`)"
+    assert side.run("a git fetch reading").status == 0
+    for command in ("main", "--force main~1:refs/heads/topic", ":topic", "--dry-run main", "--atomic main topic"):
+        result = side.run(f"a git push reading {command}")
+        assert result.status != 0
+        assert said in result.err, result.err
+        assert "Traceback" not in result.err
+        assert len([line for line in result.err.splitlines() if said in line]) == 1
+    side.prepare("forget a")
+    new = only_line(side.run("a git push $NEW main", NEW=server.url(path + "-new")))
+    assert said in new
+    assert snapshot_of(server.root / path) == before
+    assert not (server.root / (path + "-new")).exists()
+
+
+def test_a_push_of_nothing_to_a_read_only_server(ours: Begin, servers: Callable[..., Served]) -> None:
+    side = ours("shared")
+    url = servers().url(side.url.rpartition("/")[2])
+    side.prepare("a git fetch -q $READING", READING=url)
+    result = side.run("a git push $READING main", READING=url)
+    assert (result.status, result.err) == (0, "Everything up-to-date\n"), result.said
+
+
+def test_a_server_for_nobody(ours: Begin, servers: Callable[..., Served]) -> None:
+    server = servers("--anonymous", "none")
+    side = ours("shared")
+    url = server.url(side.url.rpartition("/")[2])
+    for command in ("push $CLOSED main", "fetch $CLOSED", "ls-remote $CLOSED"):
+        line = only_line(side.run(f"a git {command}", CLOSED=url))
+        assert "this server admits no anonymous users (`serve --anonymous none`)" in line
+
+
+def test_a_server_that_makes_no_repositories(ours: Begin, servers: Callable[..., Served]) -> None:
+    server = servers("--anonymous", "write", "--no-create")
+    side = ours("shared")
+    path = side.url.rpartition("/")[2]
+    line = only_line(side.run("a git push $NEW main", NEW=server.url(path + "-new")))
+    assert "--no-create" in line
+    assert not (server.root / (path + "-new")).exists()
+    result = side.run("a commit four; a git push $OLD main", OLD=server.url(path))
+    assert result.status == 0, result.said
+
+
+# -- what a helper cannot do
+
+
+def test_archive(ours: Begin) -> None:
+    side = ours("shared")
+    result = side.run('a git archive --remote="$URL" HEAD')
+    assert result.status != 0
+    assert result.out == ""
+    assert len(result.err.splitlines()) == 1, result.err
+    assert "operation not supported by protocol" in result.err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("a git push -o x origin main", "'push-option'"), ("a git push --signed origin main", "--signed")],
+)
+def test_an_option_git_insists_on(ours: Begin, command: str, name: str) -> None:
+    side = ours("shared")
+    side.prepare("a commit four")
+    result = side.run(command)
+    assert only_line(result) == f"fatal: helper hpss does not support {name}"
+    assert result.counts.rounds == 0

@@ -1,0 +1,208 @@
+"""^C at random moments of a push, a fetch and a clone: silence, nothing left behind, and the next command works."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from serving import (
+    NOISE,
+    PATIENCE,
+    Done,
+    Server,
+    User,
+    finish,
+    group,
+    lanes,
+    server_refs,
+    shares,
+    wait_until,
+    write_history,
+)
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+INTERRUPTS = 20
+LANES = 4
+SEED = 10
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, User]]:
+    """A server, and somebody who has histories: `large` is more than one process is given to insert."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "root").mkdir()
+    user = User(folder / "user")
+    write_history(user, "small", 8, seed="small", size=30_000)
+    write_history(user, "large", 700, seed="large", size=2_000)
+    write_history(user, "steps", 40 * INTERRUPTS, seed="steps", size=500)
+    with Server(folder / "root") as server:
+        for name in ("small", "large"):
+            user.git("push", "-q", server.url(name), "main", folder=name).worked()
+        steps = user.git("rev-list", "--reverse", "main", folder="steps").worked().out.split()
+        tips = [commit for number, commit in enumerate(steps) if number % 80 in (79, 5)]
+        refs = [f"{commit}:refs/heads/step{number}" for number, commit in enumerate(tips)]
+        user.git("push", "-q", server.url("steps"), *refs, folder="steps").worked()
+        yield server, user
+
+
+def begins(pid: int) -> bool:
+    """Whether a process is a Python that still starts: then ^C makes Python itself complain, before any program runs."""
+    try:
+        process = Path(f"/proc/{pid}")
+        if b"git-remote-hpss" not in process.joinpath("cmdline").read_bytes():
+            return False
+        caught = next(line for line in process.joinpath("status").read_text().splitlines() if line.startswith("SigCgt"))
+        if not int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
+            return False
+        return "msgspec" not in process.joinpath("maps").read_text()
+    except (OSError, StopIteration):
+        return False
+
+
+def is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGINT to a whole process group, as a terminal does; all are held still to see that none just begins."""
+    while members := group(process.pid):
+        os.killpg(process.pid, signal.SIGSTOP)
+        wait_until(lambda members=members: all(map(is_stopped, members)), "they hold still")  # type: ignore[misc]
+        ready = not any(map(begins, group(process.pid)))
+        if ready:
+            os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGCONT)
+        if ready:
+            return
+        time.sleep(0.001)
+
+
+def interrupted(start: Callable[[], subprocess.Popen[bytes]], after: float) -> Done:
+    """What a command did that was interrupted after some seconds, once all its processes are gone."""
+    process = start()
+    time.sleep(after)
+    interrupt(process)
+    asked = time.monotonic()
+    done = finish(process)
+    wait_until(lambda: not group(process.pid), "all processes of the command are gone")
+    assert time.monotonic() - asked < PATIENCE / 4, "it took its time to end"
+    assert done.status in (0, -signal.SIGINT, 1, 128), done
+    assert not NOISE.search(done.err), done
+    assert "fatal: hpss" not in done.err or done.status == 0, done
+    return done
+
+
+def check_clean(user: User, folder: str) -> None:
+    """A repository is whole, and holds nothing that is in nobody's use."""
+    checked = user.git("fsck", "--strict", "--no-dangling", "--no-progress", folder=folder).worked()
+    assert [line for line in (checked.out + checked.err).splitlines() if not line.startswith("notice: ")] == []
+    git_dir = user.home / folder / user.git("rev-parse", "--git-dir", folder=folder).worked().out.strip()
+    left = [path.name for path in git_dir.rglob("*") if path.name.startswith("tmp_") or path.suffix in (".lock", ".keep")]
+    assert left == []
+
+
+def measured(command: Callable[[], Done]) -> float:
+    start = time.monotonic()
+    command().worked()
+    return time.monotonic() - start
+
+
+def each_lane(work: Callable[[int, random.Random, list[int]], None], name: str) -> None:
+    """Deal the interrupts out, each lane with chances of its own."""
+
+    def lane(number: int) -> None:
+        seed = f"{SEED}/{name}/{number}"
+        try:
+            work(number, random.Random(seed), shares(range(INTERRUPTS), LANES)[number])
+        except BaseException as wrong:
+            wrong.add_note(f"seed {seed}")
+            raise
+
+    lanes(LANES, lane)
+
+
+def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
+    server, owner = served
+
+    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
+        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("steps"))
+        user = User(tmp_path / f"user{lane}")
+        whole = max(
+            measured(lambda name=name: user.git("push", server.url(f"measured-{name}-{lane}"), "main", folder=name))  # type: ignore[misc]
+            for name in ("small", "large")
+        )
+        for turn in turns:
+            folder = "large" if turn % 2 else "small"
+            path = f"pushed-{turn}"
+            after = chance.uniform(0, 1.1 * whole if turn % 2 else 0.4 * whole)
+            interrupted(lambda f=folder, p=path: user.start("push", server.url(p), "main", folder=f), after)  # type: ignore[misc]
+            tip = user.tip(folder)
+            assert server_refs(server.root, path) in ({}, {"refs/heads/main": tip})
+            check_clean(user, folder)
+            user.git("push", server.url(path), "main", folder=folder).worked()
+            assert server_refs(server.root, path) == {"refs/heads/main": tip}
+
+    each_lane(work, "push")
+
+
+def test_fetch(served: tuple[Server, User], tmp_path: Path) -> None:
+    """Small ones, whose objects become loose, and larger ones, which become a pack, in turn."""
+    server, owner = served
+    tips = owner.git("rev-list", "--reverse", "main", folder="steps").worked().out.split()
+    tips = [commit for number, commit in enumerate(tips) if number % 80 in (79, 5)]
+    assert len(tips) == INTERRUPTS
+
+    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
+        user = User(tmp_path / f"user{lane}")
+        user.git("init", "-q", "--bare", "measured").worked()
+        whole = measured(lambda: user.git("fetch", server.url("steps"), "refs/heads/step1", folder="measured"))
+        user.git("init", "-q", "--bare", "r").worked()
+        for turn in turns:
+            refspec = f"refs/heads/step{turn}:refs/heads/step{turn}"
+            after = chance.uniform(0, 1.1 * whole)
+            interrupted(lambda spec=refspec: user.start("fetch", server.url("steps"), spec, folder="r"), after)  # type: ignore[misc]
+            check_clean(user, "r")
+            user.git("fetch", server.url("steps"), refspec, folder="r").worked()
+            assert user.tip("r", f"refs/heads/step{turn}") == tips[turn]
+            check_clean(user, "r")
+
+    each_lane(work, "fetch")
+
+
+def test_clone(served: tuple[Server, User], tmp_path: Path) -> None:
+    server, owner = served
+
+    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
+        user = User(tmp_path / f"user{lane}")
+        whole = max(
+            measured(lambda name=name: user.git("clone", "-q", server.url(name), f"measured-{name}"))  # type: ignore[misc]
+            for name in ("small", "large")
+        )
+        for turn in turns:
+            name = "large" if turn % 2 else "small"
+            after = chance.uniform(0, 1.1 * whole if turn % 2 else 0.4 * whole)
+            done = interrupted(lambda name=name: user.start("clone", server.url(name), "c"), after)  # type: ignore[misc]
+            assert done.status or (user.home / "c").exists()
+            if (user.home / "c").exists():
+                # Git takes a clone away that is not whole, and leaves one that it was checking out.
+                assert user.tip("c", "refs/remotes/origin/main") == owner.tip(name)
+                check_clean(user, "c")
+                user.git("reset", "-q", "--hard", folder="c").worked()
+                shutil.rmtree(user.home / "c")
+            user.git("clone", server.url(name), "c").worked()
+            assert user.tip("c") == owner.tip(name)
+            check_clean(user, "c")
+            shutil.rmtree(user.home / "c")
+
+    each_lane(work, "clone")
