@@ -18,7 +18,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, End, Error, Event, Reply, Request
+from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
 from smartserver.wire.messages import Call, Failure, Known, RequestFlag, decode_failure, decode_reply, encode
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
@@ -125,12 +125,12 @@ class Dialog:
         return self._last
 
     def ask(self, request: RequestMessage, body: bytes = b"", segments: int = 0) -> ReplyMessage | Failure:
-        """Send a request, with its body where it has one; the whole answer."""
+        """Send a request, with its body as far as it is wanted; the answer."""
         number = self.begin(request)
-        if request.flags & RequestFlag.BODY and self.answer(number) is None:
-            self.send(Body(number, body)) if body else None
-            if self.answer(number) is None:
-                self.send(End(number, segments, len(body)))
+        if request.flags & RequestFlag.BODY:
+            if self.answer(number) is None and body:
+                self.send(Body(number, body))
+            self.send(Cancel(number) if self.answer(number) else End(number, segments, len(body)))
         answer = self.answer(number)
         assert answer is not None, self.heard
         return answer

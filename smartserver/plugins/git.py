@@ -26,7 +26,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.git_hint import Hint
-from smartserver.plugins.git_listing import HEADS, NO_TIP, TAGS, Leases, must_ask
+from smartserver.plugins.git_listing import HEADS, NO_TIP, TAGS, Leases, must_ask, removes_others
 from smartserver.plugins.git_wants import Wants, wants
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
@@ -274,7 +274,7 @@ class GitRemote:
         local = self._local_or_fail("push")
         known = self._knowledge
         lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
-        if must_ask(self._hint, local, known.refs(), met=known.met) or (lacking and not known.met):
+        if must_ask(self._hint, self._remote, local, known.refs(), met=known.met) or (lacking and not known.met):
             self._ask_refs()
         expected: Mapping[bytes, bytes] = {}
         if self._hint.leases:
@@ -309,7 +309,7 @@ class GitRemote:
             updates = []
         if updates:
             lines += self._send(local, updates)
-            if self._hint.needs_names:
+            if removes_others(self._hint, self._remote, local):
                 self._tell_of_others(updates)
         self._answer(*lines, b"")
 

@@ -101,14 +101,6 @@ class Hint:
         """Whether git is to make the remote the same, so that it acts on each ref that is listed."""
         return bool(self.options & {"--mirror", "--prune"})
 
-    @property
-    def deleted(self) -> tuple[str, ...]:
-        """The refs to be deleted, as they were written: git deletes only what is listed."""
-        if self.options & {"--delete", "-d"}:
-            return self.refspecs
-        plain = [word.lstrip("+") for word in self.refspecs]
-        return tuple(word[1:] for word in plain if word.startswith(":") and word != ":")
-
 
 def parse(command_line: Sequence[str]) -> Hint:
     """The hint in a command line, an empty one if it is not git's or not one of the known commands."""

@@ -13,12 +13,16 @@ from typing import Protocol
 
 from smartserver.plugins.git_hint import Hint
 from smartserver.records.model import RevisionId
+from smartserver.vcs.git import boolean
 
 NO_TIP = b""
 """What a lease expects of a ref that must not exist."""
 
 HEADS = b"refs/heads/"
 TAGS = b"refs/tags/"
+EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
+"""Options that say what is pushed where no refspec does."""
+
 SHORT_FOR = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
 """What a short name may lack in front, in git's order."""
 
@@ -47,17 +51,31 @@ class Local(Protocol):
         """The object an expression stands for."""
 
 
-def must_ask(hint: Hint, local: Local, known: Collection[bytes], *, met: bool) -> bool:
+def removes_others(hint: Hint, remote: str, local: Local) -> bool:
+    """Whether git is to remove each listed ref that is not here."""
+    mirror = local.settings().get(f"remote.{remote}.mirror", [b"false"])[-1]
+    return hint.needs_names or boolean(mirror)
+
+
+def must_ask(hint: Hint, remote: str, local: Local, known: Collection[bytes], *, met: bool) -> bool:
     """Whether git, listed the refs as last seen (`met`: they ever were), would not send what the user means."""
-    if hint.needs_names:
+    specs = [spec.encode("utf-8", "surrogateescape") for spec in hint.refspecs]
+    settings = local.settings()
+    if not specs and not hint.options & EVERYTHING:
+        specs = list(settings.get(f"remote.{remote}.push", ()))
+        if not specs and settings.get("push.default", [b""])[-1] == b"matching":
+            specs = [b":"]
+    if removes_others(hint, remote, local) or any(spec in (b":", b"+:") for spec in specs):
         return not met
-    unknown = [name for name in hint.deleted if not _any_means(name.encode("utf-8", "surrogateescape"), known)]
-    if unknown:
-        return True
+    deletes = hint.options & {"--delete", "-d"}
     refs: Collection[bytes] | None = None
-    for spec in hint.refspecs:
-        source, target = _sides(spec.encode("utf-8", "surrogateescape"))
-        if not target or target.startswith(b"refs/") or _any_means(target, known):
+    for spec in specs:
+        source, target = (b"", spec) if deletes else _sides(spec)
+        if not target or _any_means(target, known):
+            continue
+        if not source:
+            return True  # Git deletes only what is listed.
+        if target.startswith(b"refs/"):
             continue
         # Git gives a short target the kind of its source; one that is no ref gives it none.
         refs = refs if refs is not None else local.refs()
@@ -77,7 +95,7 @@ class Leases:
         self._fetch = [_sides(spec) for spec in local.settings().get(f"remote.{remote}.fetch", ())]
         self._pairs = list(self._pushed())
         names = {*known, *(target for _, target in self._pairs)}
-        if not hint.needs_names:  # Listing more than there is would have git delete it.
+        if not removes_others(hint, remote, local):  # Listing more than there is would have git delete it.
             names.update(self._tracked())
         self.expected: dict[bytes, RevisionId] = {}
         """Each leased ref, and the tip its lease expects."""
@@ -129,7 +147,7 @@ class Leases:
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
         """What is pushed to which ref, as far as the command line says; a delete has no source."""
         refspecs = self._hint.refspecs
-        if self._hint.options & {"--all", "--branches", "--mirror"} or any("*" in spec for spec in refspecs):
+        if self._hint.options & (EVERYTHING - {"--tags"}) or any("*" in spec for spec in refspecs):
             yield from ((ref, ref) for ref in self._refs if ref.startswith(HEADS))
             return
         if not refspecs:

@@ -29,6 +29,9 @@ from transports.errors import CodedError, TransportError
 ALWAYS = (AccessDenied, CorruptFile, NoSuchRepository, TransportError)
 """What any verb may raise, since any may meet a damaged or missing repository or a user without permission."""
 
+REQUEST_ID = 16
+"""Bytes of a request's id."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -81,6 +84,10 @@ def prepare(message: Request) -> Prepared:
         raise LimitExceeded("calls in one request", len(message.calls), MAX_CALLS)
     if not message.calls:
         raise Unsupported("a request without calls", "requests of one call or more")
+    if len(message.id) != REQUEST_ID:
+        raise Unsupported(f"a request id of {len(message.id)} bytes", f"ids of {REQUEST_ID}")
+    if message.age < 0:
+        raise Unsupported(f"a request of age {message.age}", "ages of 0 or more")
     try:
         flags = RequestFlag(message.flags)
         unknown = message.flags & ~sum(RequestFlag)
@@ -98,13 +105,15 @@ def prepare(message: Request) -> Prepared:
             raise Unsupported(f"the verb {call.verb!r}", ", ".join(sorted(VERBS)))
         try:
             calls.append((verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)))
-        except (msgspec.DecodeError, RecursionError) as wrong:
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
             raise Unsupported(f"these arguments of {call.verb}", str(wrong)) from None
     prepared = Prepared(message, tuple(calls), flags)
     ups = sum(verb.body is Body.UP for verb, _ in calls)
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
         raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
+    if prepared.mutates and prepared.long:
+        raise Unsupported("a verb that may take minutes in a request that changes something", "it in reads only")
     if prepared.mutates and downs:
         raise Unsupported("a body down in a request that changes something", "bodies down in reads only")
     if bool(flags & RequestFlag.BODY) != bool(ups) and not flags & RequestFlag.CHECK_ONLY:

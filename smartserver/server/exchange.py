@@ -147,7 +147,10 @@ class Exchange:
         if self._answer is not None and self._answer.body is not None:
             self._refuse(Cancelled())
             return
-        if self._answered or self._ended or self._work is None:
+        if self._answered or self._ended:
+            return
+        if self._work is None:  # Not even the request is whole.
+            self._refuse(Cancelled())
             return
         work = self._work
         self._step(work.abandon, lambda _: self._refuse(Cancelled()))

@@ -140,9 +140,10 @@ class Session:
     def finished(self, exchange: Exchange) -> None:
         """A request has its final answer."""
         self._exchanges.pop(exchange.id, None)
-        if self._bodies and self._bodies[0] is exchange:
-            self._bodies.popleft()
-            if self._bodies:
+        if exchange in self._bodies:
+            sending = self._bodies[0] is exchange
+            self._bodies.remove(exchange)
+            if sending and self._bodies:
                 self._bodies[0].start_body()
 
     def want_body(self, exchange: Exchange) -> None:

@@ -148,8 +148,11 @@ class RequestWork:
         prepared = self._prepared
         if prepared.flags & RequestFlag.CHECK_ONLY:
             if self._announcement is None:
-                self._announcement = SegmentStream(self._kinds(), graph_first=True)
+                self._admit()
+                self._announcement = SegmentStream(self._kinds(), graph_first=True, limit=0)
             self._announcement.feed(chunk)
+            if any(self._announcement.segments()):
+                raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
             return None
         if self._upload is None:
             if self._earlier() is not None:
@@ -165,9 +168,19 @@ class RequestWork:
                 decide(prepared, self._context(found, transaction, early=True))
         return None
 
+    def _admit(self) -> None:
+        """Check what every call needs, before anything of a body is kept.
+
+        Raises:
+            AccessDenied: the user may not.
+        """
+        for verb, _ in self._prepared.calls:
+            self._access.require(verb.permission)
+
     def _begin_upload(self) -> Upload:
         """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
         prepared = self._prepared
+        self._admit()
         found = self._find()
         transaction = found.repository.begin(prepared.message.id, self._access.user, ())
         context = self._context(found, transaction, early=True)
@@ -175,10 +188,11 @@ class RequestWork:
             if verb.body is Body.UP:
                 break
             try:
-                context.require(verb.permission)
                 verb.function(context, arguments)
             except CodedError as error:
-                raise Refused(declared(verb, error)) from error
+                checked = declared(verb, error)
+                if not verb.own_verdict:
+                    raise Refused(checked) from error
         if not transaction.exists:
             raise Refused(NoSuchRepository(prepared.message.path))
         graph_first = bool(prepared.flags & RequestFlag.GRAPH_FIRST)
@@ -239,6 +253,7 @@ class RequestWork:
 
     def _find(self) -> Found:
         if self._found is None:
+            self._access.require(Permission.READ)  # Whoever may not read is not told what there is.
             path = self._prepared.message.path
             above = all(verb.finds_above for verb, _ in self._prepared.calls)
             self._found = self._site.find_above(path) if above else self._site.find(path)

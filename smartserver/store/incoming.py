@@ -172,7 +172,7 @@ class Intake:
             proof.add(entry, record, base)
             self._refuse_conflict(entry, record)
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
-            if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10:
+            if base_key is not None and (row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10):
                 rewritten[index], row = self._encode_anew(proof, entry, record, row, base_key)
             rows.append(row)
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
@@ -219,15 +219,14 @@ class Intake:
         return Row(base.depth + 1, base.chain_kib + kib(entry.length), base.lineage + 1), number, stored
 
     def _encode_anew(
-        self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key | None
+        self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key
     ) -> tuple[tuple[Entry, bytes], Row]:
         """The record on the base the k-ary rule names in its own chain, or in full."""
         chain = list(self._chain(entry.kind, base_key))
         for hop in HOPS:
             wanted = max(0, row.lineage - hop)
+            # There is one: the base's own lineage is only one less.
             links = [link for link in chain if link[0].lineage >= wanted]
-            if not links:
-                continue
             chosen, place = min(links, key=lambda link: link[0].lineage)
             chain_kib = chosen.chain_kib + kib(entry.length)
             if chosen.depth > REBASED_DEPTH or chain_kib > MAX_CHAIN >> 10:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
+from msgspec import structs
+
 from smartserver.errors import (
     CorruptFile,
     CorruptRecord,
@@ -72,16 +74,27 @@ class _Verification:
         view = RootView(self._root, self._folder)
         for problem in view.verify():
             self._report(problem)
-        try:
-            snapshot = Snapshot.open(self._folder, self._root)
-        except (CorruptFile, TransportError) as wrong:
-            self._report(str(wrong))
-        else:
-            for number, pack in enumerate(snapshot.packs):
-                self._check_pack(snapshot, number, pack)
+        snapshot = self._open()
+        for number, pack in enumerate(snapshot.packs):
+            self._check_pack(snapshot, number, pack)
+        if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
-            self._progress(self._total, self._total)
+        self._progress(self._total, self._total)
         return VerifyReport(len(self._root.packs), self._segments, self._records, self._done, tuple(self._problems))
+
+    def _open(self) -> Snapshot:
+        """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""
+        packs = self._root.packs
+        count, problem = len(packs), ""
+        while True:
+            try:
+                snapshot = Snapshot.open(self._folder, structs.replace(self._root, packs=packs[:count]))
+                break
+            except (CorruptFile, TransportError) as wrong:
+                count, problem = count - 1, str(wrong)
+        if problem:
+            self._report(f"{problem}; {len(packs) - count} of {len(packs)} packs cannot be checked")
+        return snapshot
 
     def _report(self, problem: str) -> None:
         if len(self._problems) < MAX_PROBLEMS:
@@ -111,16 +124,24 @@ class _Verification:
         earlier = Snapshot(snapshot.view, snapshot.packs[:number], snapshot.graph, snapshot.texts)
         builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
         try:
-            digest = blake2b(pack.reader.header, digest_size=TRAILER)
-            for ordinal in range(index.segments):
-                content = self._read(pack, ordinal)
-                digest.update(content)
-                self._check_segment(snapshot, pack, ordinal, content, builder)
-            trailer = pack.reader.trailer()
-            self._done += len(pack.reader.header) + len(trailer)
+            reader = pack.reader
+            digest = blake2b(reader.header, digest_size=TRAILER)
+            trailer = reader.trailer()
         except (CorruptFile, TransportError) as wrong:
             self._report(str(wrong))
+            for _ in range(index.segments):
+                self._add_to_ancestry(snapshot)
             return
+        self._done += len(reader.header) + len(trailer)
+        for local in range(index.segments):
+            ordinal = self._add_to_ancestry(snapshot)
+            try:
+                content = self._read(pack, local)
+            except (CorruptFile, TransportError) as wrong:
+                self._report(str(wrong))
+                continue
+            digest.update(content)
+            self._check_segment(snapshot, pack, local, ordinal, content, builder)
         if digest.digest() != trailer or trailer != entry.hash:
             self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
@@ -136,10 +157,9 @@ class _Verification:
         return content
 
     def _check_segment(
-        self, snapshot: Snapshot, pack: OpenPack, local: int, content: bytes, builder: IndexBuilder
+        self, snapshot: Snapshot, pack: OpenPack, local: int, ordinal: int, content: bytes, builder: IndexBuilder
     ) -> None:
         offset = pack.index.segment_offsets[local]
-        ordinal = self._ancestry.add(self._parents(snapshot, pack, local))
         try:
             segment = decode_segment(content, 0, self._root.kinds)
         except (Malformed, LimitExceeded) as wrong:
@@ -154,9 +174,10 @@ class _Verification:
         self._check_records(snapshot, pack, offset, segment, content, ordinal)
         builder.add(offset, segment, self._rows(snapshot, pack, offset, segment))
 
-    def _parents(self, snapshot: Snapshot, pack: OpenPack, local: int) -> list[int]:
+    def _add_to_ancestry(self, snapshot: Snapshot) -> int:
+        """The next revision's ordinal; every one is added, or those after it would have wrong ones."""
         ordinal = len(self._ancestry)
-        return [parent for parent in snapshot.graph.parents(ordinal) if parent < ordinal]
+        return self._ancestry.add([parent for parent in snapshot.graph.parents(ordinal) if parent < ordinal])
 
     def _check_parents(self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
         named = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from smartserver.records.model import Key
 from smartserver.records.segment import decode_segment
@@ -92,7 +92,7 @@ class Inserter:
         try:
             builder.finish(pack)
             os.lseek(pack, 0, os.SEEK_SET)
-            _run(repository, pack, "unpack-objects", "-q", *strict)
+            _unpack(repository, pack, strict)
         finally:
             os.close(pack)
         return None
@@ -149,24 +149,64 @@ def strictness(repository: GitRepository) -> list[str]:
     return ["--strict" + ("=" + ",".join([f"{name}={value}" for name, value in settings]) if settings else "")]
 
 
-def _run(repository: GitRepository, pack: int, *command: str, settings: Iterable[str] = ()) -> None:
-    """Run a git command that may read a pack, with some settings changed."""
+def _run(
+    repository: GitRepository,
+    pack: int,
+    *command: str,
+    settings: Iterable[str] = (),
+    environment: Mapping[str, str] = {},
+) -> None:
+    """Run a git command that may read a pack, with some settings and variables changed."""
     options = [word for setting in settings for word in ("-c", setting)]
     process = subprocess.Popen(
         ["git", "--git-dir", repository.git_dir, *options, *command],
         stdin=pack,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=repository.environment,
+        env={**repository.environment, **environment},
     )
     try:
         _, said = process.communicate()
     except BaseException:
-        process.terminate()  # Git removes its own temporary files then.
+        process.terminate()  # `index-pack` removes its own temporary files then.
         process.communicate()
         raise
     if process.returncode:
         raise failure(command[0], process.returncode, said)
+
+
+def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
+    """Make loose objects of a pack. They are written in a folder of their own, as a receiving git does it: an
+    `unpack-objects` that is interrupted leaves half an object behind."""
+    objects = repository.object_dir
+    place = os.path.join(objects, f"tmp_objdir-hpss-{os.getpid()}-{os.urandom(6).hex()}")
+    others = repository.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
+    environment = {
+        "GIT_OBJECT_DIRECTORY": place,
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(filter(None, (_quoted(objects), others))),
+    }
+    try:
+        os.mkdir(place)
+        _run(repository, pack, "unpack-objects", "-q", *strict, environment=environment)
+        for name in os.listdir(place):
+            new, target = os.path.join(place, name), os.path.join(objects, name)
+            try:
+                os.rename(new, target)
+            except OSError:  # That folder is there: one by one, then.
+                for file in os.listdir(new):
+                    os.rename(os.path.join(new, file), os.path.join(target, file))
+    finally:
+        for folder, _, files in os.walk(place, topdown=False):
+            with contextlib.suppress(OSError):
+                _remove(os.path.join(folder, file) for file in files)
+                os.rmdir(folder)
+
+
+def _quoted(path: str) -> str:
+    """A path as git reads it from a list separated by colons."""
+    if ":" not in path and not path.startswith('"'):
+        return path
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _permissions(repository: GitRepository) -> int:

@@ -150,22 +150,22 @@ def make_history(work: Git, other: Git, url: str) -> Iterator[None]:
     yield
     other("clone", "-q", url, ".")
 
-    # One blob is introduced on two branches, and a base on the second of them.
+    # Two branches introduce the same blob; on the second it is a base, in its own segment and for the next.
+    shared = "\n".join(lines[:100])
     work("checkout", "-q", "-b", "one")
-    work.commit("one", shared="\n".join(lines[:100]))
+    work.commit("one", **{"shared.txt": shared})
     work("push", "-q", url, "one")
     yield
     work("checkout", "-q", "-b", "two", "main")
-    work.commit("two", two="two")
-    work("cherry-pick", "one")
-    work.commit("two again", shared="\n".join(lines[5:100]))
+    work.commit("two", **{"shared.txt": shared, "similar.txt": shared + "!"})
+    work.commit("two again", **{"shared.txt": "!" + shared})
     work("push", "-q", url, "two")
     yield
 
     work("checkout", "-q", "main")
     work.commit("third", three=b"\0\1\2" * 1000)
     work("merge", "-q", "--no-edit", "two")
-    work("tag", "blob", "HEAD:shared")
+    work("tag", "blob", "HEAD:shared.txt")
     work("tag", "-a", "-m", "a tree", "tree", "HEAD^{tree}")
     work("tag", "-a", "-m", "a tag of a tag", "tag", "v1")
     work("push", "-q", url, "main", "--tags")
@@ -224,7 +224,18 @@ def test_the_packs_hold_every_object_and_no_other(written: Written) -> None:
     objects = written.work.objects()
     assert {record.key: (TYPES[record.meta[0]], record.text) for record in written.repository} == objects
     assert written.clone.objects() == objects
-    assert any(index.columns["external"] for index in written.repository.indexes), "a base lies in another pack"
+
+
+def test_a_base_is_the_copy_at_the_lowest_position(written: Written) -> None:
+    stage = written.stages[3]
+    one, two = stage.packs[2:]
+    bases = {r.base_name for segment in two.segments for r in segment.records if r.base_name is not None}
+    shared = {name for name in bases if stage.copies[name] in one.segments[0].records}
+    assert shared, "a base has its first copy beside"
+    assert not any(one.segments[0].revision in stage.ancestors[segment.revision] for segment in two.segments)
+    assert shared <= set(stage.indexes[3].columns["external"])
+    introduced = {record.name for segment in two.segments for record in segment.records}
+    assert shared <= introduced, "and another where it is used"
 
 
 def test_an_index_finds_every_key(written: Written) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +47,20 @@ class Pair:
 
     def prepare(self, script: str) -> None:
         """Run a script that must succeed on both."""
-        self.ours.prepare(script)
-        self.gits.prepare(script)
+        for done in self.run(script):
+            assert done.status == 0, done.said
 
     def run(self, script: str) -> tuple[Done, Done]:
-        """Run a script on both."""
-        return self.ours.run(script), self.gits.run(script)
+        """Run a script on both, side by side."""
+        with ThreadPoolExecutor(1) as other:
+            gits = other.submit(self.gits.run, script)
+            return self.ours.run(script), gits.result()
+
+    def states(self) -> tuple[str, str]:
+        """What `Side.state` says of both."""
+        with ThreadPoolExecutor(1) as other:
+            gits = other.submit(self.gits.state)
+            return self.ours.state(), gits.result()
 
 
 def _git_side(folder: Path) -> Side:

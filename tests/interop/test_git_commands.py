@@ -447,6 +447,27 @@ ROWS = [
     Row("push a ref outside heads and tags", "a git push origin main:refs/notes/x main:refs/meta/config"),
     Row("push --porcelain", "a git push --porcelain origin main topic", before="a commit 4"),
     Row("push --quiet", "a git push -q origin main", before="a commit 4"),
+    Row(
+        "push to a remote that mirrors",
+        "a git push origin",
+        before="a git config remote.origin.mirror true; forget a; a git branch -q -D topic; a commit 4; a git fetch -q;"
+        " a git for-each-ref --format='delete %(refname)' refs/remotes | a git update-ref --stdin; forget a",
+        rounds=3,
+        says=("- [deleted]         topic",),
+    ),
+    Row("push matching", "a git push origin :", before="forget a; a commit 4; a git branch -q new", rounds=3),
+    Row(
+        "push by default what matches",
+        "a git push",
+        before="forget a; a commit 4; a git branch -q new; a git config push.default matching",
+        rounds=3,
+    ),
+    Row(
+        "push what the remote's settings say",
+        "a git push",
+        before="a commit 4; a git config remote.origin.push main:other; a git config --add remote.origin.push :topic",
+        says=("main -> other", "- [deleted]         topic"),
+    ),
     # -- the rest
     Row("ls-remote", "a git ls-remote origin", differs="a tag's target is not listed: only refs are asked for"),
     Row("ls-remote --heads", "a git ls-remote --heads origin"),
@@ -480,7 +501,8 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> None:
     both = pair(row.start)
-    both.prepare(row.before)
+    if row.before:
+        both.prepare(row.before)
     ours, gits = both.run(row.run)
     report = f"--- ours: {ours.status}\n{ours.said}--- git's: {gits.status}\n{gits.said}"
     assert (ours.status, gits.status if not row.differs else row.status) == (row.status, row.status), report
@@ -494,7 +516,8 @@ def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> 
     if row.after:
         after, expected = both.run(row.after)
         assert (after.status, after.said) == (0, expected.said)
-    assert both.ours.state() == both.gits.state()
+    state, expected_state = both.states()
+    assert state == expected_state
     check_server(both.ours, both.gits)
 
 

@@ -65,7 +65,7 @@ def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
 def test_submodules_are_updated(with_submodule: Side) -> None:
     with_submodule.prepare(
         'as c git clone -q --recurse-submodules "$URL-super" c; a commit four; a git push -q origin main;'
-        ' user super git submodule --quiet update --remote; user super git commit -qam up;'
+        " user super git submodule --quiet update --remote; user super git commit -qam up;"
         ' user super git push -q "$URL-super" main'
     )
     result = with_submodule.run("c git pull -q --recurse-submodules && c git submodule --quiet update")
@@ -158,7 +158,8 @@ def test_sha256(pair: BeginPair) -> None:
         assert ours.counts.rounds == 2, command
     listed, _ = both.run("a git ls-remote --heads origin")
     assert listed.out.split()[0] == both.ours.git("a", "rev-parse", "main")
-    assert both.ours.state() == both.gits.state()
+    state, expected = both.states()
+    assert state == expected
     objects = both.ours.git("a", "rev-list", "--objects", "--no-object-names", "main").split()
     assert both.ours.served is not None
     assert missing_objects(both.ours.served, path_of(both.ours), objects) == []

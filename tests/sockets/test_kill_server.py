@@ -214,4 +214,3 @@ def test_before_each_sync_and_rename(tmp_path: Path, creating: bool) -> None:
                 raise
 
     lanes(LANES, lane)
-

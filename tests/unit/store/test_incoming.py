@@ -25,7 +25,8 @@ from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.incoming import MAX_STORED_DEPTH, REBASED_DEPTH, Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from transports.errors import CodedError
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import CodedError, TransportFailed
 from transports.memory import MemoryTransport
 
 FILE = "src/file.txt"
@@ -543,7 +544,75 @@ def test_a_chain_over_the_limit_is_begun_anew(
     assert max(chain for pack in snapshot.packs for chain in pack.index.chains) <= 8
 
 
+def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, history: History) -> None:
+    """The lowest copy of a base is another branch's, at the end of a long chain: none of it is this branch's."""
+    line = history.line(MAX_STORED_DEPTH + 1)
+    push(repository, history, line, {MAIN: line[-1]})
+    deep = history.key_at(line[-1], FILE)
+    other = history.commit({"elsewhere": history.objects[deep].text}, (), "another root")
+    text = history.objects[deep].text.replace(b"line", b"LINE", 1)
+    child = history.commit({"elsewhere": text + b"more\n"}, (other,))
+    push(repository, history, [other], {b"refs/heads/other": other})
+    push(repository, history, [child], {b"refs/heads/other": child})
+    snapshot = check_whole(repository, history)
+    location = snapshot.first(0, history.key_at(child, "elsewhere"))
+    assert location is not None
+    assert (location.depth, location.lineage) == (0, MAX_STORED_DEPTH + 1)
+
+
+def test_a_near_base_that_is_too_deep_leads_to_a_farther_one(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "REBASED_DEPTH", 5)
+    line = history.line(MAX_STORED_DEPTH + 2)
+    one_by_one(repository, history, line)
+    location = check_whole(repository, history).first(0, history.key_at(line[-1], FILE))
+    assert location is not None
+    assert location.depth == 1
+
+
+def test_encoded_anew_in_full_where_the_base_is_of_no_use(repository: PackRepository, history: History) -> None:
+    """Each text shares most with the one before it and nothing with the one 32 before it."""
+    noise = Repeatable(3)
+    blocks = [noise(256) for _ in range(MAX_STORED_DEPTH + 20)]
+    parent: tuple[bytes, ...] = ()
+    line: list[bytes] = []
+    for number in range(MAX_STORED_DEPTH + 2):
+        parent = (history.commit({"noise": b"".join(blocks[number : number + 8])}, parent),)
+        line += parent
+    push(repository, history, line, {MAIN: line[-1]})
+    location = check_whole(repository, history).first(0, history.key_at(line[-1], "noise"))
+    assert location is not None
+    assert location.depth == 0
+    assert location.frame_length == location.length == 8 * 256
+
+
 # -- checked again
+
+
+def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[1:]), 1)
+    repository.delete(request_id(), 0, "user")
+    push(repository, history, [], {})
+    with pytest.raises(MissingParents):
+        slow.check_again(repository.begin(b"", "user"))
+    assert len(left_in_quarantine(repository)) == 1
+    slow.abandon()
+    assert left_in_quarantine(repository) == []
+
+
+def test_storage_that_fails_when_the_pack_is_begun(history: History) -> None:
+    storage = MemoryTransport()
+    (tip,) = history.line(1)
+    push(PackRepository(storage), History(), [])
+    faulty = FaultyTransport(storage, fail_at=3)  # The folder, its lock, the pack.
+    repository = PackRepository(faulty)
+    with pytest.raises(TransportFailed):
+        upload(repository, history.body([tip]), 1)
+    assert faulty.log[2].startswith("create")
+    assert storage.list_directory(INCOMING) == []
 
 
 def test_what_landed_meanwhile_is_cut_out(repository: PackRepository, history: History) -> None:

@@ -235,3 +235,16 @@ def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
 )
 def test_merge(ordinals: list[int], ranges: tuple[tuple[int, int], ...]) -> None:
     assert merge(ordinals) == ranges
+
+
+def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    tag = history.tag(line[1])
+    on_tag = history.tag(tag, "again")
+    beyond = history.tag(line[3], "beyond")
+    push(repository, history, [tag, on_tag, beyond], {})
+    transaction = begin(repository)
+    everything = [*line[:4], tag, on_tag, beyond, b"unknown"]
+    assert transaction.followed(everything, [line[1]]) == [*line[:2], tag, on_tag]
+    assert transaction.followed(everything, [line[3], b"unknown"]) == everything[:-1]
+    assert transaction.followed(everything, []) == []
+    assert transaction.followed([beyond], [line[2]]) == []

@@ -7,7 +7,7 @@ from builders import MAIN, Clock, History, Repeatable, check_whole, push, reques
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
-from smartserver.store import repack
+from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repack import MOST_PACKS
@@ -15,7 +15,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.memory import MemoryTransport
 
-DAY = 24 * 3600
+DAY = upkeep.UNNAMED_KEPT
 
 
 @pytest.fixture

@@ -18,6 +18,9 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
+from transports.base import ReadFile
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
 
@@ -171,8 +174,67 @@ def test_a_missing_pack(repository: PackRepository, history: History, storage: M
     (problem,) = problems(storage)
     assert f"{PACKS}/{name}.pack" in problem
     storage.delete(f"{PACKS}/{name}.idx")
-    (problem,) = problems(storage)
+    report = PackRepository(storage).verify()
+    (problem,) = report.problems
     assert name in problem
+    assert problem.endswith("1 of 2 packs cannot be checked")
+    assert report.segments == 2
+
+
+def test_a_missing_first_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    """What lies in the packs after it is checked all the same, with the right ancestry."""
+    line = history.line(3)
+    fresh = history.commit({"new": b"a text of its own\n" * 5}, (line[1],))
+    push(repository, history, line[:2], {MAIN: line[1]})
+    push(repository, history, [line[2], fresh], {MAIN: line[2]})
+    name = repository.snapshot().packs[0].entry.name.hex()
+    storage.delete(f"{PACKS}/{name}.pack")
+    report = PackRepository(storage).verify()
+    assert report.segments == 2
+    assert f"{PACKS}/{name}.pack" in report.problems[0]
+    resting = {entry.key.hex() for entry in decode_segment(history.segment(line[2]), 0, KINDS).entries if entry.base}
+    resting |= {entry.key.hex() for entry in decode_segment(history.segment(fresh), 0, KINDS).entries if entry.base}
+    assert resting
+    assert len(report.problems) == 1 + len(resting)
+    assert all(any(key in problem for key in resting) for problem in report.problems[1:])
+
+
+class BadSector(FaultyTransport):
+    """A read of one byte of the packs fails."""
+
+    def __init__(self, inner: MemoryTransport, bad: int) -> None:
+        super().__init__(inner)
+        self.bad = bad
+
+    def open_read(self, path: str) -> ReadFile:
+        return BadFile(self.inner.open_read(path), path, self.bad)
+
+
+class BadFile(ReadFile):
+    def __init__(self, inner: ReadFile, path: str, bad: int) -> None:
+        self.inner, self.path, self.bad = inner, path, bad
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        if offset <= self.bad < offset + size and offset:
+            raise TransportFailed(self.path, "input/output error")
+        return self.inner.read_at(offset, size)
+
+    def size(self) -> int:
+        return self.inner.size()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_bad_sector(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = [history.commit({"a": b"text %d" % number}) for number in range(4)]
+    push(repository, history, line, {MAIN: line[3]})
+    index = repository.snapshot().packs[0].index
+    report = PackRepository(BadSector(storage, index.segment_offsets[1] + 5)).verify()
+    assert report.segments == 3
+    assert "input/output error" in report.problems[0]
+    assert "the hash it ends with" in report.problems[1]
+    assert len(report.problems) == 2
 
 
 def test_a_missing_blob(repository: PackRepository, history: History, storage: MemoryTransport) -> None:

@@ -1,0 +1,340 @@
+"""server.dispatch: a request is understood whole before anything is done, and each call has its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import msgspec
+import pytest
+from builders import MAIN
+from dialogs import CREATE, PATH, Served, message, numbered
+
+from smartserver.errors import (
+    AccessDenied,
+    BranchExists,
+    DivergedBranches,
+    InternalError,
+    LimitExceeded,
+    NoSuchBranch,
+    NoSuchRepository,
+    Unsupported,
+)
+from smartserver.server import dispatch
+from smartserver.server.access import Access, invoking_user
+from smartserver.server.dispatch import (
+    CallContext,
+    NoRepository,
+    Prepared,
+    Refused,
+    UndeclaredError,
+    decide,
+    declared,
+    fault,
+    internal,
+    prepare,
+)
+from smartserver.store.model import Transaction, VerifyReport
+from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, ServerFacts, verb
+from smartserver.verbs.repository_create import repository_create
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
+from smartserver.verbs.rules import Create, Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.messages import Call, Request, RequestFlag, Status
+from transports.errors import NoSpace
+
+PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
+INSERT: tuple[AnyVerb, Arguments] = (repository_insert_pack, InsertPackRequest())
+PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
+VERIFY: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
+FACTS = ServerFacts("1.2", ("Server.ping",))
+
+
+def refusal(request: Request) -> str:
+    with pytest.raises(Unsupported) as caught:
+        prepare(request)
+    return str(caught.value)
+
+
+def changed(request: Request, **fields: object) -> Request:
+    return msgspec.structs.replace(request, **fields)
+
+
+def with_arguments(arguments: bytes, name: str = "Server.ping") -> Request:
+    return changed(message(PING), calls=[Call(name, msgspec.Raw(arguments))])
+
+
+# -- prepare
+
+
+def test_what_a_request_is() -> None:
+    prepared = prepare(message(INSERT, flags=RequestFlag.BODY | RequestFlag.ATOMIC))
+    assert prepared.calls == (INSERT,)
+    assert (prepared.mutates, prepared.long) == (True, False)
+    assert prepared.flags == RequestFlag.BODY | RequestFlag.ATOMIC
+    read = prepare(message(VERIFY, PING))
+    assert (read.mutates, read.long) == (False, True)
+
+
+def test_no_call_and_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "without calls" in refusal(message())
+    monkeypatch.setattr(dispatch, "MAX_CALLS", 3)
+    prepare(message(PING, PING, PING))
+    with pytest.raises(LimitExceeded) as caught:
+        prepare(message(PING, PING, PING, PING))
+    assert (caught.value.value, caught.value.limit) == (4, 3)
+
+
+def test_an_unknown_verb_is_named_and_the_known_ones_too() -> None:
+    text = refusal(with_arguments(b"\x90", "Branch.levitate"))
+    assert "'Branch.levitate'" in text
+    assert "Server.ping" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b"\x91\xc0",  # One field too many.
+        b"\x80",  # A map.
+        b"\xc0",
+        b"\xc1",  # Never used in msgpack.
+        b"\x91" * 3000,  # Nested beyond reason.
+        b"\x91\xd4\x01\x00",  # A reference to an earlier result, which this release takes nowhere.
+    ],
+)
+def test_arguments_that_are_none(arguments: bytes) -> None:
+    assert "Server.ping" in refusal(with_arguments(arguments))
+
+
+@pytest.mark.parametrize("arguments", [b"\x93\xa2\xff\xfe\x90\x80", b"\x93\xa3git\x91\x93\xa1\xc3\xa1x\xc3\x80"])
+def test_text_that_is_not_utf8(arguments: bytes) -> None:
+    assert "Repository.create" in refusal(with_arguments(arguments, "Repository.create"))
+
+
+@pytest.mark.parametrize("flags", [16, 1 << 40, -1, -16])
+def test_unknown_flags(flags: int) -> None:
+    assert "flags" in refusal(changed(message(PING), flags=flags))
+
+
+def test_extras_that_must_be_obeyed() -> None:
+    extras = {"agent": msgspec.Raw(b"\xa1x"), "!must": msgspec.Raw(b"\xc0")}
+    assert "'!must'" in refusal(changed(message(PING), extras=extras))
+    del extras["!must"]
+    prepare(changed(message(PING), extras=extras))
+
+
+@pytest.mark.parametrize("size", [0, 15, 17, 1 << 20])
+def test_a_request_id_has_16_bytes(size: int) -> None:
+    assert f"{size} bytes" in refusal(message(PING, request=bytes(size)))
+
+
+def test_an_age_is_not_negative() -> None:
+    assert "-1" in refusal(message(PING, age=-1))
+
+
+def test_bodies() -> None:
+    assert "2 bodies up" in refusal(message(INSERT, INSERT, flags=RequestFlag.BODY))
+    assert "2 down" in refusal(message(PULL, PULL))
+    assert "a body down" in refusal(message(PULL, (branch_delete, BranchDeleteRequest(MAIN))))
+    assert "BODY" in refusal(message(INSERT))
+    assert "BODY" in refusal(message(PING, flags=RequestFlag.BODY))
+    assert "minutes" in refusal(message(VERIFY, (branch_delete, BranchDeleteRequest(MAIN))))
+    prepare(message(PULL, PING, VERIFY))
+    prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY))
+    prepare(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
+
+
+# -- decide
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(6)
+    served.push(line[:4], {MAIN: line[3]})
+    return served
+
+
+@pytest.fixture
+def line(served: Served) -> list[bytes]:
+    return list(served.history.parents)
+
+
+def context(
+    served: Served, access: Access | None = None, *, early: bool = False, may_create: bool = True
+) -> CallContext:
+    transaction = served.repository().begin(numbered(1), "tester")
+    user = access or invoking_user("tester")
+    return CallContext(transaction, user, FACTS, PATH, PATH, early=early, may_create=may_create)
+
+
+def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: Create = Create.YES) -> tuple[AnyVerb, Arguments]:
+    return branch_set_last_revision, SetLastRevisionRequest(ref, tip, rule, create)
+
+
+def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> list[int]:
+    return [outcome.status for outcome in decide(prepare(message(*calls, flags=flags)), context(served))]
+
+
+def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
+    calls = [set_ref(b"one", line[1]), set_ref(MAIN, line[1]), set_ref(b"two", line[2], create=Create.NO)]
+    outcomes = decide(prepare(message(*calls)), context(served))
+    assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
+    assert outcomes[0].fault is None
+    assert [outcome.fault.code for outcome in outcomes[1:] if outcome.fault] == ["diverged", "no-such-branch"]
+    assert msgspec.msgpack.decode(outcomes[0].result) == [[]]
+
+
+def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
+    calls = [
+        (branch_create, BranchCreateRequest(b"one", line[1])),
+        set_ref(b"one", line[2], create=Create.NO),
+        (branch_delete, BranchDeleteRequest(b"one", line[2])),
+        (branch_create, BranchCreateRequest(b"one", line[0])),
+    ]
+    assert run(served, *calls) == [Status.DONE] * 4
+
+
+def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
+    with pytest.raises(Refused) as caught:
+        run(served, set_ref(MAIN, line[1]), set_ref(b"two", line[2], create=Create.NO))
+    assert caught.value.fault.code == "refused"
+    assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
+
+
+def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[bytes]) -> None:
+    with pytest.raises(Refused) as caught:
+        run(served, set_ref(MAIN, line[1]))
+    assert isinstance(caught.value.fault, DivergedBranches)
+    assert caught.value.outcomes == []
+
+
+def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: list[bytes]) -> None:
+    wrong = msgspec.structs.replace(CREATE, vcs="hg")
+    with pytest.raises(Refused) as caught:
+        run(served, set_ref(b"one", line[1]), (repository_create, wrong))
+    assert caught.value.fault.code == "wrong-vcs"
+    assert caught.value.outcomes == []
+
+
+def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: list[bytes]) -> None:
+    """Creation succeeds, the one ref is refused: nothing changes, not even the creation."""
+    with pytest.raises(Refused) as caught:
+        run(served, (repository_create, CREATE), set_ref(MAIN, line[1]))
+    assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED]
+    fault_of_the_other = caught.value.outcomes[0].fault
+    assert fault_of_the_other is not None
+    assert fault_of_the_other.code == "not-done"
+
+
+def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
+    calls = [set_ref(b"one", line[1]), set_ref(MAIN, line[1]), set_ref(b"two", line[1])]
+    with pytest.raises(Refused) as caught:
+        run(served, *calls, flags=RequestFlag.ATOMIC)
+    assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED, Status.NOT_DONE]
+    assert run(served, calls[0], calls[2], flags=RequestFlag.ATOMIC) == [Status.DONE] * 2
+
+
+def test_the_permission_of_the_effect_is_asked_before_the_verb_runs(served: Served, line: list[bytes]) -> None:
+    reader = Access("reader", frozenset({Permission.READ}), "read only")
+    prepared = prepare(message(set_ref(MAIN, line[3])))  # Equal: it would be success.
+    with pytest.raises(Refused) as caught:
+        decide(prepared, context(served, reader))
+    assert isinstance(caught.value.fault, AccessDenied)
+    assert decide(prepare(message(PING)), context(served, reader))[0].status == Status.DONE
+
+
+# -- errors
+
+
+class ProbeRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class ProbeResult(Result, frozen=True, array_like=True):
+    """Nothing."""
+
+
+@pytest.fixture
+def probe() -> Iterator[AnyVerb]:
+    """A verb that raises what it does not declare."""
+
+    @verb("Test.probe", errors=(NoSuchBranch,))
+    def raise_it(context: Context, request: ProbeRequest) -> ProbeResult:
+        """Raise."""
+        raise BranchExists(b"ref", b"tip")
+
+    yield raise_it
+    del VERBS["Test.probe"]
+
+
+def test_an_undeclared_error_is_a_bug(served: Served, probe: AnyVerb) -> None:
+    with pytest.raises(UndeclaredError, match=r"Test\.probe raised BranchExists"):
+        run(served, (probe, ProbeRequest()))
+
+
+def test_what_any_verb_may_raise() -> None:
+    for error in (AccessDenied("x", "y"), NoSuchRepository("p"), NoSpace("packs/x")):
+        assert declared(server_ping, error) is error
+    with pytest.raises(UndeclaredError):
+        declared(server_ping, NoSuchBranch(b"x"))
+
+
+def test_a_bug_is_told_by_its_reference_alone() -> None:
+    logged: list[tuple[str, Exception]] = []
+    wrong = ZeroDivisionError("secret")
+    error = internal(wrong, lambda reference, error: logged.append((reference, error)))
+    assert logged == [(error.reference, wrong)]
+    assert error.wire_arguments() == {"reference": error.reference}
+    assert isinstance(error, InternalError)
+    assert len(error.reference) == 12
+
+
+def test_a_fault_is_code_and_arguments() -> None:
+    assert fault(NoSuchBranch(b"x")) == fault(NoSuchBranch(b"x"))
+    assert (fault(NoSuchBranch(b"x")).code, fault(NoSuchBranch(b"x")).arguments) == ("no-such-branch", {"ref": b"x"})
+
+
+# -- what a verb is given
+
+
+def test_the_context(served: Served) -> None:
+    made = context(served, early=True)
+    assert (made.path, made.at, made.server, made.early) == (PATH, PATH, FACTS, True)
+    assert made.transaction.exists
+    with pytest.raises(NoSuchRepository):
+        made.verify()
+    report = VerifyReport(1, 2, 3, 4, ())
+    with_verify = CallContext(
+        made.transaction, invoking_user("x"), FACTS, "project/x", "project", verify=lambda: report
+    )
+    assert with_verify.verify() is report
+    plan = made.transaction.plan_pull([], [])
+    made.stream(plan)
+    assert made.plan is plan
+
+
+def test_a_server_that_makes_no_repositories(served: Served) -> None:
+    made = context(served, may_create=False)
+    made.require(Permission.CREATE, b"refs/heads/x")
+    made.require(Permission.WRITE)
+    with pytest.raises(AccessDenied, match="--no-create"):
+        made.require(Permission.CREATE)
+
+
+def test_without_a_repository_there_is_nothing_to_ask() -> None:
+    nothing = cast("Transaction", NoRepository("some/path"))
+    assert not nothing.exists
+    with pytest.raises(NoSuchRepository) as caught:
+        nothing.refs()
+    assert caught.value.path == "some/path"
+
+
+def test_prepared_is_made_of_what_came() -> None:
+    request = message(PING)
+    assert prepare(request) == Prepared(request, (PING,), RequestFlag.NONE)

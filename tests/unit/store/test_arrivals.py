@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from smartserver.records.delta import compress
+from smartserver.records.model import Key, Record
+from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame, RecentRecords
+from smartserver.store.index import Row
+
+TEXT = b"a line of text that comes again and again\n" * 10
+
+
+class Stream:
+    """A pack in memory, and arrivals that read it back."""
+
+    def __init__(self, **stored: bytes) -> None:
+        self.pack = bytearray()
+        self.reads = 0
+        self.stored = {key.encode(): Record(0, key.encode(), b"m", text) for key, text in stored.items()}
+        self.arrivals = Arrivals(self.read, lambda _kind, key: self.stored.get(key))
+
+    def read(self, offset: int, size: int) -> bytes:
+        self.reads += 1
+        return bytes(self.pack[offset : offset + size])
+
+    def add(
+        self, key: Key, text: bytes, base: int = NO_BASE, based: bytes = b"", stored: Key = b"", ordinal: int = 0
+    ) -> int:
+        encoding, frame = compress(text, based)
+        at = len(self.pack)
+        self.pack += frame
+        return self.arrivals.add(
+            0, key, b"meta", ordinal, Frame(encoding, at, len(frame), len(text), base, stored), Row(1, 2, 3)
+        )
+
+
+def test_copies_are_found_in_order() -> None:
+    stream = Stream()
+    assert stream.arrivals.first(0, b"k") is None
+    assert list(stream.arrivals.ordinals(0, b"k")) == []
+    numbers = [stream.add(b"k", TEXT, ordinal=ordinal) for ordinal in (4, 5, 9)]
+    stream.add(b"other", TEXT)
+    assert numbers == [0, 1, 2]
+    assert stream.arrivals.first(0, b"k") == 0
+    assert list(stream.arrivals.ordinals(0, b"k")) == [4, 5, 9]
+    assert list(stream.arrivals.ordinals(0, b"other")) == [0]
+    assert list(stream.arrivals.ordinals(1, b"k")) == []
+    assert len(stream.arrivals) == 4
+    assert stream.arrivals.row(1) == Row(1, 2, 3)
+    assert stream.arrivals.key(3) == b"other"
+
+
+def test_a_chain_is_decoded_from_the_pack_and_the_repository() -> None:
+    stream = Stream(base=TEXT)
+    first = stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, stored=b"base")
+    second = stream.add(b"b", TEXT + b"b", first, TEXT + b"a")
+    stream.add(b"c", TEXT + b"c", second, TEXT + b"b")
+    assert stream.arrivals.record(0, b"c") == Record(0, b"c", b"meta", TEXT + b"c")
+    assert stream.reads == 3
+    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
+    assert stream.reads == 3
+    assert stream.arrivals.record(0, b"base") == stream.stored[b"base"]
+    assert stream.arrivals.record(0, b"unknown") is None
+    assert stream.arrivals.base(first) == (None, b"base")
+    assert stream.arrivals.base(second) == (first, b"a")
+    assert stream.arrivals.base(stream.add(b"d", TEXT)) == (None, b"")
+
+
+def test_a_recent_record_ends_a_chain() -> None:
+    stream = Stream()
+    first = stream.add(b"a", TEXT)
+    stream.add(b"b", TEXT + b"b", first, TEXT)
+    stream.arrivals.recent.put(Record(0, b"a", b"meta", TEXT))
+    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
+    assert stream.reads == 1
+
+
+def test_a_record_that_was_encoded_anew_is_read_where_it_lies() -> None:
+    stream = Stream(base=TEXT)
+    first = stream.add(b"a", TEXT)
+    number = stream.add(b"b", TEXT + b"b", first, TEXT)
+    encoding, frame = compress(TEXT + b"b", TEXT)
+    place = Frame(encoding, len(stream.pack), len(frame), len(TEXT) + 1, STORED_BASE, b"base")
+    stream.pack += frame
+    stream.arrivals.move(number, place)
+    assert stream.arrivals.base(number) == (None, b"base")
+    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
+    assert stream.reads == 1
+    stream.arrivals.move(number, place._replace(base=first, stored=b""))
+    assert stream.arrivals.base(number) == (first, b"a")
+
+
+def test_a_stored_base_that_is_gone_is_a_bug() -> None:
+    stream = Stream()
+    stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, stored=b"base")
+    with pytest.raises(LookupError):
+        stream.arrivals.record(0, b"a")
+
+
+def test_recent_records_are_bounded() -> None:
+    recent = RecentRecords(limit=100)
+    for number in range(10):
+        recent.put(Record(0, b"%d" % number, b"", b"x" * 30))
+    assert [recent.get(0, b"%d" % number) is not None for number in range(10)] == [False] * 7 + [True] * 3
+    recent.get(0, b"7")
+    recent.put(Record(0, b"new", b"", b"x" * 30))
+    assert recent.get(0, b"7") is not None
+    assert recent.get(0, b"8") is None
+    recent.put(Record(0, b"large", b"", b"x" * 51))
+    assert recent.get(0, b"large") is None
+    recent.put(Record(0, b"7", b"", b"never two texts"))
+    assert recent.get(0, b"7") == Record(0, b"7", b"", b"x" * 30)

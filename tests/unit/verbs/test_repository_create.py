@@ -1,0 +1,69 @@
+"""verbs.repository_create."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import GIT, KINDS, MAIN, SETTINGS
+from verb_context import NotedContext, Project
+
+from smartserver.errors import AccessDenied, WrongVcs
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.declare import Permission
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+
+FIELDS = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+REQUEST = CreateRequest(GIT, FIELDS, SETTINGS)
+
+
+@pytest.fixture
+def project() -> Project:
+    project = Project()
+    line = project.history.line(1)
+    project.push(line, {MAIN: line[0]})
+    return project
+
+
+def nothing() -> NotedContext:
+    return NotedContext(RepositoryTransaction("project", None))
+
+
+def test_it_is_made_with_kinds_and_settings() -> None:
+    context = nothing()
+    assert repository_create.function(context, REQUEST).created
+    assert context.transaction.created == (GIT, KINDS, SETTINGS)
+    assert context.asked == [(Permission.CREATE, b"")]
+
+
+def test_one_of_the_same_vcs_is_accepted_as_it_is(project: Project) -> None:
+    """The first creation decides the settings; nobody needs permission for nothing."""
+    context = project.context(denied=Permission)
+    other = msgspec.structs.replace(REQUEST, settings={"HEAD": b"refs/heads/other"})
+    assert not repository_create.function(context, other).created
+    assert context.transaction.created is None
+    assert context.transaction.settings == SETTINGS
+    assert context.asked == []
+
+
+def test_twice_in_one_request_is_once() -> None:
+    context = nothing()
+    assert repository_create.function(context, REQUEST).created
+    assert not repository_create.function(context, REQUEST).created
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"vcs": "git sha256"}, {"kinds": [KindField("object", "git-sha256", True)]}, {"kinds": [*FIELDS, *FIELDS]}],
+)
+def test_another_vcs_or_other_kinds_are_refused(project: Project, other: dict[str, object]) -> None:
+    context = project.context()
+    with pytest.raises(WrongVcs):
+        repository_create.function(context, msgspec.structs.replace(REQUEST, **other))
+    assert context.transaction.created is None
+
+
+def test_permission_is_needed_to_make_one() -> None:
+    context = NotedContext(RepositoryTransaction("project", None), denied=[Permission.CREATE])
+    with pytest.raises(AccessDenied):
+        repository_create.function(context, REQUEST)
+    assert not context.transaction.exists

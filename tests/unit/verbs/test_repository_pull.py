@@ -1,0 +1,176 @@
+"""verbs.repository_pull: which refs a pull wants, and what it answers."""
+
+from __future__ import annotations
+
+import pytest
+from builders import GIT, KINDS, MAIN, History
+from verb_context import NotedContext, Project
+
+from smartserver.errors import MissingRevision, NoSuchRepository
+from smartserver.store.model import What
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.repository_pull import PullRequest, PullResult, matches, repository_pull
+
+TOPIC = b"refs/heads/topic"
+TAG = b"refs/tags/v1"
+run = repository_pull.function
+
+
+class Tagged(Project):
+    """Four in a row, MAIN at the third, an annotated tag on the second, TOPIC beside the fourth, a tag on TOPIC."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = self.history.line(4)
+        self.side = self.history.line(1, self.line[0], "side")[0]
+        self.label = self.history.tag(self.line[1])
+        self.side_label = self.history.tag(self.side, "v2")
+        revisions = [*self.line, self.side, self.label, self.side_label]
+        refs: dict[bytes, bytes | None] = {
+            MAIN: self.line[2],
+            TOPIC: self.side,
+            TAG: self.label,
+            b"refs/tags/v2": self.side_label,
+            b"refs/tags/light": self.line[0],
+        }
+        self.push(revisions, refs)
+
+    def pulled(self, request: PullRequest) -> set[bytes]:
+        """The revisions that come."""
+        context = self.context()
+        result = run(context, request)
+        (plan,) = context.plans
+        assert (result.segments, result.size) == (plan.segments, plan.size)
+        graph = self.repository.snapshot().graph
+        found = [graph.revision(each) for first, last in plan.ranges for each in range(first, last)]
+        assert len(found) == plan.segments
+        assert plan.size == sum(len(self.history.segment(each)) for each in found)
+        return set(found)
+
+
+@pytest.fixture(scope="module")
+def project() -> Tagged:
+    return Tagged()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matched"),
+    [
+        (b"refs/heads/main", b"refs/heads/main", True),
+        (b"refs/heads/main", b"refs/heads/main2", False),
+        (b"refs/heads/main", b"refs/heads", False),
+        (b"refs/heads/", b"refs/heads/main", True),
+        (b"refs/heads/", b"refs/heads", False),
+        (b"refs/heads/", b"refs/tags/v1", False),
+        (b"refs/heads/ma*", b"refs/heads/main", True),
+        (b"refs/heads/ma*", b"refs/heads/ma", True),
+        (b"refs/heads/ma*", b"refs/heads/mist", False),
+        (b"refs/heads/*", b"refs/heads/a/b", True),
+        (b"*", b"anything", True),
+        (b"*x", b"anyx", False),
+        (b"a*b", b"a*b", True),
+        (b"a*b", b"axb", False),
+    ],
+)
+def test_patterns(pattern: bytes, name: bytes, matched: bool) -> None:
+    assert matches(pattern, name) is matched
+
+
+@pytest.mark.parametrize(
+    ("patterns", "line", "others"),
+    [
+        (None, 3, {"side", "label", "side_label"}),
+        ([], 0, set()),
+        ([MAIN], 3, set()),
+        ([b"HEAD"], 3, set()),
+        ([TOPIC], 1, {"side"}),
+        ([b"refs/heads/"], 3, {"side"}),
+        ([b"refs/heads/to*"], 1, {"side"}),
+        ([b"refs/tags/v1"], 2, {"label"}),
+        ([b"refs/tags/*", MAIN], 3, {"label", "side", "side_label"}),
+        ([b"refs/heads/absent"], 0, set()),
+        ([b"refs/heads/absent", TAG], 2, {"label"}),
+        ([b"refs/heads/m"], 0, set()),
+        ([b"\xff\xfe"], 0, set()),
+    ],
+)
+def test_the_refs_that_patterns_name(
+    project: Tagged, patterns: list[bytes] | None, line: int, others: set[str]
+) -> None:
+    expected = {*project.line[:line], *(getattr(project, name) for name in others)}
+    assert project.pulled(PullRequest(refs=patterns)) == expected
+
+
+def test_ids_are_wanted_besides(project: Tagged) -> None:
+    assert project.pulled(PullRequest(refs=[TOPIC], ids=[project.line[3]])) == {*project.line, project.side}
+    with pytest.raises(MissingRevision):
+        run(project.context(), PullRequest(ids=[bytes(20)]))
+
+
+def test_a_setting_that_names_nothing_wants_nothing() -> None:
+    project = Project()
+    line = project.history.line(1)
+    settings = {"HEAD": b"refs/heads/unborn"}
+    project.push(line, {MAIN: line[0]}, lambda transaction: _made(transaction, settings))
+    context = project.context()
+    assert run(context, PullRequest(refs=[b"HEAD"])) == PullResult(0, 0, b"")
+
+
+def _made(transaction: RepositoryTransaction, settings: dict[str, bytes]) -> None:
+    transaction.create(GIT, KINDS, settings)
+
+
+def test_what_follows(project: Tagged) -> None:
+    """A tag comes with what it is on, whether that comes too or is had; one on something else does not."""
+    tags = [b"refs/tags/"]
+    assert project.pulled(PullRequest(refs=[MAIN], follow=tags)) == {*project.line[:3], project.label}
+    had = PullRequest(refs=[MAIN], haves=[project.line[2]], follow=tags)
+    assert project.pulled(had) == {project.label}
+    assert project.pulled(PullRequest(refs=[], follow=tags)) == set()
+    assert project.pulled(PullRequest(refs=[TOPIC], follow=[TAG])) == {project.line[0], project.side}
+    # Both kinds of tag on TOPIC's line; the light one is on what comes anyway.
+    both = {project.line[0], project.side, project.side_label}
+    assert project.pulled(PullRequest(refs=[TOPIC], follow=tags)) == both
+
+
+def test_what_is_had_does_not_come(project: Tagged) -> None:
+    assert project.pulled(PullRequest(refs=[MAIN], haves=[project.line[1]])) == {project.line[2]}
+    shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0]])
+    assert project.pulled(shallow) == {project.line[0], project.line[2]}
+    assert project.pulled(PullRequest(refs=[MAIN], after=project.line[0])) == set(project.line[1:3])
+
+
+@pytest.mark.parametrize(
+    ("here", "bits"),
+    [([], b""), ([1], b"\x01"), ([0], b"\x00"), ([0, 1, 1], b"\x06"), ([1] * 8, b"\xff"), ([0] * 8 + [1], b"\x00\x01")],
+)
+def test_a_bit_for_each_have(project: Tagged, here: list[int], bits: bytes) -> None:
+    haves = [project.line[0] if each else bytes([number]) * 20 for number, each in enumerate(here)]
+    assert run(project.context(), PullRequest(haves=haves)).common == bits
+
+
+def test_refs_alone_bring_nothing(project: Tagged) -> None:
+    context = project.context()
+    assert run(context, PullRequest(What.REFS)) == PullResult()
+    assert context.plans == []
+
+
+@pytest.mark.parametrize("what", list(What))
+def test_no_repository(what: What) -> None:
+    context = NotedContext(RepositoryTransaction("project", None))
+    with pytest.raises(NoSuchRepository):
+        run(context, PullRequest(what))
+
+
+def test_one_made_in_the_same_request_cannot_be_pulled() -> None:
+    context = NotedContext(RepositoryTransaction("project", None))
+    context.transaction.create(GIT, KINDS, {})
+    with pytest.raises(NoSuchRepository):
+        run(context, PullRequest())
+
+
+def test_the_history_is_what_the_tests_say() -> None:
+    """A tag is a revision of its own, and its parent is what it is on."""
+    history = History()
+    (commit,) = history.line(1)
+    assert history.parents[history.tag(commit)] == (commit,)

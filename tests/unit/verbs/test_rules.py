@@ -1,0 +1,182 @@
+"""verbs.rules: each rule on each state of the ref, and which permissions a move asks for."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from verb_context import NotedContext, Project
+
+from smartserver.errors import (
+    AccessDenied,
+    BranchExists,
+    DivergedBranches,
+    InvalidName,
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRepository,
+    StaleLease,
+)
+from smartserver.records.model import Tip
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.declare import Permission
+from smartserver.verbs.rules import Create, Rule, move
+
+TOPIC = b"refs/heads/topic"
+OLD, MIDDLE, NEW, SIDE = range(4)
+"""MAIN is at the middle one of three in a row; another line leaves at the first."""
+
+CREATE, FORCE = Permission.CREATE, Permission.FORCE
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    project = Project()
+    line = project.history.line(3)
+    side = project.history.line(1, line[0], "side")
+    project.push([*line, *side], {MAIN: line[1]})
+    return project
+
+
+@pytest.fixture(scope="module")
+def tips(project: Project) -> list[bytes]:
+    return list(project.history.parents)
+
+
+@pytest.fixture
+def context(project: Project) -> NotedContext:
+    return project.context()
+
+
+def refused(rule: Rule, create: Create, to: int | None, absent: bool, lease: bool) -> type[Exception] | None:
+    """The table of the rules, said in another way than the code says it: what a move is refused with."""
+    if not absent and to == MIDDLE:
+        return None
+    if rule is Rule.LEASE and not lease:
+        return StaleLease
+    if absent:
+        return NoSuchBranch if create is Create.NO else None
+    if Create.MUST is create or rule is Rule.NEW:
+        return BranchExists
+    return DivergedBranches if rule is Rule.FF and to != NEW else None
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["expected", "unexpected"])
+@pytest.mark.parametrize("absent", [True, False], ids=["absent", "present"])
+@pytest.mark.parametrize("to", [OLD, MIDDLE, NEW, SIDE], ids=["back", "equal", "forward", "aside"])
+@pytest.mark.parametrize("create", list(Create))
+@pytest.mark.parametrize("rule", list(Rule))
+def test_every_rule_on_every_state(
+    context: NotedContext, tips: list[bytes], rule: Rule, create: Create, to: int, absent: bool, lease: bool
+) -> None:
+    name = TOPIC if absent else MAIN
+    actual = b"" if absent else tips[MIDDLE]
+    expected = actual if lease else tips[SIDE]
+    error = refused(rule, create, to, absent, lease)
+    if error is not None:
+        with pytest.raises(error):
+            move(context, name, Tip(tips[to]), rule, create, expected)
+        assert context.transaction.changes == {}
+        assert context.asked == []
+        return
+    old = move(context, name, Tip(tips[to]), rule, create, expected)
+    assert old == (None if absent else (Tip(tips[MIDDLE]),))
+    assert context.transaction.ref(name) == (Tip(tips[to]),)
+    if absent:
+        assert context.asked == [(CREATE, name)]
+    elif to in (OLD, SIDE):
+        assert context.asked == [(FORCE, name)]
+    else:
+        assert context.asked == []
+
+
+def test_left_out_is_forward_or_new(context: NotedContext, tips: list[bytes]) -> None:
+    assert move(context, MAIN, Tip(tips[NEW])) == (Tip(tips[MIDDLE]),)
+    assert move(context, TOPIC, Tip(tips[SIDE])) is None
+    with pytest.raises(DivergedBranches):
+        move(context, TOPIC, Tip(tips[NEW]))
+
+
+def test_what_the_refusals_say(context: NotedContext, tips: list[bytes]) -> None:
+    with pytest.raises(DivergedBranches) as diverged:
+        move(context, MAIN, Tip(tips[SIDE]))
+    assert (diverged.value.ref, diverged.value.tip) == (MAIN, tips[MIDDLE])
+    with pytest.raises(StaleLease) as stale:
+        move(context, MAIN, Tip(tips[SIDE]), Rule.LEASE)
+    assert (stale.value.ref, stale.value.expected, stale.value.actual) == (MAIN, b"", tips[MIDDLE])
+    with pytest.raises(StaleLease) as absent:
+        move(context, TOPIC, Tip(tips[SIDE]), Rule.LEASE, expected=tips[OLD])
+    assert (absent.value.expected, absent.value.actual) == (tips[OLD], b"")
+    with pytest.raises(BranchExists) as exists:
+        move(context, MAIN, Tip(tips[SIDE]), Rule.NEW)
+    assert (exists.value.ref, exists.value.tip) == (MAIN, tips[MIDDLE])
+    with pytest.raises(NoSuchBranch) as none:
+        move(context, TOPIC, Tip(tips[SIDE]), create=Create.NO)
+    assert none.value.ref == TOPIC
+
+
+def test_a_ref_moved_before_in_the_request_counts_where_it_is_now(context: NotedContext, tips: list[bytes]) -> None:
+    move(context, MAIN, Tip(tips[NEW]))
+    with pytest.raises(DivergedBranches):
+        move(context, MAIN, Tip(tips[MIDDLE]))
+    assert move(context, MAIN, Tip(tips[NEW]), create=Create.MUST) == (Tip(tips[NEW]),)
+
+
+def test_another_value_of_the_same_tip_is_a_move(context: NotedContext, tips: list[bytes]) -> None:
+    """Attributes belong to the value: equal means both."""
+    with pytest.raises(BranchExists):
+        move(context, MAIN, Tip(tips[MIDDLE], b"other"), Rule.NEW)
+    assert move(context, MAIN, Tip(tips[MIDDLE], b"other")) == (Tip(tips[MIDDLE]),)
+    assert context.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "rule", "permission"),
+    [(TOPIC, NEW, Rule.FF, CREATE), (MAIN, SIDE, Rule.FORCE, FORCE), (MAIN, OLD, Rule.LEASE, FORCE)],
+)
+def test_who_may_not_changes_nothing(
+    project: Project, tips: list[bytes], name: bytes, to: int, rule: Rule, permission: Permission
+) -> None:
+    context = project.context(denied=[permission])
+    with pytest.raises(AccessDenied):
+        move(context, name, Tip(tips[to]), rule, expected=tips[MIDDLE])
+    assert context.transaction.changes == {}
+
+
+def test_a_forced_move_forward_needs_no_force(project: Project, tips: list[bytes]) -> None:
+    context = project.context(denied=[FORCE])
+    assert move(context, MAIN, Tip(tips[NEW]), Rule.FORCE)
+
+
+@pytest.mark.parametrize("name", [MAIN, TOPIC])
+def test_a_tip_that_is_nowhere(context: NotedContext, name: bytes) -> None:
+    with pytest.raises(MissingRevision) as missing:
+        move(context, name, Tip(bytes(20)), Rule.FORCE)
+    assert missing.value.revision == bytes(20)
+
+
+def test_a_name_that_cannot_be(context: NotedContext, tips: list[bytes]) -> None:
+    with pytest.raises(InvalidName):
+        move(context, b"refs/\0", Tip(tips[NEW]))
+
+
+def test_no_repository() -> None:
+    context = NotedContext(RepositoryTransaction("project", None))
+    with pytest.raises(NoSuchRepository):
+        move(context, MAIN, Tip(bytes(20)))
+
+
+def test_a_tip_that_comes_with_the_request(project: Project, tips: list[bytes]) -> None:
+    coming = project.history.line(2, tips[MIDDLE], "coming")
+    context = project.context(coming)
+    assert move(context, MAIN, Tip(coming[1])) == (Tip(tips[MIDDLE]),)
+    assert context.asked == []
+
+
+def test_a_ref_of_several_tips_moves_on_from_all_of_them(project: Project, tips: list[bytes]) -> None:
+    both = (Tip(tips[NEW]), Tip(tips[SIDE]))
+    merge = project.history.commit({"a": b"b"}, [tips[NEW], tips[SIDE]], "merge")
+    context = project.context([merge])
+    context.transaction.set_ref(TOPIC, both)
+    with pytest.raises(DivergedBranches):
+        move(context, TOPIC, Tip(tips[NEW]))
+    assert move(context, TOPIC, Tip(merge)) == tuple(sorted(both, key=lambda tip: tip.id))

@@ -1,0 +1,175 @@
+"""verbs.fields, verbs.all: arguments and results of every verb, made of the examples their fields give."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from smartserver.verbs import all as all_verbs
+from smartserver.verbs.declare import VERBS, AnyVerb
+from smartserver.verbs.fields import MAX_IDS, MAX_NAME
+
+NAMES = [verb.name for verb in all_verbs.every_verb()]
+encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
+
+
+def example(kind: inspect.Type) -> Any:
+    """A value of a field, from the examples in its type."""
+    match kind:
+        case inspect.Metadata(type=inner, extra_json_schema=schema):
+            return schema["examples"][0] if schema and "examples" in schema else example(inner)
+        case inspect.UnionType(types=types):
+            return example(next(each for each in types if not isinstance(each, inspect.NoneType)))
+        case inspect.ListType(item_type=item):
+            return [example(item)]
+        case inspect.DictType(key_type=key, value_type=value):
+            return {example(key): example(value)}
+        case inspect.EnumType(cls=cls):
+            return next(iter(cls))
+        case inspect.StructType(cls=cls):
+            return filled(cls)
+        case inspect.BoolType():
+            return True
+        case inspect.IntType():
+            return 300
+        case inspect.BytesType():
+            return b"\x05"
+        case inspect.StrType():
+            return "a text"
+    raise AssertionError(f"no example for {kind}")
+
+
+def filled(cls: type) -> Any:
+    """A struct with every field given."""
+    kind = inspect.type_info(cls)
+    assert isinstance(kind, inspect.StructType)
+    return cls(*(example(field.type) for field in kind.fields))
+
+
+def plain(value: object) -> Any:
+    """What travels, as a decoder without types gives it."""
+    return decode(encode(value))
+
+
+def bounds(kind: inspect.Type) -> tuple[inspect.Type, int | None]:
+    """What a field is without `None` and examples, and the most it may hold."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        return bounds(next(each for each in kind.types if not isinstance(each, inspect.NoneType)))
+    return kind, getattr(kind, "max_length", None)
+
+
+def bounded(cls: type, place: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], inspect.Type, int | None]]:
+    """Each field that has a length, and its items where those have one: its place, its kind, its bound."""
+    struct = inspect.type_info(cls)
+    assert isinstance(struct, inspect.StructType)
+    for number, field in enumerate(struct.fields):
+        yield from _bounded(field.type, (*place, number))
+
+
+def _bounded(kind: inspect.Type, place: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], inspect.Type, int | None]]:
+    inner, most = bounds(kind)
+    if isinstance(inner, inspect.StructType):
+        yield from bounded(inner.cls, place)
+    elif isinstance(inner, inspect.BytesType | inspect.StrType | inspect.ListType | inspect.DictType):
+        yield place, inner, most
+        if isinstance(inner, inspect.ListType):
+            yield from _bounded(inner.item_type, (*place, 0))
+
+
+LENGTHS = [(name, *each) for name in NAMES for each in bounded(VERBS[name].request_type)]
+
+
+@pytest.fixture(params=NAMES)
+def verb(request: pytest.FixtureRequest) -> AnyVerb:
+    return VERBS[request.param]
+
+
+def test_arguments_come_back(verb: AnyVerb) -> None:
+    arguments = filled(verb.request_type)
+    assert decode(encode(arguments), type=verb.request_type) == arguments
+    assert len(plain(arguments)) == len(verb.request_type.__struct_fields__)
+
+
+def test_results_come_back(verb: AnyVerb) -> None:
+    result = filled(verb.result_type)
+    assert decode(encode(result), type=verb.result_type) == result
+
+
+def test_an_unknown_argument_is_refused_and_an_unknown_result_skipped(verb: AnyVerb) -> None:
+    longer = encode([*plain(filled(verb.request_type)), b"from a later release"])
+    with pytest.raises(msgspec.ValidationError):
+        decode(longer, type=verb.request_type)
+    result = filled(verb.result_type)
+    assert decode(encode([*plain(result), "from a later release"]), type=verb.result_type) == result
+
+
+def test_what_has_a_default_may_be_left_out_at_the_end(verb: AnyVerb) -> None:
+    fields = inspect.type_info(verb.request_type)
+    assert isinstance(fields, inspect.StructType)
+    needed = sum(field.required for field in fields.fields)
+    assert all(field.required for field in fields.fields[:needed])
+    values = plain(filled(verb.request_type))
+    for count in range(needed, len(values) + 1):
+        decoded = decode(encode(values[:count]), type=verb.request_type)
+        assert plain(decoded)[:count] == values[:count]
+    for count in range(needed):
+        with pytest.raises(msgspec.ValidationError):
+            decode(encode(values[:count]), type=verb.request_type)
+
+
+@pytest.mark.parametrize(("name", "place", "kind", "most"), LENGTHS)
+def test_a_field_over_its_bound_is_refused(
+    name: str, place: tuple[int, ...], kind: inspect.Type, most: int | None
+) -> None:
+    assert most is not None, "every argument that has a length has a bound"
+    values = plain(filled(VERBS[name].request_type))
+    *above, last = place
+    holder = values
+    for each in above:
+        holder = holder[each]
+    if isinstance(kind, inspect.BytesType):
+        right, wrong = [bytes(most), bytes(most + 1)]
+    elif isinstance(kind, inspect.StrType):
+        right, wrong = ["x" * most, "x" * (most + 1)]
+    elif isinstance(kind, inspect.ListType):
+        item = holder[last][0]
+        right, wrong = [item] * most, [item] * (most + 1)
+    else:
+        assert isinstance(kind, inspect.DictType)
+        right, wrong = ({f"key {number}": b"" for number in range(count)} for count in (most, most + 1))
+    holder[last] = right
+    decode(encode(values), type=VERBS[name].request_type)
+    holder[last] = wrong
+    with pytest.raises(msgspec.ValidationError, match=r"length"):
+        decode(encode(values), type=VERBS[name].request_type)
+
+
+def test_an_enumeration_takes_its_words_only(verb: AnyVerb) -> None:
+    kind = inspect.type_info(verb.request_type)
+    assert isinstance(kind, inspect.StructType)
+    for number, field in enumerate(kind.fields):
+        values = plain(filled(verb.request_type))
+        if isinstance(field.type, inspect.EnumType):
+            assert issubclass(field.type.cls, enum.StrEnum)
+            values[number] = "word of a later release"
+            with pytest.raises(msgspec.ValidationError):
+                decode(encode(values), type=verb.request_type)
+
+
+def test_names_are_bounded_as_the_store_bounds_them() -> None:
+    assert (MAX_NAME, MAX_IDS) == (1024, 4096)
+
+
+@pytest.mark.parametrize("field", ["ref", "tip"])
+def test_names_and_ids_are_not_empty(field: str) -> None:
+    kind = VERBS["Branch.create"].request_type
+    empty = msgspec.structs.replace(filled(kind), **{field: b""})
+    with pytest.raises(msgspec.ValidationError):
+        decode(encode(empty), type=kind)

@@ -1,0 +1,77 @@
+"""A context for verbs: a real transaction over a repository in memory, and a note of what was asked of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from builders import History, create, push
+
+from smartserver.errors import AccessDenied
+from smartserver.store.model import PullPlan, VerifyReport
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.declare import Permission, ServerFacts
+from transports.memory import MemoryTransport
+
+REPORT = VerifyReport(1, 2, 3, 4, ("a line",))
+
+
+class NotedContext:
+    """Implements `verbs.declare.Context`; what is in `denied` is refused."""
+
+    def __init__(
+        self,
+        transaction: RepositoryTransaction,
+        *,
+        early: bool = False,
+        path: str = "project",
+        at: str = "project",
+        denied: Iterable[Permission] = (),
+    ) -> None:
+        self.transaction = transaction
+        self.server = ServerFacts("1.2.3", ("Server.ping", "x"))
+        self.early = early
+        self.path = path
+        self.at = at
+        self.denied = frozenset(denied)
+        self.asked: list[tuple[Permission, bytes]] = []
+        self.plans: list[PullPlan] = []
+
+    def require(self, permission: Permission, ref: bytes = b"") -> None:
+        self.asked.append((permission, ref))
+        if permission in self.denied:
+            raise AccessDenied(permission.value, "the test says so")
+
+    def stream(self, plan: PullPlan) -> None:
+        self.plans.append(plan)
+
+    def verify(self) -> VerifyReport:
+        return REPORT
+
+
+class Project:
+    """A repository in memory with a history, of which some is pushed."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.repository = PackRepository(MemoryTransport(), "project")
+
+    def push(
+        self,
+        revisions: Iterable[bytes],
+        refs: Mapping[bytes, bytes | None] = {},
+        first: Callable[[RepositoryTransaction], None] = create,
+    ) -> None:
+        """Bring revisions and set refs."""
+        push(self.repository, self.history, revisions, refs, first=first)
+
+    def context(
+        self,
+        announced: Iterable[bytes] = (),
+        *,
+        early: bool = False,
+        denied: Iterable[Permission] = (),
+    ) -> NotedContext:
+        """A request on it that announces these revisions."""
+        graph = [self.history.announced(each) for each in announced]
+        return NotedContext(self.repository.begin(b"", "user", graph), early=early, denied=denied)
