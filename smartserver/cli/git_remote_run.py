@@ -43,7 +43,6 @@ def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
         status = _attempt(remote, url, environment)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         status = INTERRUPTED
     # Without the interpreter's own attempts to flush what git no longer reads.
     sys.stderr.flush()
@@ -79,6 +78,8 @@ def _make_interruptible() -> None:
             sys.__unraisablehook__(what)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+        # Git passes on the ^C it got: the second one must not end what tidies up after the first.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     sys.unraisablehook = unraisable

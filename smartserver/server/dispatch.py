@@ -53,11 +53,6 @@ class Prepared:
         """Whether it may take minutes."""
         return any(verb.long for verb, _ in self.calls)
 
-    @property
-    def body_up(self) -> bool:
-        """Whether a call takes a body."""
-        return any(verb.body is Body.UP for verb, _ in self.calls)
-
 
 class Refused(Exception):
     """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""

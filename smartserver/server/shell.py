@@ -17,10 +17,20 @@ from smartserver.server.site import Site
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE
 
 
+class Timer(Interface):
+    """A call to come."""
+
+    def active(self) -> bool:
+        """Whether it is still to come."""
+
+    def cancel(self) -> None:
+        """Forget it."""
+
+
 class Clock(Interface):
     """What is used of a reactor's clock."""
 
-    def callLater(self, delay: float, call: Callable[[], object]) -> object:
+    def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
         """Call this once, `delay` seconds from now."""
 
     def seconds(self) -> float:
@@ -50,6 +60,7 @@ class SessionProtocol(protocol.Protocol):
         self._draining: int | None = None
         self._read_ended = False
         self._heard = 0.0
+        self._timer: Timer | None = None
         self.session: Session | None = None
         self.when_lost: Callable[[], None] | None = None
         """Called when the connection is gone."""
@@ -89,6 +100,7 @@ class SessionProtocol(protocol.Protocol):
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The connection is gone."""
         self._server.open.discard(self)
+        self._forget_timer()  # It would keep this object for up to a quarter of an hour.
         if self.session is not None:
             self.session.connection_lost()
         self._server.changed()
@@ -117,23 +129,28 @@ class SessionProtocol(protocol.Protocol):
     def close(self) -> None:
         """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer."""
         self._draining = DRAIN_BYTES
+        self._forget_timer()
         self._carrier.unregisterProducer()
         if self._read_ended:
             self._carrier.loseConnection()
             return
         self._carrier.resumeProducing()
         self._carrier.loseWriteConnection()
-        self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
+        self._timer = self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
 
     def _watch(self) -> None:
         """Close a connection that has been without a request for long; nothing else has a limit on its time."""
-        if self.session is None or self not in self._server.open or self._draining is not None:
+        if self.session is None:
             return
         left = self._heard + KEEP_IDLE - self._server.clock.seconds()
         if left <= 0 and self.session.idle:
             self.session.go_away(f"no request for {KEEP_IDLE:.0f} s")
         else:
-            self._server.clock.callLater(max(left, KEEP_IDLE / 4), self._watch)
+            self._timer = self._server.clock.callLater(max(left, KEEP_IDLE / 4), self._watch)
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
 
     def pause_reading(self) -> None:
         """Read no more for now."""

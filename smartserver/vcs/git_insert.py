@@ -178,7 +178,7 @@ def _run(
 def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
     """Make loose objects of a pack. They are written in a folder of their own, as a receiving git does it: an
     `unpack-objects` that is interrupted leaves half an object behind."""
-    objects = repository.object_dir
+    objects = os.path.abspath(repository.object_dir)
     place = os.path.join(objects, f"tmp_objdir-hpss-{os.getpid()}-{os.urandom(6).hex()}")
     others = repository.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
     environment = {

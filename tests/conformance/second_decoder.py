@@ -456,7 +456,7 @@ def read_side(data: bytes, speaker: set[int]) -> dict[int, Side]:
             must(side.body is not None and side.segments is None, "a body comes between its message and END")
             side.body = (side.body or b"") + payload
         elif kind == END:
-            side.segments, size = struct.unpack(">IQ", payload)
+            side.segments, size = Cursor(payload).unpack(">IQ")
             must(side.body is not None and size == len(side.body), "END counts the bytes")
         else:
             side.messages.append((kind, msgspec.msgpack.decode(payload) if kind == PROGRESS else payload))

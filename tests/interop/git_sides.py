@@ -43,17 +43,6 @@ forget() { rm -rf "$SIDE/.cache/$1"; }
 """
 """`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
 
-STATE = r"""
-for repository in "$@"; do
-    cd "$SIDE/$repository"
-    echo "== $repository"
-    git for-each-ref --format='%(objectname) %(refname) %(symref)'
-    git symbolic-ref -q HEAD || git rev-parse HEAD
-    if test -f "$(git rev-parse --git-path FETCH_HEAD)"; then sort "$(git rev-parse --git-path FETCH_HEAD)"; fi
-    git fsck --strict --no-dangling --no-progress 2>&1 || echo "fsck: $?"
-done
-"""
-
 
 def environment(home: Path) -> dict[str, str]:
     """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
@@ -230,14 +219,22 @@ class Side:
         )
 
     def state(self) -> str:
-        """Refs, HEAD, FETCH_HEAD and complaints of fsck of all of them."""
-        env = {**environment(self.folder), "URL": self.url}
-        done = subprocess.run(
-            ["sh", "-c", "set -e\n" + STATE, "sh", *self.repositories()], env=env, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        # FETCH_HEAD names the remote without the scheme's slashes where it is a path.
-        return self._plain(done.stdout).replace(f"file://{self.folder}/peer", "URL").replace("SIDE/peer", "URL")
+        """Refs, HEAD and FETCH_HEAD of all of them."""
+        lines = []
+        for name in self.repositories():
+            folder = self.folder / name
+            folder = folder / ".git" if (folder / ".git").exists() else folder
+            lines += [f"== {name}", self.git(name, "for-each-ref", "--format=%(objectname) %(refname) %(symref)")]
+            lines.append((folder / "HEAD").read_text())
+            if (folder / "FETCH_HEAD").exists():
+                lines += sorted((folder / "FETCH_HEAD").read_text().splitlines())
+        # FETCH_HEAD names the remote without its scheme where it is a path.
+        return self._plain("\n".join(lines).encode()).replace("SIDE/peer", "URL")
+
+    def check_sound(self) -> None:
+        """Git finds nothing wrong with any of them."""
+        for name in self.repositories():
+            assert self.git(name, "fsck", "--strict", "--no-dangling", "--no-progress") == "", name
 
     @property
     def knowledge_folder(self) -> Path:

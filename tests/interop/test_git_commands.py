@@ -518,6 +518,7 @@ def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> 
         assert (after.status, after.said) == (0, expected.said)
     state, expected_state = both.states()
     assert state == expected_state
+    both.ours.check_sound()
     check_server(both.ours, both.gits)
 
 

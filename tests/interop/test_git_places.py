@@ -160,6 +160,7 @@ def test_sha256(pair: BeginPair) -> None:
     assert listed.out.split()[0] == both.ours.git("a", "rev-parse", "main")
     state, expected = both.states()
     assert state == expected
+    both.ours.check_sound()
     objects = both.ours.git("a", "rev-list", "--objects", "--no-object-names", "main").split()
     assert both.ours.served is not None
     assert missing_objects(both.ours.served, path_of(both.ours), objects) == []

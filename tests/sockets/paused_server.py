@@ -2,9 +2,9 @@
 
     python paused_server.py ORDERS REPORTS serve ROOT ...
 
-ORDERS and REPORTS are descriptors of pipes. An order is a number on a line: 0 lets all pass, n stops before the n-th sync
-or rename that follows. Each line of a report is one such call, before it is made; `armed` answers an order, `paused`
-follows the call that will not be made.
+ORDERS and REPORTS are descriptors of pipes. An order is a number on a line: 0 lets all pass, n stops before the n-th
+sync or rename that follows. Each line of a report is one such call, before it is made; `armed` answers an order,
+`paused` follows the call that will not be made.
 """
 
 from __future__ import annotations

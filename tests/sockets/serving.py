@@ -51,7 +51,9 @@ class Done:
         """The one line it gave as the reason; whatever git says after it only repeats the URL."""
         assert self.status == STATUS_OF_GIT[command], self
         assert not NOISE.search(self.err), self
-        lines = [line for line in self.err.splitlines() if not line.startswith(("Cloning into", "error: failed to push"))]
+        lines = [
+            line for line in self.err.splitlines() if not line.startswith(("Cloning into", "error: failed to push"))
+        ]
         assert len(lines) == 1, self
         assert lines[0].startswith("fatal: hpss: "), self
         return lines[0].removeprefix("fatal: hpss: ")
@@ -289,3 +291,11 @@ def group(leader: int) -> list[int]:
             if int(process_group) == leader and state not in "ZX":
                 found.append(int(name))
     return found
+
+
+def command_line(pid: int) -> bytes:
+    """What a process was started as; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

@@ -18,6 +18,7 @@ from serving import (
     Done,
     Server,
     User,
+    command_line,
     finish,
     group,
     lanes,
@@ -41,10 +42,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
     (folder / "root").mkdir()
     user = User(folder / "user")
     write_history(user, "small", 8, seed="small", size=30_000)
+    write_history(user, "bulky", 20, seed="bulky", size=300_000)
     write_history(user, "large", 700, seed="large", size=200)
     write_history(user, "steps", 40 * INTERRUPTS, seed="steps", size=200)
     with Server(folder / "root") as server:
-        for name in ("small", "large"):
+        for name in ("small", "bulky", "large"):
             user.git("push", "-q", server.url(name), "main", folder=name).worked()
         steps = user.git("rev-list", "--reverse", "main", folder="steps").worked().out.split()
         tips = [commit for number, commit in enumerate(steps) if number % 80 in (79, 5)]
@@ -54,10 +56,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
 
 
 def begins(pid: int) -> bool:
-    """Whether a process is a Python that still starts: then ^C makes Python itself complain, before any program runs."""
+    """Whether a process is a Python that still starts: ^C makes Python itself complain then, before it runs ours."""
     try:
         process = Path(f"/proc/{pid}")
-        if b"git-remote-hpss" not in process.joinpath("cmdline").read_bytes():
+        if b"git-remote-hpss" not in command_line(pid):
             return False
         caught = next(line for line in process.joinpath("status").read_text().splitlines() if line.startswith("SigCgt"))
         if not int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
@@ -109,8 +111,8 @@ def check_clean(user: User, folder: str) -> None:
     checked = user.git("fsck", "--strict", "--no-dangling", "--no-progress", folder=folder).worked()
     assert [line for line in (checked.out + checked.err).splitlines() if not line.startswith("notice: ")] == []
     git_dir = user.home / folder / user.git("rev-parse", "--git-dir", folder=folder).worked().out.strip()
-    left = [path.name for path in git_dir.rglob("*") if path.name.startswith("tmp_") or path.suffix in (".lock", ".keep")]
-    assert left == []
+    names = [path.name for path in git_dir.rglob("*")]
+    assert [name for name in names if name.startswith("tmp_") or name.endswith((".lock", ".keep"))] == []
 
 
 def measured(command: Callable[[], Done]) -> float:
@@ -137,7 +139,7 @@ def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
     server, owner = served
 
     def work(lane: int, chance: random.Random, turns: list[int]) -> None:
-        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("steps"))
+        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("steps", "bulky"))
         user = User(tmp_path / f"user{lane}")
         whole = max(
             measured(lambda name=name: user.git("push", server.url(f"measured-{name}-{lane}"), "main", folder=name))  # type: ignore[misc]
@@ -179,6 +181,29 @@ def test_fetch(served: tuple[Server, User], tmp_path: Path) -> None:
             check_clean(user, "r")
 
     each_lane(work, "fetch")
+
+
+def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: Path) -> None:
+    """Git itself leaves half an object behind when it is interrupted then."""
+    server, owner = served
+    user = User(tmp_path / "user")
+    user.git("init", "-q", "r").worked()
+
+    def writes(process: subprocess.Popen[bytes]) -> bool:
+        assert process.poll() is None, "git was not seen to write objects"
+        return any(b"unpack-objects" in command_line(pid) for pid in group(process.pid))
+
+    for turn in range(4):
+        process = user.start("fetch", server.url("bulky"), "main", folder="r")
+        wait_until(lambda process=process: writes(process), "git writes objects")  # type: ignore[misc]
+        time.sleep(0.01 * turn)
+        interrupt(process)
+        assert not NOISE.search(finish(process).err)
+        wait_until(lambda process=process: not group(process.pid), "it is gone")  # type: ignore[misc]
+        check_clean(user, "r")
+    user.git("fetch", server.url("bulky"), "main", folder="r").worked()
+    assert user.tip("r", "FETCH_HEAD") == owner.tip("bulky")
+    check_clean(user, "r")
 
 
 def test_clone(served: tuple[Server, User], tmp_path: Path) -> None:

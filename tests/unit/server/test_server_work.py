@@ -412,11 +412,17 @@ def test_a_repeat_of_a_creation(dialog: Dialog, served: Served, line: list[bytes
 def test_a_repeat_from_before_the_log_is_not_carried_out(
     dialog: Dialog, served: Served, line: list[bytes], body: bool
 ) -> None:
+    """Sent first to a repository that was deleted meanwhile; the log of the new one says nothing of that time."""
+    served.repository().delete(numbered(90), 0, "somebody")
+    served.now += 3600
+    served.push(line[:4], {MAIN: line[3]})
+    served.now += 10
     calls = [INSERT, set_ref(line[5])] if body else [set_ref(line[1], b"refs/heads/x")]
-    request = message(*calls, age=90 * 24 * 3600 * 1000, flags=BODY if body else RequestFlag.NONE)
-    answer = dialog.ask(request, served.history.body(line[4:6]) if body else b"", 2)
-    assert refused(answer).code == "outcome-unknown"
+    sent = served.history.body(line[4:6]) if body else b""
+    flags = BODY if body else RequestFlag.NONE
+    assert refused(dialog.ask(message(*calls, age=20_000, flags=flags), sent, 2)).code == "outcome-unknown"
     assert served.refs() == {MAIN: line[3]}
+    assert done(dialog.ask(message(*calls, age=5_000, flags=flags), sent, 2))
 
 
 def test_a_refusal_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:

@@ -1,0 +1,52 @@
+"""server.access: who may do what."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.errors import AccessDenied
+from smartserver.server.access import EVERYTHING, Access, Anonymous, anonymous, invoking_user
+from smartserver.verbs.declare import Permission
+
+READ, WRITE, CREATE, FORCE, DELETE = Permission
+
+
+@pytest.mark.parametrize(
+    ("policy", "local", "given"),
+    [
+        (Anonymous.NONE, True, set()),
+        (Anonymous.NONE, False, set()),
+        (Anonymous.READ, True, {READ}),
+        (Anonymous.READ, False, {READ}),
+        (Anonymous.WRITE, True, {READ, WRITE, CREATE, FORCE, DELETE}),
+        (Anonymous.WRITE, False, {READ, WRITE, CREATE}),
+    ],
+)
+def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permission]) -> None:
+    access = anonymous(policy, local=local)
+    assert access.user == "anonymous"
+    for permission in Permission:
+        if permission in given:
+            access.require(permission)
+            access.require(permission, b"refs/heads/main")
+        else:
+            with pytest.raises(AccessDenied):
+                access.require(permission)
+    # Whoever is refused is told what to do about it.
+    assert bool(access.why) is (given != EVERYTHING)
+
+
+def test_the_user_who_started_it_may_do_everything() -> None:
+    access = invoking_user("jane")
+    assert access.user == "jane"
+    for permission in Permission:
+        access.require(permission, b"refs/heads/main")
+
+
+@pytest.mark.parametrize(
+    ("ref", "what"), [(b"", "force"), (b"refs/heads/main", "force refs/heads/main"), (b"a\xff", "force a\\xff")]
+)
+def test_a_refusal_says_what_and_why(ref: bytes, what: str) -> None:
+    with pytest.raises(AccessDenied) as denied:
+        Access("jane", frozenset({READ}), "the test says so").require(FORCE, ref)
+    assert (denied.value.what, denied.value.why) == (what, "the test says so")

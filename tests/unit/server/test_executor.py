@@ -1,0 +1,192 @@
+"""server.executor, server.threads: steps in order, never two at once, on any executor."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from dialogs import SteppedExecutor
+
+from smartserver.server.executor import InlineExecutor, Strand
+from smartserver.server.threads import ThreadExecutor
+
+T = TypeVar("T")
+
+
+class Lengths(SteppedExecutor):
+    """Notes whether work was said to be long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.long: list[bool] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+        self.long.append(long)
+        super().run(work, done, long=long)
+
+
+def test_inline_is_at_once() -> None:
+    told: list[object] = []
+    executor = InlineExecutor()
+    executor.run(lambda: 3, told.append)
+    executor.soon(lambda: told.append(4))
+    assert told == [3, 4]
+
+
+def test_steps_run_in_order_and_one_at_a_time() -> None:
+    executor = SteppedExecutor()
+    strand = Strand(executor)
+    told: list[object] = []
+    for number in range(3):
+        strand.submit(lambda number=number: number, told.append)  # type: ignore[misc]
+        assert len(executor.waiting) == 1
+    executor.run_all()
+    assert told == [0, 1, 2]
+
+
+def test_two_strands_do_not_wait_for_each_other() -> None:
+    executor = SteppedExecutor()
+    told: list[str] = []
+    for name in "ab":
+        strand = Strand(executor)
+        strand.submit(lambda: None, lambda _, name=name: told.append(name))  # type: ignore[misc]
+        strand.submit(lambda: None, lambda _, name=name: told.append(name))  # type: ignore[misc]
+    assert len(executor.waiting) == 2
+    executor.run_all()
+    assert told == ["a", "b", "a", "b"]
+
+
+def test_a_step_begins_after_what_was_said_of_the_one_before() -> None:
+    strand = Strand(InlineExecutor())
+    told: list[str] = []
+
+    def first(_: None) -> None:
+        told.append("first is done")
+        strand.submit(lambda: told.append("second"), lambda _: told.append("second is done"))
+        told.append("first has said so")
+
+    strand.submit(lambda: told.append("first"), first)
+    assert told == ["first", "first is done", "first has said so", "second", "second is done"]
+
+
+def test_many_steps_at_once_do_not_nest() -> None:
+    """An executor that finishes before `run` returns costs no stack, however many steps follow each other."""
+    count = 10 * sys.getrecursionlimit()
+    strand = Strand(InlineExecutor())
+    told: list[int] = []
+
+    def each(number: int) -> None:
+        told.append(number)
+        if number + 1 < count:
+            strand.submit(lambda: number + 1, each)
+
+    strand.submit(lambda: 0, each)
+    assert told == list(range(count))
+
+
+def test_many_waiting_steps_do_not_nest() -> None:
+    """Nor do those that wait behind a slow one, when what follows is done at once."""
+    slow, inline = SteppedExecutor(), InlineExecutor()
+    told: list[int] = []
+
+    class Mixed(SteppedExecutor):
+        """Only its first work has to wait."""
+
+        def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+            (inline if slow.waiting or told else slow).run(work, done)
+
+    strand = Strand(Mixed())
+    for number in range(10 * sys.getrecursionlimit()):
+        strand.submit(lambda number=number: number, told.append)  # type: ignore[misc]
+    assert told == []
+    slow.run_all()
+    assert told == list(range(10 * sys.getrecursionlimit()))
+
+
+def test_length_is_passed_on() -> None:
+    executor = Lengths()
+    strand = Strand(executor)
+    strand.submit(lambda: None, lambda _: None)
+    strand.submit(lambda: None, lambda _: None, long=True)
+    executor.run_all()
+    assert executor.long == [False, True]
+
+
+# -- threads
+
+
+class Main:
+    """The thread that moves the bytes, as far as an executor knows it."""
+
+    def __init__(self) -> None:
+        self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
+
+    def turn(self) -> None:
+        """Make the next call, when there is one."""
+        self.calls.get(timeout=30)()
+
+
+def test_work_runs_elsewhere_and_reports_here() -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    here = threading.current_thread()
+    told: list[threading.Thread] = []
+
+    def done(worker: threading.Thread) -> None:
+        told.extend([worker, threading.current_thread()])
+
+    for long, name in ((False, "store"), (True, "long")):
+        told.clear()
+        executor.run(threading.current_thread, done, long=long)
+        main.turn()
+        assert told[0].name.startswith(name)
+        assert told[1] is here
+    executor.soon(lambda: told.append(threading.current_thread()))
+    main.turn()
+    assert told[-1] is here
+    executor.stop()
+
+
+def test_long_work_does_not_delay_short_work() -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    go = threading.Event()
+    told: list[str] = []
+    for _ in range(20):
+        executor.run(lambda: go.wait(30), lambda _: told.append("long"), long=True)
+    executor.run(lambda: None, lambda _: told.append("short"))
+    main.turn()
+    assert told == ["short"]
+    go.set()
+    for _ in range(20):
+        main.turn()
+    assert told == ["short", *["long"] * 20]
+    executor.stop()
+
+
+def test_stopping_waits_for_what_runs_and_begins_no_more() -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    started, go = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def work() -> None:
+        started.set()
+        go.wait(30)
+        ran.append(1)
+
+    for _ in range(10):
+        executor.run(work, lambda _: None, long=True)
+    started.wait(30)
+    stopping = threading.Thread(target=executor.stop)
+    stopping.start()
+    go.set()
+    stopping.join(30)
+    assert not stopping.is_alive()
+    assert len(ran) >= 1
+    with pytest.raises(RuntimeError):
+        executor.run(lambda: None, lambda _: None)

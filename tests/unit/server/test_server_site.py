@@ -1,0 +1,184 @@
+"""server.site, server.jail: from a client's path to a repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import KINDS, MAIN
+from dialogs import Served
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.server import jail, site
+from smartserver.server.site import Site
+from smartserver.server.startup import inside_of
+from smartserver.store.format import NAMES
+from transports.local import LocalTransport
+
+# -- paths
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", ""),
+        ("/", ""),
+        ("///", ""),
+        ("a", "a"),
+        ("/a/b/", "a/b"),
+        ("a b", "a b"),
+        ("\u00fcmlaut/\u65e5\u672c", "\u00fcmlaut/\u65e5\u672c"),
+        ("a.git", "a.git"),
+        ("~joe/x", "~joe/x"),
+        ("x" * 200, "x" * 200),
+        ("CON/aux", "CON/aux"),
+    ],
+)
+def test_clean_paths(path: str, expected: str) -> None:
+    assert jail.clean(path) == expected
+    assert jail.clean(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("a//b", "empty"),
+        ("..", "not allowed"),
+        ("a/../b", "not allowed"),
+        ("./a", "not allowed"),
+        (".git", "begins with a dot"),
+        ("a/.ssh", "begins with a dot"),
+        ("a/packs", "uses itself"),
+        ("root", "uses itself"),
+        ("a\\b", "backslash"),
+        ("a\0b", "control"),
+        ("a\nb", "control"),
+        ("a\x7fb", "control"),
+        ("a\x85b", "control"),
+        ("a\ud800", "control"),
+        ("u\u0308", "NFC"),
+        ("x" * 201, "longer than 200 bytes"),
+        ("\u00fc" * 101, "longer than 200 bytes"),
+        ("/".join(["x" * 100] * 11), "longer than 1024 bytes"),
+    ],
+)
+def test_paths_that_cannot_be(path: str, why: str) -> None:
+    with pytest.raises(InvalidPath, match=why):
+        jail.clean(path)
+
+
+def test_a_long_path_is_not_repeated_whole() -> None:
+    with pytest.raises(InvalidPath) as caught:
+        jail.clean("x" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
+def test_the_names_of_the_store_are_reserved() -> None:
+    assert jail.RESERVED == NAMES
+
+
+@given(st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "a", "packs", "", "\\", "\0"])).map("/".join))
+def test_a_clean_path_stays_below_the_root(path: str) -> None:
+    try:
+        name = jail.clean(path)
+    except InvalidPath:
+        return
+    parts = name.split("/") if name else []
+    assert not {"", ".", ".."}.intersection(parts)
+    assert not jail.RESERVED.intersection(parts)
+    assert "\0" not in name
+    assert "\\" not in name
+    assert jail.clean(name) == name
+
+
+def test_prefixes() -> None:
+    assert jail.prefixes("a/b/c") == ["a/b/c", "a/b", "a"]
+    assert jail.prefixes("") == []
+
+
+# -- repositories
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(2)
+    served.push(line, {MAIN: line[1]}, "team/project")
+    return served
+
+
+def test_a_repository_is_found_by_its_path_alone(served: Served) -> None:
+    found = served.site.find("/team/project/")
+    assert found.at == "team/project"
+    assert found.repository.exists()
+    assert served.site.find("team/project").repository is found.repository
+    assert served.site.find("team").at == ""
+    assert served.site.find("other").at == ""
+    with pytest.raises(NestedRepository) as caught:
+        served.site.find("team/project/below/it")
+    assert caught.value.inside == "team/project"
+
+
+def test_the_longest_prefix(served: Served) -> None:
+    assert served.site.find_above("team/project/a/b").at == "team/project"
+    assert served.site.find_above("team/project").at == "team/project"
+    nowhere = served.site.find_above("team/other/a")
+    assert (nowhere.at, nowhere.repository.path) == ("", "team/other/a")
+    assert served.site.find_above("").at == ""
+
+
+def test_the_root_itself_may_be_one(served: Served) -> None:
+    project = Site(served.transport.child("team/project"))
+    assert project.find("").repository.exists()
+    assert project.find_above("").repository.exists()
+
+
+def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
+    project = Site(served.transport.child("team/project"))
+    for path in ("below", "below/it"):
+        with pytest.raises(NestedRepository):
+            project.find(path)
+    assert project.find_above("below/it").repository.path == ""
+
+
+def test_a_repository_around_another_is_refused(served: Served) -> None:
+    """By the store, when it is made."""
+    found = served.site.find("team")
+    with pytest.raises(NestedRepository):
+        found.repository.commit(
+            bytes(16), 0, "user", lambda transaction: bytes(transaction.create("git sha1", KINDS, {}))
+        )
+
+
+def test_a_place_out_of_the_root(served: Served) -> None:
+    served.site.inside = lambda name: name != "link"
+    for look in (served.site.find, served.site.find_above):
+        with pytest.raises(InvalidPath, match="out of the served folder"):
+            look("link")
+        look("team/project")
+
+
+def test_links_out_of_the_root_are_noticed(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "root-outside"
+    for folder in (root / "inner", outside):
+        folder.mkdir(parents=True)
+    (root / "out").symlink_to(outside)
+    (root / "in").symlink_to(root / "inner")
+    (root / "loop").symlink_to(root / "loop")
+    inside = inside_of(LocalTransport(root))
+    assert [inside(name) for name in ("", "inner", "in", "new", "new/deep", "in/x")] == [True] * 6
+    assert [inside(name) for name in ("out", "out/deeper")] == [False] * 2
+
+
+def test_the_most_used_stay_open(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "MAX_OPEN", 2)
+    first = served.site.find("one").repository
+    served.site.find("two")
+    assert served.site.find("one").repository is first
+    served.site.find("three")
+    assert [each.path for each in served.site.open_repositories()] == ["one", "three"]
+    assert served.site.find("one").repository is first
+    served.site.find("two")
+    assert [each.path for each in served.site.open_repositories()] == ["one", "two"]
