@@ -18,9 +18,9 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
 from smartserver.client.url import parse
-from smartserver.records.check import BLOB, COMMIT, TREE
+from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
 from smartserver.records.delta import compress
-from smartserver.records.model import Announced, BaseTag, Entry, Key, Kind, Parent, RevisionId
+from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.trace import text
 from smartserver.verbs.rules import Rule
@@ -28,8 +28,8 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 
 BRANCH = b"refs/heads/smartserver-bench"
 TOPIC = b"refs/heads/smartserver-bench-topic"
-KINDS = (Kind("object", "git-sha1", True),)
 VCS = "git sha1"
+KINDS = KINDS_OF[VCS]
 
 
 @dataclass(frozen=True, slots=True)

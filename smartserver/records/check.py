@@ -64,6 +64,10 @@ CHECKS: Final = frozenset((*_GIT, "sha1-key", "blake2b-128"))
 """Every rule a kind may name."""
 
 
+KINDS_OF: Final = {f"git {name}": (Kind("object", f"git-{name}", True),) for name in ("sha1", "sha256")}
+"""The kinds of record a repository of a known version-control system has; a client finds them by its `vcs`."""
+
+
 def check_bytes(kind: Kind) -> int:
     """How many bytes of check a record of this kind has in its header: 0 where the key is the check.
 

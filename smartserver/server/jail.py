@@ -5,12 +5,10 @@ from __future__ import annotations
 import unicodedata
 
 from smartserver.errors import InvalidPath
+from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tables"})
 """Names a repository's own folder uses (DESIGN 4): a path with one of them could lead inside a repository."""
-
-MAX_PATH = 1024
-"""Bytes of a path; half of what the strictest supported file system takes, so that the store's own names fit below."""
 
 MAX_PART = 200
 """Bytes of one part; file systems take 255 and the store adds none, but temporary names do."""
@@ -53,6 +51,6 @@ def _objection(part: str) -> str:
 
 
 def prefixes(path: str) -> list[str]:
-    """A clean path and everything above it, longest first, the root left out."""
+    """A clean path and everything above it, longest first; the root is the last."""
     parts = path.split("/") if path else []
-    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]

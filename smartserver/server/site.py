@@ -26,10 +26,15 @@ MAX_OPEN = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A repository by path: `at` is its own path, empty where there is none (yet)."""
+    """A repository by path, or the place where one may be made."""
 
     repository: PackRepository
-    at: str
+    exists: bool
+
+    @property
+    def at(self) -> str:
+        """Its own path; empty where there is none (yet)."""
+        return self.repository.path if self.exists else ""
 
 
 @dataclass(slots=True)
@@ -63,11 +68,11 @@ class Site:
         self._check_inside(path, name)
         repository = self._repository(name)
         if repository.exists():
-            return Found(repository, name)
+            return Found(repository, True)
         for above in jail.prefixes(name)[1:]:
             if self._repository(above).exists():
                 raise NestedRepository(path, above)
-        return Found(repository, "")
+        return Found(repository, False)
 
     def find_above(self, path: str) -> Found:
         """The longest prefix of a path that is a repository; where none is, the path itself.
@@ -77,11 +82,11 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        for above in jail.prefixes(name) or [""]:
+        for above in jail.prefixes(name):
             repository = self._repository(above)
             if repository.exists():
-                return Found(repository, above)
-        return Found(self._repository(name), "")
+                return Found(repository, True)
+        return Found(self._repository(name), False)
 
     def open_repositories(self) -> list[PackRepository]:
         """Those in use since the start, most recent last."""

@@ -200,7 +200,7 @@ class RequestWork:
 
     def _kinds(self) -> Sequence[Kind]:
         found = self._find()
-        return found.repository.begin(self._prepared.message.id, self._access.user, ()).kinds if found.at else ()
+        return found.repository.begin(self._prepared.message.id, self._access.user, ()).kinds if found.exists else ()
 
     def _finish(self, segments: int, size: int) -> Answer:
         if self.cancelled:
@@ -222,7 +222,7 @@ class RequestWork:
         found = self._find()
         transaction = found.repository.begin(self._prepared.message.id, self._access.user, graph)
         outcomes = decide(self._prepared, self._context(found, transaction))
-        state = state_of(transaction.changes_since(self._known())) if found.at else None
+        state = state_of(transaction.changes_since(self._known())) if found.exists else None
         return Answer(Reply(outcomes, state, capabilities=self._capabilities()))
 
     def _commit(self, found: Found, upload: Upload | None) -> Answer:
@@ -296,7 +296,7 @@ class RequestWork:
 
     def _state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""
-        if self._found is None or not self._found.at or isinstance(error, LimitExceeded):
+        if self._found is None or not self._found.exists or isinstance(error, LimitExceeded):
             return None
         try:
             self._access.require(Permission.READ)

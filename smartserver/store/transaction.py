@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, WrongVcs
-from smartserver.records.check import is_label, revision_record
+from smartserver.records.check import KINDS_OF, is_label, revision_record
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, PullPlan
@@ -90,6 +90,9 @@ class RepositoryTransaction:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision))
 
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
+        known = KINDS_OF.get(vcs)
+        if known is not None and known != tuple(kinds):
+            raise WrongVcs(self._path, _described(vcs, known), _described(vcs, kinds))
         if not self.exists:
             self.created = (vcs, tuple(kinds), dict(settings))
             return True

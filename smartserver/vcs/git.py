@@ -12,6 +12,7 @@ from binascii import hexlify, unhexlify
 from collections.abc import Iterable, Mapping
 from typing import IO, Self
 
+from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git_objects import GitObject, ObjectReader
@@ -92,7 +93,7 @@ class GitRepository:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """One kind: every git object is a record, its type is the record's meta."""
-        return (Kind("object", f"git-{self.object_format}", True),)
+        return KINDS_OF[self.vcs]
 
     @property
     def object_format(self) -> str:

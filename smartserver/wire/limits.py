@@ -40,8 +40,8 @@ MAX_TIPS_KNOWN = 256
 MAX_ABSENT = 4096
 """Parents a puller may name as lacking (shallow history): 4,096 ids of 20 bytes are 86 KB, sent only by those."""
 
-MAX_PATH = 4 * KIB
-"""A repository path in UTF-8: PATH_MAX of Linux."""
+MAX_PATH = 1 * KIB
+"""A repository path in UTF-8: what the strictest file system in use takes (macOS), so that any can serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
 """A push larger than this announces its graph before its records. At 1 Mbit/s 64 KiB take half a second, less than

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.server import jail, site
-from smartserver.server.site import Site
+from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import NAMES
 from transports.local import LocalTransport
@@ -94,8 +94,8 @@ def test_a_clean_path_stays_below_the_root(path: str) -> None:
 
 
 def test_prefixes() -> None:
-    assert jail.prefixes("a/b/c") == ["a/b/c", "a/b", "a"]
-    assert jail.prefixes("") == []
+    assert jail.prefixes("a/b/c") == ["a/b/c", "a/b", "a", ""]
+    assert jail.prefixes("") == [""]
 
 
 # -- repositories
@@ -114,8 +114,8 @@ def test_a_repository_is_found_by_its_path_alone(served: Served) -> None:
     assert found.at == "team/project"
     assert found.repository.exists()
     assert served.site.find("team/project").repository is found.repository
-    assert served.site.find("team").at == ""
-    assert served.site.find("other").at == ""
+    assert not served.site.find("team").exists
+    assert not served.site.find("other").exists
     with pytest.raises(NestedRepository) as caught:
         served.site.find("team/project/below/it")
     assert caught.value.inside == "team/project"
@@ -131,8 +131,10 @@ def test_the_longest_prefix(served: Served) -> None:
 
 def test_the_root_itself_may_be_one(served: Served) -> None:
     project = Site(served.transport.child("team/project"))
+    assert project.find("") == Found(project.find("").repository, True)
     assert project.find("").repository.exists()
-    assert project.find_above("").repository.exists()
+    assert project.find_above("").exists
+    assert project.find("").at == ""
 
 
 def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
@@ -146,7 +148,7 @@ def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
 def test_a_repository_around_another_is_refused(served: Served) -> None:
     """By the store, when it is made."""
     found = served.site.find("team")
-    with pytest.raises(NestedRepository):
+    with pytest.raises(InvalidPath, match="'project'"):
         found.repository.commit(
             bytes(16), 0, "user", lambda transaction: bytes(transaction.create("git sha1", KINDS, {}))
         )

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from builders import MAIN
 from dialogs import Served, walk
 
 from smartserver.server.startup import MAX_DEPTH, repositories, tidy_all
 from smartserver.store.repository import PackRepository
-from transports.base import Transport
 from transports.errors import NoSpace
 from transports.memory import MemoryTransport
+
+
+def put(served: Served, path: str) -> None:
+    with contextlib.closing(served.transport.create(path)) as file:
+        file.write(b"x")
 
 
 @pytest.fixture
@@ -19,8 +25,7 @@ def served() -> Served:
         served.push(line, {MAIN: line[1]}, path)
     served.transport.make_directory("team/empty")
     served.transport.make_directory(".hidden")
-    with served.transport.create("a file") as file:
-        file.write(b"x")
+    put(served, "a file")
     return served
 
 
@@ -32,24 +37,19 @@ def test_repositories_are_found(served: Served) -> None:
     assert list(repositories(served.transport, "a file")) == []
 
 
-def test_the_search_ends(served: Served) -> None:
-    transport: Transport = MemoryTransport()
-    path = ""
-    for depth in range(MAX_DEPTH + 2):
-        path = f"{path}/d{depth}" if path else f"d{depth}"
-        transport.make_directory(path)
-        for name in ("packs", "incoming"):
-            transport.make_directory(f"{path}/x{depth}") if name == "packs" else None
-            transport.make_directory(f"{path}/x{depth}/{name}")
-    found = list(repositories(transport))
-    assert len(found) == MAX_DEPTH
-    assert max(found, key=len) in found
+def test_the_search_ends() -> None:
+    transport = MemoryTransport()
+    for depth in range(MAX_DEPTH + 3):
+        folders = [f"d{number}" for number in range(depth)]
+        for name in ("", "repository", "repository/packs", "repository/incoming"):
+            if folders or name:
+                transport.make_directory("/".join([*folders, name]) if name else "/".join(folders))
+    assert len(list(repositories(transport))) == MAX_DEPTH
 
 
 def test_what_a_crash_left_is_cleared(served: Served) -> None:
     served.transport.make_directory("one/incoming/dead")
-    with served.transport.create("one/incoming/dead/x.pack") as file:
-        file.write(b"half a pack")
+    put(served, "one/incoming/dead/x.pack")
     tidy_all(served.site)
     assert walk(served.transport, "one/incoming") == []
     assert served.site.find("one").repository.verify().problems == ()

@@ -1,0 +1,86 @@
+"""A server that is told to stop finishes what it has begun, takes nothing new, and then is gone."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History
+from pushing import Source, connected, count_segments, push
+from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
+
+from smartserver.client.repository import Outcome
+
+pytestmark = pytest.mark.sockets
+
+BIG = 24 << 20
+"""Bytes that no buffers between two processes hold."""
+
+
+def big_history(commits: int = 24, size: int = BIG) -> tuple[History, bytes]:
+    """Commits of a few incompressible megabytes, and their tip."""
+    history, content = History(), random.Random("big")
+    tip: tuple[bytes, ...] = ()
+    for number in range(commits):
+        tip = (history.commit({f"file{number}": content.randbytes(size // commits)}, tip),)
+    return history, tip[0]
+
+
+def refuses(port: int) -> bool:
+    """Whether a server takes no more connections."""
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once(tmp_path: Path, sent: signal.Signals) -> None:
+    with Server(tmp_path) as server:
+        server.process.send_signal(sent)
+        assert server.process.wait(PATIENCE / 4) == 0
+
+
+@pytest.mark.interop
+def test_after_commands_nothing_holds_it(tmp_path: Path) -> None:
+    user = User(tmp_path / "user")
+    write_history(user, "w", 2, seed="commands", size=100)
+    (tmp_path / "root").mkdir()
+    with Server(tmp_path / "root") as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        user.git("clone", "-q", server.url("p"), "c").worked()
+        server.process.terminate()
+        assert server.process.wait(PATIENCE / 4) == 0
+
+
+def test_a_clone_that_has_begun_is_finished(tmp_path: Path) -> None:
+    history, tip = big_history()
+    with Server(tmp_path) as server:
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        with connected(server.port) as remote:
+            pulled = remote.pull()
+            server.process.terminate()
+            wait_until(lambda: refuses(server.port), "it takes no more connections")
+            assert server.process.poll() is None
+            assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+        assert server.process.wait(PATIENCE / 4) == 0
+
+
+def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
+    history, tip = big_history(8, 2 << 20)
+    with Server(tmp_path) as server:
+
+        def stop() -> None:
+            server.process.terminate()
+            wait_until(lambda: refuses(server.port), "it takes no more connections")
+
+        with connected(server.port) as remote:
+            assert push(remote, Source(history, stop), MAIN, tip).outcome is Outcome.DONE
+        assert server.process.wait(PATIENCE / 4) == 0
+    assert server_refs(tmp_path, "p") == {MAIN.decode(): tip.hex()}
+    check_store(tmp_path, "p")
