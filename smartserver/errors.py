@@ -357,7 +357,8 @@ def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
     if cls is None or not dataclasses.is_dataclass(cls):
         return UnknownRemoteError(code, repr(arguments))
     try:
-        error: CodedError = msgspec.convert(arguments, cls)  # Arguments this release does not know are skipped.
+        # Arguments this release does not know are skipped; a str where bytes belong is not taken for base64.
+        error: CodedError = msgspec.convert(arguments, cls, builtin_types=(bytes,))
     except msgspec.ValidationError as wrong:
         return UnknownRemoteError(code, f"{arguments!r} ({wrong})")
     return error

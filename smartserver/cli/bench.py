@@ -145,7 +145,10 @@ def commits(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -
     show_default=True,
     help="What pushes: the client library on one connection, or a `git push` each, beside git's own server.",
 )
-def pushes(path: Path, count: int, branch: str | None, by: str) -> None:
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="A push's time is its best of so many runs."
+)
+def pushes(path: Path, count: int, branch: str | None, by: str, repeat: int) -> None:
     """One-commit pushes in a row, into an empty repository: what they leave, beside one push of the same.
 
     None may be refused, no base chain be deeper than 128; under 20 packs, at most 1.5 times the store of one push, and
@@ -157,7 +160,7 @@ def pushes(path: Path, count: int, branch: str | None, by: str) -> None:
     """
     from smartserver.cli.bench_pushes import run_pushes
 
-    _finish(*run_pushes(path, branch, count, by, _say))
+    _finish(*run_pushes(path, branch, count, by, repeat, _say))
 
 
 @command.command()

@@ -33,7 +33,7 @@ FILE = 4_000_000
 AFTER = 256 * 1024
 """Bytes after which a clone stalls."""
 
-TURNS = 4
+TURNS = 10
 SLOWER = 1.1
 """Median with stalled clones to median without: what two halves of one undisturbed run differ by."""
 

@@ -10,6 +10,7 @@ from netem.meter import Slope, fit
 from smartserver.cli import bench_warm
 from smartserver.cli.bench_report import Report, median
 from smartserver.cli.demo_run import Comparison, Operation, Row, Side
+from smartserver.cli.errors import one_line
 from smartserver.cli.servers import Say, Workspace
 
 FIRST_CONTACT = 3
@@ -160,6 +161,8 @@ def run_trips(source: Path | None, rtts: Sequence[float], repeat: int, say: Say)
     problems: list[str] = []
     report = Report("")
     small = True
+    with one_line("held connection"):
+        held = list(_warm(say))
     for turn in range(repeat):
         for rtt in rtts:  # They take turns, so that a machine that grows slower does not look like a slope.
             with AllOperations(source, rtt, None, say, with_git=not turn) as comparison:
@@ -171,7 +174,7 @@ def run_trips(source: Path | None, rtts: Sequence[float], repeat: int, say: Say)
     report.title += f"; fresh connections, RTT {', '.join(f'{rtt:g}' for rtt in rtts)} s, {repeat} times"
     for trips in found.values():
         _judge(report, trips, small=small)
-    for warm in _warm(say):
+    for warm in held:
         bar = "1"
         report.add(f"held connection: {warm.operation}", str(warm.round_trips), "", bar, warm.round_trips <= 1)
     return report, problems

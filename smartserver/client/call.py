@@ -157,15 +157,19 @@ class Client:
             OutcomeUnknown: the connection broke after a change may have been made.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        started = self._clock()
         attempts = Attempts()
+        first: float | None = None
         lost: MediumError | None = None
         perhaps_done = False
         while True:
             try:
                 link = self._ready()
+                now = self._clock()
+                # Connecting takes time too, but a request is a repeat only when it was sent before.
+                age = 0 if first is None else max(1, int((now - first) * 1000))
+                first = now if first is None else first
                 try:
-                    return link.exchange(outgoing, int((self._clock() - started) * 1000), self._agent)
+                    return link.exchange(outgoing, age, self._agent)
                 finally:
                     perhaps_done |= outgoing.mutates and link.sent_all
             except MediumError as wrong:
@@ -220,6 +224,8 @@ class Link:
         self._silent = 0.0
         self._going_away = False
         self._open_body = 0
+        self._outbox = bytearray()
+        """What is to be written, in order: nothing may come between the bytes of a frame."""
         self.sent_all = False
         """Whether the last request was sent whole: the server may have carried it out."""
 
@@ -257,38 +263,37 @@ class Link:
     # -- sending
 
     def _send(self, incoming: Incoming, head: bytes, body: BodySource | None) -> None:
-        pending = bytearray(head)
+        self._outbox += head
         if body is None:
-            self._write(pending, incoming, stop=False)
+            self._write(incoming)
             self.sent_all = True
             return
         segments = size = 0
         for piece, ended in body():
             segments += ended
             size += len(piece)
-            pending += self._connection.send(Body(incoming.id, piece))
-            if len(pending) >= FIRST_WRITE:
-                self._write(pending, incoming, stop=True)
+            self._outbox += self._connection.send(Body(incoming.id, piece))
+            if len(self._outbox) >= FIRST_WRITE:
+                self._write(incoming)
                 if incoming.final:
-                    # Refused before the body's end: what is cut off mid-frame must still be completed.
-                    self._write(pending, incoming, stop=False)
-                    self._write(bytearray(self._connection.send(Cancel(incoming.id))), incoming, stop=False)
+                    self._outbox += self._connection.send(Cancel(incoming.id))
+                    self._write(incoming)
                     return
-        pending += self._connection.send(End(incoming.id, segments, size))
-        self._write(pending, incoming, stop=False)
+        self._outbox += self._connection.send(End(incoming.id, segments, size))
+        self._write(incoming)
         self.sent_all = True
 
-    def _write(self, pending: bytearray, incoming: Incoming, *, stop: bool) -> None:
-        """Write all of `pending`, reading meanwhile; with `stop`, only until the final answer is here."""
+    def _write(self, incoming: Incoming) -> None:
+        """Write all there is to be written, reading meanwhile."""
         silent = 0.0
-        while pending and not (stop and incoming.final):
+        while self._outbox:
             readable, writable, silent = self._poll(silent, write=True)
             if readable:
                 self._receive(incoming)
             if writable:
-                with memoryview(pending) as view:
+                with memoryview(self._outbox) as view:
                     written = self._medium.write_some(view)
-                del pending[:written]
+                del self._outbox[:written]
 
     # -- receiving
 
@@ -298,7 +303,8 @@ class Link:
         if readable:
             self._receive(incoming)
         else:
-            self._write(bytearray(self._connection.send(Ping(b"alive?"))), incoming, stop=False)
+            self._outbox += self._connection.send(Ping(b"alive?"))
+        self._write(incoming)
 
     def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
         """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
@@ -342,16 +348,14 @@ class Link:
                     message = decode_progress(event.payload)
                     self._progress(message.phase, message.done, message.total)
             case Ping():
-                self._write(bytearray(self._connection.send(Pong(event.payload))), incoming, stop=False)
+                self._outbox += self._connection.send(Pong(event.payload))
             case GoAway():
                 self._going_away = True
             case VersionMismatch():
                 spoken = ", ".join(map(str, event.versions))
                 raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")
             case PeerClosed():
-                self._going_away = True
-                if not incoming.final or incoming.body_open:
-                    raise ConnectionLost("the server closed the connection before its answer")
+                self._going_away = True  # Were an answer owed, this would be `Interrupted`.
             case _:
                 pass
 
@@ -404,11 +408,6 @@ class Incoming:
         self.refused = False
         self.has_body = False
         self._size = 0
-
-    @property
-    def body_open(self) -> bool:
-        """Whether more of a body is to come."""
-        return self.has_body and self.ended is None and not self.refused
 
     def part(self, event: Reply | Error) -> None:
         """Take a part of the reply or refusal."""

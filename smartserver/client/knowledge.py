@@ -163,7 +163,7 @@ def _value(name: bytes, value: list[list[object]] | None) -> RefValue | None:
     if value is None:
         return None
     try:
-        tips: RefValue = msgspec.convert(value, Value)
+        tips: RefValue = msgspec.convert(value, Value, builtin_types=(bytes,))  # A str is not taken for base64.
     except msgspec.ValidationError as wrong:
         raise RemoteProtocolError(f"expected tips of {name!r}, got {value!r}: {wrong}") from None
     return tips

@@ -184,6 +184,8 @@ class RemoteRepository:
             OutcomeUnknown: the connection broke after the change may have been made.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
+        if not updates:
+            return []
         haves = self.knowledge.tips()
         unusable: set[Key] = set()
         tips = [update.tip for update in updates if update.tip is not None]

@@ -71,6 +71,6 @@ def parse(url: str) -> Location:
 def _percent_decode(text: str) -> bytes:
     """RFC 3986, 2.1; urllib.parse would do it, for 8 ms of each command's start."""
     first, *rest = text.encode().split(b"%")
-    if any(len(part) < 2 for part in rest):
+    if any(len(part) < 2 or not part[:2].isalnum() for part in rest):  # `fromhex` takes blanks
         raise ValueError(text)
     return first + b"".join(bytes.fromhex(part[:2].decode()) + part[2:] for part in rest)

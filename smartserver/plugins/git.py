@@ -30,6 +30,7 @@ from smartserver.plugins.git_listing import HEADS, NO_TIP, TAGS, Leases, must_as
 from smartserver.plugins.git_wants import Wants, wants
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
+from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
@@ -263,7 +264,10 @@ class GitRemote:
             raise WrongVcs(self._path, self._knowledge.vcs, local.vcs)
         total = pulled.result.segments
         segments = self._count("Receiving revisions", _segments(pulled, local.kinds), total)
-        inserted = Inserter(local).insert(segments, loose=loose)
+        try:
+            inserted = Inserter(local).insert(segments, loose=loose)
+        except Malformed as wrong:
+            raise CannotGoOn(f"what the server sent of {self._path!r} cannot be read: {wrong}") from wrong
         if inserted.keep:
             self._keeps.append(inserted.keep)
 
@@ -365,8 +369,8 @@ class GitRemote:
         lines = [b"ok " + ref]
         if updated.old and update.tip is not None:
             lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
-            forced = ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)
-            if forced and update.rule in (Rule.FORCE, Rule.LEASE):
+            may_force = update.rule in (Rule.FORCE, Rule.LEASE)
+            if may_force and (ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)):
                 lines.append(b"option forced-update")
         return lines
 
@@ -457,12 +461,18 @@ def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
 
     Raises:
         Malformed: it does not end where a segment does.
+        CannotGoOn: there are fewer or more than were announced.
     """
     stream = SegmentStream(kinds, graph_first=False)
+    count = 0
     for chunk in pulled.body:
         stream.feed(chunk)
-        yield from stream.segments()
+        for segment in stream.segments():
+            count += 1
+            yield segment
     stream.finish()
+    if count != pulled.result.segments:
+        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
 
 
 def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:

@@ -27,6 +27,11 @@ class Timer(Interface):
         """Forget it."""
 
 
+PARTING = 2.0
+"""Seconds a server that stops waits for peers whose requests are answered to close too; some hold a connection open for
+a request to come."""
+
+
 class Clock(Interface):
     """What is used of a reactor's clock."""
 
@@ -64,6 +69,11 @@ class SessionProtocol(protocol.Protocol):
         self.session: Session | None = None
         self.when_lost: Callable[[], None] | None = None
         """Called when the connection is gone."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether everything was said, and only the peer has not closed yet."""
+        return self._draining is not None
 
     # -- from Twisted
 
@@ -136,6 +146,7 @@ class SessionProtocol(protocol.Protocol):
             return
         self._carrier.resumeProducing()
         self._carrier.loseWriteConnection()
+        self._server.changed()
         self._timer = self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
 
     def _watch(self) -> None:
@@ -170,12 +181,18 @@ class Sessions:
         self.clock = clock
         self.open: set[SessionProtocol] = set()
         self._empty: defer.Deferred[None] | None = None
+        self._parting = False
 
     def changed(self, *, force: bool = False) -> None:
-        """A connection closed; with `force`, wait for the others no longer."""
-        if self._empty is not None and (force or not self.open):
+        """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""
+        if self._empty is None:
+            return
+        if force or not self.open:
             empty, self._empty = self._empty, None
             empty.callback(None)
+        elif not self._parting and all(each.draining for each in self.open):
+            self._parting = True
+            self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
     def stop_within(self, seconds: float) -> Callable[[], defer.Deferred[None]]:
         """What to call to stop: fires when every connection has finished what it did, or after `seconds`."""
@@ -191,6 +208,7 @@ class Sessions:
     def go_away(self, reason: str) -> defer.Deferred[None]:
         """Let every connection finish what it does and close; fires when none is left."""
         empty = self._empty = defer.Deferred[None]()
+        self._parting = False
         for each in list(self.open):
             if each.session is not None:
                 each.session.go_away(reason)

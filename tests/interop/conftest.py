@@ -1,4 +1,4 @@
-"""One server for each file of tests, and repositories in which every test begins anew."""
+"""One server for all, and repositories in which every test begins anew."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _git_side(folder: Path) -> Side:
     return side
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that lets everyone write; it must log nothing."""
     server = Served(tmp_path_factory.mktemp("served"), "--anonymous", "write")
@@ -77,7 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert server.close() == ""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def starts(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
     """Each of `STARTS`, made once."""
     made: dict[str, Pair] = {}

@@ -1,4 +1,4 @@
-"""What cannot be done says so in one line that names the thing, ends with a status that is not 0, and changes nothing."""
+"""What cannot be done says so in one line that names the thing, ends with a status that is not 0, and does nothing."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_repository_inside_another(ours: Begin) -> None:
 # -- permissions
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def servers(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
     """Servers with other options over the same repositories."""
     made: dict[tuple[str, ...], Served] = {}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builders import GIT, KINDS, SETTINGS, History
+from dialogs import walk
 
+from netem.link import Link
 from netem.simulated import ServerTransport, SimulatedNetwork, SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.repository import NewRepository, RemoteRepository
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.server.access import Access, invoking_user
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
@@ -58,7 +62,8 @@ class SimulatedShell:
     def __init__(self, transport: ServerTransport, site: Site, access: Access) -> None:
         self._transport = transport
         self._reading = True
-        self._held: list[bytes] = []
+        self._held: deque[bytes] = deque()
+        self._ended = False
         self.session = Session(site, access, self, InlineExecutor(), "simulated")
         transport.want_more = self.session.resume_writing
 
@@ -69,7 +74,9 @@ class SimulatedShell:
             self._held.append(data)
 
     def eof_received(self) -> None:
-        self.session.eof_received()
+        self._ended = True
+        if not self._held:
+            self.session.eof_received()
 
     def connection_lost(self, error: ConnectionError | None) -> None:
         self.session.connection_lost()
@@ -88,7 +95,9 @@ class SimulatedShell:
     def resume_reading(self) -> None:
         self._reading = True
         while self._held and self._reading:
-            self.session.data_received(self._held.pop(0))
+            self.session.data_received(self._held.popleft())
+        if self._ended and not self._held:
+            self.session.eof_received()
 
 
 @dataclass
@@ -98,6 +107,10 @@ class Joint:
     network: SimulatedNetwork
     storage: Transport = field(default_factory=MemoryTransport)
     access: Access = field(default_factory=lambda: invoking_user("tester"))
+    links: deque[Link] = field(default_factory=deque)
+    """Those of the next connections; after them the network's own."""
+    up: bool = True
+    """Whether anybody listens."""
     shells: list[SimulatedShell] = field(default_factory=list)
     site: Site = field(init=False)
 
@@ -111,18 +124,30 @@ class Joint:
             self.shells.append(SimulatedShell(transport, self.site, self.access))
             return self.shells[-1]
 
+        usual = self.network.link
+        if self.links:
+            self.network.link = self.links.popleft()
         try:
-            return StreamMedium(self.network.connect(accept))
+            return StreamMedium(self.network.connect(accept if self.up else None))
         except ConnectionError as wrong:
             raise CannotConnect("the simulated server", str(wrong)) from None
+        finally:
+            self.network.link = usual
 
     def client(self, observers: Sequence[Observer] = ()) -> Client:
         """A client on the virtual clock."""
-        return Client(self.connect, observers, clock=lambda: self.network.clock.now)
+        clock = self.network.clock
+        return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep)
 
-    def remote(self, path: str = "project", client: Client | None = None) -> RemoteRepository:
-        """A remote of which nothing is remembered."""
-        return RemoteRepository(client or self.client(), path, Knowledge(None, path))
+    def remote(
+        self, path: str = "project", client: Client | None = None, knowledge: Knowledge | None = None
+    ) -> RemoteRepository:
+        """A remote; nothing is remembered of it unless `knowledge` does."""
+        return RemoteRepository(client or self.client(), path, knowledge or Knowledge(None, path))
+
+    def tree(self) -> list[str]:
+        """Every file and folder of the store."""
+        return walk(self.storage)
 
 
 @dataclass
@@ -159,8 +184,6 @@ class HistoryPlan:
     history: History
     revisions: list[RevisionId]
     without: frozenset[Key] = frozenset()
-    change: Callable[[bytes], bytes] = lambda segment: segment
-    """What a test does to each segment."""
 
     @property
     def graph(self) -> Sequence[Announced]:
@@ -168,7 +191,18 @@ class HistoryPlan:
 
     def segments(self) -> Iterator[bytes]:
         for each in self.revisions:
-            yield self.change(self.history.segment(each))
+            yield segment_on(self.history, each, {}) if self.without else self.history.segment(each)
 
     def without_bases(self, keys: Collection[Key]) -> HistoryPlan:
-        return HistoryPlan(self.history, self.revisions, self.without | frozenset(keys), self.change)
+        return HistoryPlan(self.history, self.revisions, self.without | frozenset(keys))
+
+
+def segment_on(history: History, revision: RevisionId, bases: Mapping[bytes, Key]) -> bytes:
+    """A revision's segment in which a path's record has the base named here, and no other record has one."""
+    writer = SegmentWriter(KINDS, bulk=False, texts=lambda _kind, key: history.objects[key].text)
+    items = []
+    for key, path in history.introduced[revision]:
+        record = history.objects[key]
+        candidates = [Candidate(bases[path])] if path in bases else []
+        items.append(NewRecord(0, key, record.meta, record.text, candidates, path))
+    return writer.segment(revision, [Parent(each) for each in history.parents[revision]], items)

@@ -1,4 +1,4 @@
-"""Pushes and pulls through the client's library, where git is not what is tried: histories in memory as their source."""
+"""Pushes and pulls through the client's library, where git is not what is tried, of histories in memory."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ PATIENCE = 60.0
 
 SMARTSERVER = (sys.executable, "-m", "smartserver.cli.main")
 
-STATUS_OF_GIT = {"push": 1, "clone": 128, "fetch": 128, "ls-remote": 128}
-"""What git exits with when its remote program says `fatal`."""
+STATUS_OF_GIT = {"push": (1, 128), "clone": (128,), "fetch": (128,), "ls-remote": (128,)}
+"""What git may exit with when its remote program says `fatal`."""
 
 NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|^Python|\.py\b", re.MULTILINE)
 """What a user must never see."""
@@ -49,7 +49,7 @@ class Done:
 
     def failed(self, command: str) -> str:
         """The one line it gave as the reason; whatever git says after it only repeats the URL."""
-        assert self.status == STATUS_OF_GIT[command], self
+        assert self.status in STATUS_OF_GIT[command], self
         assert not NOISE.search(self.err), self
         lines = [
             line for line in self.err.splitlines() if not line.startswith(("Cloning into", "error: failed to push"))
@@ -165,21 +165,15 @@ class Server:
         return f"hpss://127.0.0.1:{self.port}/{path}"
 
     def kill(self) -> None:
-        """End it without warning."""
+        """End it without warning, if it runs."""
         self.process.kill()
         self._gone()
 
-    def stop(self) -> int:
-        """Ask it to stop; its exit status."""
-        self.process.terminate()
-        return self._gone()
-
-    def _gone(self) -> int:
-        status = self.process.wait(PATIENCE)
+    def _gone(self) -> None:
+        self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
         assert self.process.stderr is not None
         self.process.stderr.close()
-        return status
 
     def memory(self) -> int:
         """Bytes of its memory that are in use now."""
@@ -189,8 +183,8 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.kill()
+        self.process.kill()
+        self._gone()
         assert not NOISE.search("".join(self.log)), self.log
 
 

@@ -45,6 +45,19 @@ def test_an_idle_server_ends_at_once(tmp_path: Path, sent: signal.Signals) -> No
         assert server.process.wait(PATIENCE / 4) == 0
 
 
+def test_a_held_connection_holds_up_nothing(tmp_path: Path) -> None:
+    """A client may keep its connection for the next command."""
+    with (
+        Server(tmp_path) as server,
+        socket.create_connection(("127.0.0.1", server.port)),
+        connected(server.port) as remote,
+    ):
+        history = History()
+        assert push(remote, Source(history), MAIN, history.commit({"a": b"b"})).outcome is Outcome.DONE
+        server.process.terminate()
+        assert server.process.wait(PATIENCE / 4) == 0
+
+
 @pytest.mark.interop
 def test_after_commands_nothing_holds_it(tmp_path: Path) -> None:
     user = User(tmp_path / "user")

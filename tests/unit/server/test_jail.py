@@ -100,7 +100,7 @@ def test_a_clean_path_stays_below(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "found"), [("", []), ("a", ["a"]), ("a/b", ["a/b", "a"]), ("a/b/c", ["a/b/c", "a/b", "a"])]
+    ("path", "found"), [("", [""]), ("a", ["a", ""]), ("a/b", ["a/b", "a", ""]), ("a/b/c", ["a/b/c", "a/b", "a", ""])]
 )
 def test_prefixes_go_from_the_longest(path: str, found: list[str]) -> None:
     assert prefixes(path) == found

@@ -19,13 +19,13 @@ from twisted.internet.task import Clock
 from smartserver.server import stdio, tcp
 from smartserver.server.access import Access, Anonymous, invoking_user
 from smartserver.server.executor import InlineExecutor
+from smartserver.server.shell import PARTING, SessionProtocol, Sessions
 from smartserver.server.shell import Clock as ShellClock
-from smartserver.server.shell import SessionProtocol, Sessions
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import GoAway, Reply, Request
-from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, NOTSENT_LOWAT
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, MAX_FRAME, NOTSENT_LOWAT
 from smartserver.wire.messages import encode
 
 PING = Request(1, encode(message((server_ping, PingRequest()), path="")))
@@ -249,8 +249,20 @@ def test_stopping_waits_for_every_connection(sessions: Sessions, clock: Clock) -
     clock.advance(30)
 
 
-def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock) -> None:
+def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(sessions: Sessions, clock: Clock) -> None:
+    """They may hold a connection for a command to come."""
     begin(sessions)
+    stopped = sessions.stop_within(30.0)()
+    clock.advance(PARTING - 0.1)
+    assert not stopped.called
+    clock.advance(0.1)
+    assert stopped.called
+    clock.advance(30)
+
+
+def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock) -> None:
+    made, _ = begin(sessions)
+    made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
     stopped = sessions.stop_within(30.0)()
     clock.advance(29.9)
     assert not stopped.called

@@ -1,0 +1,348 @@
+"""client.retry: the link is cut at every byte, both ways: the state is as before or as after, and the client knows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from builders import MAIN, History
+from dialogs import Dialog, message
+from simulated_joint import NEW, HistorySource, Joint
+
+from netem.effects import Cut, Effect, Stall
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from smartserver.client.call import Client, Outgoing
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.retry import PAUSES
+from smartserver.errors import Cancelled, NotDone, OutcomeUnknown
+from smartserver.records.model import Tip
+from smartserver.store.repository import Committed, PackRepository
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.limits import IDLE_TIMEOUT
+from smartserver.wire.messages import RequestFlag
+
+PATH = "project"
+TOPIC = b"refs/heads/topic"
+Cutting = Callable[[int], Link]
+
+HISTORY = History()
+LINE = HISTORY.line(4)
+SIDE = HISTORY.line(1, LINE[0], "side")
+
+
+def cut_up(at: int) -> Link:
+    """What the client sends stops after so many bytes."""
+    return Link(1.0, up=[Cut(at)])
+
+
+def cut_down(at: int) -> Link:
+    """What the server sends does."""
+    return Link(1.0, down=[Cut(at)])
+
+
+@dataclass
+class Stage:
+    """A server with a repository at the second of three revisions, and a client without a connection to it."""
+
+    joint: Joint
+    client: Client
+    remote: RemoteRepository
+    source: HistorySource
+
+    @classmethod
+    def make(cls) -> Stage:
+        joint = Joint(SimulatedNetwork(Link(1.0)))
+        client = joint.client()
+        stage = cls(joint, client, joint.remote(PATH, client), HistorySource(HISTORY))
+        assert stage.push(LINE[1]) is Outcome.DONE
+        client.close()
+        joint.network.clock.run()
+        return stage
+
+    def push(self, tip: bytes, ref: bytes = MAIN, *, others: int = 0) -> Outcome:
+        return self.remote.push([RefUpdate(ref, tip)], self.source, NEW)[0].outcome
+
+    @property
+    def tip(self) -> bytes:
+        refs = self.joint.site.find(PATH).repository.snapshot().view.refs()
+        return refs[MAIN][0].id
+
+    def version(self) -> int:
+        return self.joint.site.find(PATH).repository.snapshot().root.version
+
+    def settle(self) -> None:
+        """Let everything under way come to its end, and check what must hold then."""
+        self.client.close()
+        self.joint.network.clock.run()
+        assert self.joint.site.find(PATH).repository.verify().problems == ()
+        assert not [path for path in self.joint.tree() if path.startswith(f"{PATH}/incoming/")]
+
+
+def measured() -> tuple[int, int]:
+    """Bytes of the whole push each way."""
+    stage = Stage.make()
+    stage.joint.network.take()
+    assert stage.push(LINE[2]) is Outcome.DONE
+    counts = stage.joint.network.take()
+    return counts.bytes_up, counts.bytes_down
+
+
+UP, DOWN = measured()
+EVERY_BYTE = [*((cut_up, at) for at in range(UP)), *((cut_down, at) for at in range(DOWN))]
+PARTS = 8
+
+
+def part(number: int) -> Iterator[tuple[Cutting, int]]:
+    """A share of all cuts, so that a failure is found among fewer."""
+    yield from EVERY_BYTE[number::PARTS]
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_cut_anywhere_and_repeated(number: int) -> None:
+    """The client repeats by itself, under the same id: done, and done once."""
+    for cut, at in part(number):
+        stage = Stage.make()
+        version = stage.version()
+        stage.joint.links.append(cut(at))
+        assert stage.push(LINE[2]) is Outcome.DONE, (cut.__name__, at)
+        assert (stage.tip, stage.version()) == (LINE[2], version + 1), (cut.__name__, at)
+        stage.settle()
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_cut_anywhere_each_time(number: int) -> None:
+    """Every attempt is cut at the same byte. All bytes had left the client, so it says that it does not know."""
+    seen: set[bool] = set()
+    for cut, at in list(part(number))[::4]:
+        stage = Stage.make()
+        stage.joint.links.extend([cut(at)] * 3)
+        with pytest.raises(OutcomeUnknown):
+            stage.push(LINE[2])
+        stage.settle()
+        assert stage.tip in (LINE[1], LINE[2])
+        seen.add(stage.tip == LINE[2])
+        # The next push finds its way, whatever is there.
+        assert stage.push(LINE[3]) is Outcome.DONE
+        stage.settle()
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("at", [0, 10, 50, 100, 200, 300])
+def test_cut_before_all_was_sent(at: int) -> None:
+    """On a link so slow that the end is still here: nothing can have been done, and the client says so."""
+    stage = Stage.make()
+    stage.joint.links.extend([Link(1.0, rate=100.0, up=[Cut(at)], buffer=64)] * 3)
+    with pytest.raises(ConnectionLost, match="cut"):
+        stage.push(LINE[2])
+    stage.settle()
+    assert stage.tip == LINE[1]
+
+
+def test_others_push_between_a_push_and_its_repetition() -> None:
+    """The repeat gets the first answer, also when the branch has moved on since."""
+    stage = Stage.make()
+    with stage.joint.client() as other:
+        theirs = stage.joint.remote(PATH, other)
+        theirs.push([RefUpdate(TOPIC, SIDE[0])], stage.source, NEW)
+        # Requests of this client are answered 1.5 s after it begins to connect; it repeats at 2.2 s.
+        stage.joint.links.append(cut_down(0))
+        force = SetLastRevisionRequest(MAIN, SIDE[0], Rule.FORCE)
+        moved: list[bytes] = []
+
+        def move() -> None:
+            moved.append(stage.tip)
+            dialog = Dialog(stage.joint.site)
+            dialog.ask(message((branch_set_last_revision, force), path=PATH))
+
+        stage.joint.network.clock.call_later(2.1, move)
+        assert stage.push(LINE[2]) is Outcome.DONE
+        assert moved == [LINE[2]]
+        assert stage.tip == SIDE[0]
+        assert stage.remote.knowledge.ref(MAIN) == (Tip(SIDE[0]),)
+    stage.settle()
+
+
+def test_a_lease_that_was_refused_is_decided_anew() -> None:
+    stage = Stage.make()
+    stage.joint.links.append(cut_down(40))
+    update = RefUpdate(MAIN, SIDE[0], Rule.LEASE, expected=LINE[2])
+    (done,) = stage.remote.push([update], stage.source, NEW)
+    assert done.error is not None
+    assert done.error.code == "stale-lease"
+    assert stage.tip == LINE[1]
+    stage.settle()
+
+
+def test_a_server_that_comes_back() -> None:
+    stage = Stage.make()
+    stage.joint.links.append(cut_up(50))
+    stage.joint.up = True
+    clock = stage.joint.network.clock
+
+    def down() -> None:
+        stage.joint.up = False
+
+    def up() -> None:
+        stage.joint.up = True
+
+    clock.call_later(1.6, down)
+    clock.call_later(2.8, up)  # After the second attempt, before the third.
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert stage.tip == LINE[2]
+
+
+def test_a_server_that_does_not_come_back() -> None:
+    stage = Stage.make()
+    stage.joint.links.append(cut_down(0))
+    clock = stage.joint.network.clock
+    clock.call_later(2.1, lambda: setattr(stage.joint, "up", False))
+    started = clock.now
+    with pytest.raises(OutcomeUnknown, match="cut"):
+        stage.push(LINE[2])
+    assert clock.now - started == pytest.approx(2 + PAUSES[0] + 1 + PAUSES[1] + 1)
+    assert stage.tip == LINE[2]
+
+
+def test_nobody_there_is_said_at_once() -> None:
+    stage = Stage.make()
+    stage.joint.up = False
+    stage.joint.network.take()
+    with pytest.raises(CannotConnect, match="nobody listens"):
+        stage.push(LINE[2])
+    assert stage.joint.network.take().connections == 1
+
+
+def test_a_read_is_repeated_too() -> None:
+    stage = Stage.make()
+    for at in range(0, 300, 30):
+        stage.joint.links.append(cut_down(at))
+        pulled = stage.remote.pull()
+        try:
+            body = b"".join(pulled.body)
+        except ConnectionLost:
+            continue  # In the body: what came before stands, and whoever reads it decides.
+        assert body == b"".join(map(HISTORY.segment, LINE[:2]))
+        stage.client.close()
+
+
+def test_a_body_that_is_cut_is_never_whole() -> None:
+    stage = Stage.make()
+    stage.joint.network.take()
+    whole = b"".join(stage.remote.pull().body)
+    size = stage.joint.network.take().bytes_down
+    for at in range(size - len(whole) - 21, size, 7):
+        stage.client.close()
+        stage.joint.links.append(cut_down(at))
+        received = bytearray()
+        with pytest.raises(ConnectionLost):
+            receive(stage.remote.pull().body, received)
+        assert whole.startswith(bytes(received))
+
+
+def receive(body: Iterator[bytes], into: bytearray) -> None:
+    for chunk in body:
+        into += chunk
+
+
+@pytest.mark.parametrize("effect", [Stall(100), Stall(0)])
+def test_a_link_that_stalls_for_ever_is_given_up(effect: Effect) -> None:
+    """After pings that nobody answers; an answer that is under way would have come."""
+    stage = Stage.make()
+    stage.joint.links.append(Link(1.0, up=[effect]))
+    started = stage.joint.network.clock.now
+    assert stage.push(LINE[2]) is Outcome.DONE
+    waited = stage.joint.network.clock.now - started
+    assert IDLE_TIMEOUT < waited < 2 * IDLE_TIMEOUT
+    assert stage.tip == LINE[2]
+
+
+def test_a_link_that_stalls_for_a_while_is_not() -> None:
+    stage = Stage.make()
+    stage.joint.links.append(Link(1.0, up=[Stall(100, 100.0)]))
+    stage.joint.network.take()
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert stage.joint.network.take().connections == 1
+
+
+def test_a_connection_that_was_lost_between_two_requests() -> None:
+    """Nothing was under way: the next request takes another connection by itself."""
+    stage = Stage.make()
+    stage.client.call(server_ping, PingRequest())
+    stage.joint.shells[-1].session.go_away("the server is stopping")
+    stage.joint.network.clock.sleep(5)
+    stage.joint.network.take()
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert stage.joint.network.take().connections == 1
+
+
+def test_a_request_that_crosses_the_servers_leaving() -> None:
+    """It was not seen any more: it is sent again elsewhere."""
+    stage = Stage.make()
+    stage.client.call(server_ping, PingRequest())
+    clock = stage.joint.network.clock
+    clock.call_later(0.3, lambda: stage.joint.shells[-1].session.go_away("the server is stopping"))
+    version = stage.version()
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert stage.version() == version + 1
+
+
+def test_the_servers_leaving_during_an_upload_lets_it_finish() -> None:
+    stage = Stage.make()
+    tip = HISTORY.commit({"noise": random.Random(1).randbytes(30_000)}, [LINE[1]])
+    stage.joint.links.append(Link(1.0, rate=5000.0))
+    stage.joint.network.clock.call_later(4.0, lambda: stage.joint.shells[-1].session.go_away("the server is stopping"))
+    stage.joint.network.take()
+    assert stage.push(tip) is Outcome.DONE
+    assert stage.joint.network.take().connections == 1
+    stage.client.call(server_ping, PingRequest())
+    assert stage.joint.network.take().connections == 1
+
+
+def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long connecting takes: the server looks into its old logs for a repeat, and for nothing else."""
+    stage = Stage.make()
+    ages: list[int] = []
+    commit = PackRepository.commit
+
+    def noted(repository: PackRepository, request: bytes, age: int, *rest: object) -> Committed:
+        ages.append(age)
+        return commit(repository, request, age, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PackRepository, "commit", noted)
+    stage.joint.links.extend([cut_up(500), cut_up(500)])
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert stage.push(LINE[3]) is Outcome.DONE
+    # Cut after half a round trip, noticed at once here; then the pause and another handshake, twice.
+    assert ages == [int((0.5 + PAUSES[0] + 1 + 0.5 + PAUSES[1] + 1) * 1000), 0]
+
+
+def test_a_request_is_repeated_with_its_body() -> None:
+    """The body is made anew for each sending."""
+    stage = Stage.make()
+    made = 0
+
+    def body() -> Iterator[tuple[bytes, int]]:
+        nonlocal made
+        made += 1
+        yield HISTORY.segment(LINE[2]), 1
+
+    stage.joint.links.extend([cut_up(200), cut_up(300)])
+    calls = [(repository_insert_pack, InsertPackRequest())]
+    stage.client.request(Outgoing(PATH, calls, RequestFlag.BODY, body=body))
+    assert made == 3
+
+
+def test_refusals_are_not_repeated() -> None:
+    stage = Stage.make()
+    stage.joint.network.take()
+    (done,) = stage.remote.push([RefUpdate(MAIN, SIDE[0])], stage.source, NEW)
+    assert done.outcome is Outcome.REFUSED
+    assert not isinstance(done.error, (NotDone, Cancelled))
+    assert stage.joint.network.take().rounds == 2

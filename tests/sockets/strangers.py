@@ -1,0 +1,104 @@
+"""Servers that are not ours, each on a port of its own: what somebody who mistypes a port meets."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+from serving import PATIENCE
+
+Behave = Callable[[socket.socket], None]
+
+
+def http(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+def ssh(connection: socket.socket) -> None:
+    connection.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")
+    connection.recv(65536)
+
+
+def telnet(connection: socket.socket) -> None:
+    connection.sendall(b"\xff\xfd\x18\xff\xfd\x20login: ")
+    connection.recv(65536)
+
+
+def listens(connection: socket.socket) -> None:
+    """Says nothing, and closes when it has heard something."""
+    connection.recv(65536)
+
+
+def closes(connection: socket.socket) -> None:
+    """Says nothing and hears nothing."""
+
+
+def newer(connection: socket.socket) -> None:
+    """An hpss of another version, which reads on until the client has understood."""
+    connection.sendall(b"hpss! 2\n")
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(65536):
+        pass
+
+
+def newest(connection: socket.socket) -> None:
+    """One that speaks several, and none of ours."""
+    connection.sendall(b"hpss! 3 4\n")
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(65536):
+        pass
+
+
+def silent(connection: socket.socket) -> None:
+    """Takes everything and never says a word."""
+    while connection.recv(65536):
+        pass
+
+
+def deaf(connection: socket.socket) -> None:
+    """Takes nothing and never says a word, until the client gives up."""
+    poll = threading.Event()
+    while not poll.wait(0.05):
+        with contextlib.suppress(BlockingIOError):
+            peeked = connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            if not peeked:
+                return
+        try:
+            connection.getpeername()
+            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return
+        except OSError:
+            return
+
+
+@contextlib.contextmanager
+def stranger(behave: Behave) -> Iterator[int]:
+    """A port where each connection is treated like that."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connections: list[socket.socket] = []
+
+        def serve(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                behave(connection)
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                connections.append(connection)
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        acceptor = threading.Thread(target=accept, daemon=True)
+        acceptor.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)  # Wakes `accept`.
+            acceptor.join(PATIENCE)
+            for connection in connections:
+                connection.close()

@@ -1,0 +1,174 @@
+"""The server may not write, or has no room: the pusher is told in one line, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from serving import NOISE, Server, User, check_store, is_tidy, run, server_refs, wait_until, write_history
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+MAIN = "refs/heads/main"
+
+AS_ANYBODY = """
+import ctypes, os, sys
+for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH: what lets root ignore permissions.
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(24, capability, 0, 0, 0):  # PR_CAPBSET_DROP
+        sys.exit("cannot give up root's privileges")
+os.execv(sys.executable, [sys.executable, "-m", "smartserver.cli.main", *sys.argv[1:]])
+"""
+"""A server for whom permissions count, also where the tests run as root."""
+
+SMALL = """
+import resource, sys
+from smartserver.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+main()
+"""
+"""A server that can write no large file: a full disk for those who cannot mount one."""
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    user = User(tmp_path / "user")
+    write_history(user, "w", 3, seed="disk", size=500)
+    return user
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[Path, int], None]]:
+    """Changes permissions, and puts all of them back at the end."""
+    before: list[tuple[Path, int]] = []
+
+    def close(path: Path, mode: int) -> None:
+        before.append((path, stat.S_IMODE(path.stat().st_mode)))
+        path.chmod(mode)
+
+    yield close
+    for path, mode in reversed(before):
+        path.chmod(mode)
+
+
+def commits_of(user: User) -> list[str]:
+    return user.git("rev-list", "--reverse", "main", folder="w").worked().out.split()
+
+
+def test_no_permission(user: User, root: Path, closing: Callable[[Path, int], None]) -> None:
+    old, _, new = commits_of(user)
+    with Server(root, program=(sys.executable, "-c", AS_ANYBODY)) as server:
+        url = server.url("p")
+        user.git("push", "-q", url, f"{old}:{MAIN}", folder="w").worked()
+        for place in ("incoming", "packs", ""):
+            folder = root / "p" / place
+            closing(folder, 0o555)
+            said = user.git("push", url, f"{new}:{MAIN}", folder="w").failed("push")
+            assert said.startswith(f"permission denied: 'p/{place}"), said
+            user.git("ls-remote", url).worked()
+            folder.chmod(0o755)
+            assert server_refs(root, "p") == {MAIN: old}
+            check_store(root, "p")
+        for place in ("root", ""):
+            closing(root / "p" / place, 0o000)
+            said = user.git("clone", url, "c").failed("clone")
+            assert said.startswith(f"permission denied: 'p/{place}"), said
+            (root / "p" / place).chmod(0o755)
+        closing(root, 0o555)
+        assert user.git("push", server.url("q"), "main", folder="w").failed("push") == "permission denied: 'q'"
+        root.chmod(0o755)
+        wait_until(lambda: is_tidy(root, "p"), "nothing is left of what was refused")
+        user.git("push", "-q", url, f"{new}:{MAIN}", folder="w").worked()
+        assert server_refs(root, "p") == {MAIN: new}
+        check_store(root, "p")
+
+
+def test_a_root_that_cannot_be_read(root: Path, closing: Callable[[Path, int], None]) -> None:
+    closing(root, 0o000)
+    done = run(sys.executable, "-c", AS_ANYBODY, "serve", str(root), "--listen", "127.0.0.1:0")
+    assert done.status == 1
+    assert done.err.startswith(f"smartserver: {root} cannot be read by user ")
+    assert len(done.err.splitlines()) == 1
+
+
+def mounts() -> bool:
+    """Whether this user may mount a file system."""
+    return (
+        os.geteuid() == 0
+        and subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
+    )
+
+
+def write_bulk(user: User, size: int) -> str:
+    """A commit of that many incompressible bytes on top of `main`."""
+    (user.home / "w" / "bulk").write_bytes(os.urandom(size))
+    user.git("add", "bulk", folder="w").worked()
+    user.git("commit", "-q", "-m", "bulk", folder="w").worked()
+    return user.tip("w")
+
+
+def check_full(user: User, root: Path, server: Server, why: str, old: str, bulk: str) -> None:
+    """A push there is no room for: told so, nothing changed, nothing left, and reading goes on."""
+    for path in ("p", "new"):
+        done = user.git("push", server.url(path), f"{bulk}:{MAIN}", folder="w")
+        said = done.failed("push")
+        assert why in said, said
+        assert f"'{path}/" in said, said
+        wait_until(lambda path=path: is_tidy(root, path), "nothing is left of it")  # type: ignore[misc]
+    assert server_refs(root, "p") == {MAIN: old}
+    assert not (root / "new").exists()
+    check_store(root, "p")
+    user.git("ls-remote", server.url("p")).worked()
+
+
+def test_a_full_disk(user: User, root: Path) -> None:
+    """Full in the middle of a pack; full before the first byte; and with room again."""
+    old, new, _ = commits_of(user)
+    bulk = write_bulk(user, 3 << 20)
+    if not mounts():
+        check_limited(user, root, old, bulk)
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(root)], check=True)
+    try:
+        with Server(root) as server:
+            user.git("push", "-q", server.url("p"), f"{old}:{MAIN}", folder="w").worked()
+            check_full(user, root, server, "no space left to write", old, bulk)
+            filling = root / "filling"
+            with pytest.raises(OSError, match="No space"):
+                filling.write_bytes(bytes(4 << 20))
+            check_full(user, root, server, "no space left", old, new)
+            filling.unlink()
+            user.git("push", "-q", server.url("p"), f"{new}:{MAIN}", folder="w").worked()
+            assert server_refs(root, "p") == {MAIN: new}
+            check_store(root, "p")
+            assert not NOISE.search("".join(server.log))
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
+
+
+def check_limited(user: User, root: Path, old: str, bulk: str) -> None:
+    with Server(root, program=(sys.executable, "-c", SMALL)) as server:
+        user.git("push", "-q", server.url("p"), f"{old}:{MAIN}", folder="w").worked()
+        check_full(user, root, server, os.strerror(27), old, bulk)
+    with Server(root) as server:
+        user.git("push", "-q", server.url("p"), f"{bulk}:{MAIN}", folder="w").worked()
+    assert server_refs(root, "p") == {MAIN: bulk}
+    check_store(root, "p")
+
+
+def test_files_that_may_not_grow(user: User, root: Path) -> None:
+    """A limit on the size of files is met in the middle of a pack as a full disk is."""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
+    check_limited(user, root, commits_of(user)[0], write_bulk(user, 3 << 20))

@@ -1,0 +1,310 @@
+"""Everything a user may get wrong about where a repository is: one clear line, a status, and nothing changed."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import strangers
+from builders import MAIN, History
+from pushing import Source, connected, push
+from serving import NOISE, PATIENCE, SMARTSERVER, Server, User, lanes, run, server_refs, wait_until, write_history
+from strangers import stranger
+
+from smartserver.client import call, retry
+from smartserver.client.medium import MediumError
+from smartserver.errors import OutcomeUnknown
+from smartserver.records.model import Kind
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+COMMANDS = ("push", "clone", "fetch", "ls-remote")
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """Somebody with a repository to push."""
+    user = User(tmp_path_factory.mktemp("user"))
+    write_history(user, "w", 2, seed="wrong", size=200)
+    return user
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Server]:
+    """A server that has a repository `p`, and much beside it that is none."""
+    folder = tmp_path_factory.mktemp("served")
+    root = folder / "root"
+    root.mkdir()
+    (folder / "outside").mkdir()
+    (root / "out").symlink_to(folder / "outside")
+    (root / "file").write_text("a file")
+    (root / "full").mkdir()
+    (root / "full" / "notes.txt").write_text("a folder of something else")
+    user.git("init", "-q", "--bare", str(root / "git.git")).worked()
+    user.git("init", "-q", str(root / "tree")).worked()
+
+    def make(transaction: RepositoryTransaction) -> bytes:
+        transaction.create("bzr 2a", (Kind("revision", "blake2b-128", True),), {})
+        return b""
+
+    PackRepository(LocalTransport(root), "bazaar").commit(bytes(16), 0, "user", make)
+    with Server(root) as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        yield server
+
+
+def fails(user: User, command: str, url: str) -> str:
+    """The one line a command gives as its reason; it leaves nothing."""
+    words = {"push": ["main"], "clone": ["c"], "fetch": ["main"], "ls-remote": []}[command]
+    done = user.git(command, url, *words, folder="." if command == "clone" else "w")
+    assert command != "clone" or not (user.home / "c").exists()
+    return done.failed(command)
+
+
+# -- URLs
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("hpss://", "it has no host"),
+        ("hpss:///p", "it has no host"),
+        ("hpss://:4155/p", "it has no host"),
+        ("hpss://localhost:port/p", "'port' is not a port of 1 to 65535"),
+        ("hpss://localhost:0/p", "'0' is not a port of 1 to 65535"),
+        ("hpss://localhost:65536/p", "'65536' is not a port of 1 to 65535"),
+        ("hpss://localhost:-1/p", "'-1' is not a port of 1 to 65535"),
+        ("hpss://me@localhost/p", "a user or password has no meaning for plain hpss"),
+        ("hpss://[::1/p", "its IPv6 address has no closing bracket"),
+        ("hpss://localhost/p%zz", "a % in its path is not followed by two hexadecimal digits"),
+        ("hpss://localhost/%ff", "its path is not UTF-8"),
+        ("hpss://localhost/p?x", "a query or fragment has no meaning"),
+    ],
+)
+def test_a_url_that_is_none(user: User, url: str, why: str) -> None:
+    for command in ("push", "clone"):
+        said = fails(user, command, url)
+        assert said.startswith(f"{url!r} is not a URL of a repository: {why}")
+
+
+def test_a_scheme_that_is_none(user: User) -> None:
+    """Git itself says it, and names what it looked for."""
+    done = user.git("push", "hpss+ftp://localhost/p", "main", folder="w")
+    assert done.status == 128
+    assert "'remote-hpss+ftp' is not a git command" in done.err
+
+
+# -- servers
+
+
+def test_nobody_listens(user: User) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for command in COMMANDS:
+        said = fails(user, command, f"hpss://127.0.0.1:{port}/p")
+        assert said == f"cannot connect to 127.0.0.1:{port}: Connection refused"
+
+
+def test_nobody_has_that_name(user: User) -> None:
+    for command in ("push", "clone"):
+        said = fails(user, command, "hpss://no-such-host.invalid/p")
+        assert said.startswith("cannot connect to no-such-host.invalid:4155: ")
+
+
+@pytest.mark.parametrize(
+    ("behave", "why"),
+    [
+        (strangers.http, r"the peer does not speak hpss: .*\(this looks like an HTTP server\)"),
+        (strangers.ssh, r"the peer does not speak hpss: .*\(this looks like SSH\)"),
+        (strangers.telnet, r"the peer does not speak hpss: expected b'hpss/1\\n', got b'.*"),
+        (strangers.newer, r"the server speaks hpss version 2, this client version 1"),
+        (strangers.newest, r"the server speaks hpss version 3, 4, this client version 1"),
+    ],
+)
+def test_somebody_else_listens(user: User, behave: strangers.Behave, why: str) -> None:
+    with stranger(behave) as port:
+        for command in COMMANDS:
+            assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {why}", fails(user, command, f"hpss://127.0.0.1:{port}/p"))
+        said = run(*SMARTSERVER, "ping", f"hpss://127.0.0.1:{port}/")
+        assert said.status == 1
+        assert len(said.err.splitlines()) == 1
+        assert str(port) in said.err
+
+
+LOST = "(the server closed the connection before its answer|Connection reset by peer|Broken pipe)"
+
+
+def lost(user: User, port: int) -> None:
+    """A server of ours that is killed looks the same: once a push is sent, nothing more can be said of it."""
+    url = f"hpss://127.0.0.1:{port}/p"
+    pushed, cloned = lanes(2, lambda lane: fails(user, ("push", "clone")[lane], url))
+    assert re.fullmatch(f"(it is unknown whether the change was made|127\\.0\\.0\\.1:{port}): {LOST}", pushed)
+    assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {LOST}", cloned)
+
+
+@pytest.mark.parametrize("behave", [strangers.listens, strangers.closes])
+def test_somebody_who_says_nothing(user: User, behave: strangers.Behave) -> None:
+    with stranger(behave) as port:
+        lost(user, port)
+
+
+def test_git_daemon(user: User, tmp_path: Path) -> None:
+    """It closes the connection without a word when it does not understand."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    daemon = subprocess.Popen(
+        ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}", "--reuseaddr"],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: can_connect(port), "git daemon listens")
+        lost(user, port)
+    finally:
+        daemon.terminate()
+        daemon.communicate(timeout=PATIENCE)
+
+
+def can_connect(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever: neither for an answer, nor for a peer to take what is sent. What counts is idleness."""
+    monkeypatch.setattr(call, "PING_INTERVAL", 0.02)
+    monkeypatch.setattr(call, "IDLE_TIMEOUT", 0.2)
+    monkeypatch.setattr(retry, "PAUSES", ())
+    history = History()
+    tip = history.commit({"big": random.Random("silence").randbytes(8 << 20)})
+    with stranger(strangers.silent) as port:
+        with connected(port) as remote, pytest.raises(MediumError, match="no sign of life"):
+            remote.pull()
+        with connected(port) as remote, pytest.raises(OutcomeUnknown, match="no sign of life"):
+            push(remote, Source(history), MAIN, tip)
+    with (
+        stranger(strangers.deaf) as port,
+        connected(port) as remote,
+        pytest.raises(MediumError, match="no sign of life"),
+    ):
+        push(remote, Source(history), MAIN, tip)
+
+
+# -- paths
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../p", "invalid repository path '../p': '..' is not allowed in it"),
+        ("a/../../p", "invalid repository path 'a/../../p': '..' is not allowed in it"),
+        ("%2e%2e/p", "invalid repository path '../p': '..' is not allowed in it"),
+        ("a%2f..%2f..%2fp", "invalid repository path 'a/../../p': '..' is not allowed in it"),
+        ("a//b", "invalid repository path 'a//b': a part of it is empty"),
+        ("./p", "invalid repository path './p': '.' is not allowed in it"),
+        (".hidden", "invalid repository path '.hidden': '.hidden' begins with a dot"),
+        ("a%5cb", r"invalid repository path 'a\\b': 'a\\b' has a backslash or a control character"),
+        ("a%00b", r"invalid repository path 'a\x00b': 'a\x00b' has a backslash or a control character"),
+        ("out", "invalid repository path 'out': it leads out of the served folder"),
+        ("out/new", "invalid repository path 'out/new': it leads out of the served folder"),
+        ("p/inside", "'p/inside' is inside the repository 'p'"),
+        ("p/packs", "invalid repository path 'p/packs': 'packs' is a name the store uses itself"),
+    ],
+)
+def test_a_path_that_is_none(server: Server, user: User, path: str, why: str) -> None:
+    before = tree(server.root.parent)
+    for command in ("push", "clone"):
+        assert fails(user, command, server.url(path)) == why
+    assert tree(server.root.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("git.git", "invalid repository path 'git.git': a git repository is there"),
+        ("tree", "invalid repository path 'tree': a git repository is there"),
+        ("full", "invalid repository path 'full': the folder holds 'notes.txt', which belongs to no repository"),
+        ("file", r"not a directory: 'file/.*'|invalid repository path 'file': .*"),
+        ("file/below", r"not a directory: 'file.*'|invalid repository path 'file/below': .*"),
+        ("bazaar", r"the repository at 'bazaar' is bzr 2a, not git( sha1)?"),
+    ],
+)
+def test_something_else_is_there(server: Server, user: User, path: str, why: str) -> None:
+    before = tree(server.root.parent)
+    assert re.fullmatch(why, fails(user, "push", server.url(path)))
+    said = fails(user, "clone", server.url(path))
+    assert f"'{path}'" in said
+    assert tree(server.root.parent) == before
+
+
+def test_nothing_is_there(server: Server, user: User) -> None:
+    assert fails(user, "clone", server.url("nowhere")) == "no repository at 'nowhere'"
+    assert fails(user, "ls-remote", server.url("nowhere")) == "no repository at 'nowhere'"
+    said = run(*SMARTSERVER, "verify", server.url("nowhere"))
+    assert (said.status, len(said.err.splitlines())) == (1, 1)
+    assert "'nowhere'" in said.err
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Every name below a folder, and what is in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+# -- what one may not do
+
+
+def test_a_read_only_server(server: Server, user: User) -> None:
+    before = server_refs(server.root, "p")
+    with Server(server.root, anonymous="read") as readonly:
+        done = user.git("push", readonly.url("p"), "main:refs/heads/new", folder="w")
+        assert done.status == 1
+        assert "read-only for anonymous users" in done.err
+        assert not NOISE.search(done.err)
+        assert "read-only for anonymous users" in fails(user, "push", readonly.url("q"))
+        user.git("clone", "-q", readonly.url("p"), "read").worked()
+        shutil.rmtree(user.home / "read")
+    with Server(server.root, anonymous="none") as closed:
+        for command in ("push", "clone"):
+            assert "admits no anonymous users" in fails(user, command, closed.url("p"))
+    with Server(server.root, "--no-create") as grown:
+        said = fails(user, "push", grown.url("q"))
+        assert said == "create the repository 'q': this server makes none (`serve --no-create`)"
+        user.git("push", "-q", grown.url("p"), "main", folder="w").worked()
+    assert server_refs(server.root, "p") == before
+    assert not (server.root / "q").exists()
+
+
+# -- the server's own command line
+
+
+def test_serve(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    port = server.port
+    for arguments, why in [
+        ([str(tmp_path / "none")], f"{tmp_path / 'none'} is not a folder"),
+        ([str(tmp_path / "file")], f"{tmp_path / 'file'} is not a folder"),
+        (
+            [str(tmp_path), "--listen", f"127.0.0.1:{port}"],
+            f"cannot listen on 127.0.0.1:{port}: Address already in use",
+        ),
+        ([str(tmp_path), "--listen", "no-such-host.invalid:0"], "cannot listen on no-such-host.invalid:0: "),
+        ([str(tmp_path), "--listen", "127.0.0.1:65536"], "--listen '127.0.0.1:65536': expected HOST:PORT"),
+        ([str(tmp_path), "--listen", "127.0.0.1:port"], "--listen '127.0.0.1:port': expected HOST:PORT"),
+    ]:
+        done = run(*SMARTSERVER, "serve", *arguments)
+        assert done.status == 1, done
+        assert len(done.err.splitlines()) == 1, done
+        assert why in done.err, done
+        assert not NOISE.search(done.err), done

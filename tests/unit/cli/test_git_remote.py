@@ -1,0 +1,80 @@
+"""cli.git_remote, cli.git_remote_run: the program git starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smartserver.cli.git_remote import cache_folder
+
+HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "smartserver.cli.git_remote", *arguments],
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], **environment},
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("module", ["smartserver.cli.git_remote", "smartserver.cli.git_remote_run"])
+def test_loading_it_loads_nothing_heavy(module: str) -> None:
+    """`tests/interop` looks at whole runs."""
+    script = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert module in loaded
+    assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"HOME": "/h"}, "/h/.cache/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/smartserver/remotes"),
+        ({"XDG_CACHE_HOME": "relative"}, None),
+        ({"HOME": ""}, None),
+        ({}, None),
+    ],
+)
+def test_cache_folder(environment: dict[str, str], folder: str | None) -> None:
+    assert cache_folder(environment) == folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(("--help",), 0), (("-h",), 0), ((), 2), (("origin",), 2), (("a", "b", "c"), 2)]
+)
+def test_usage(arguments: tuple[str, ...], status: int) -> None:
+    done = run(*arguments)
+    assert done.returncode == status
+    assert done.stdout.startswith("usage: git-remote-hpss REMOTE URL\n")
+
+
+def test_git_that_says_nothing_ends_it() -> None:
+    done = run("origin", "hpss://127.0.0.1:1/x")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_wrong_url_is_one_line() -> None:
+    done = run("origin", "hpss://")
+    assert (done.returncode, done.stdout) == (128, "")
+    assert done.stderr == "fatal: hpss: 'hpss://' is not a URL of a repository: it has no host\n"
+
+
+def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
+    done = run("origin", "hpss://127.0.0.1:1/x", SMARTSERVER_DEBUG="other,hpss", HOME=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stderr.startswith("hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, ")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,171 @@
+"""A server that says what a test tells it to, as the client's medium: the real wire, no session and no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from smartserver.client.call import Client, ProgressReport
+from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
+from smartserver.verbs.declare import Result
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Error, Event, Reply, Request
+from smartserver.wire.messages import Failure, Fault, Outcome, State, Status, decode_request, encode
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import Request as RequestMessage
+from smartserver.wire.observer import Observer
+from transports.errors import CodedError
+
+Answering = Callable[["ScriptedMedium", Event], None]
+
+
+def done(*results: Result, state: State | None = None) -> bytes:
+    """The payload of a reply in which each call was done."""
+    outcomes = [Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(result))) for result in results]
+    return encode(ReplyMessage(outcomes, state))
+
+
+def refused(error: CodedError, *errors: CodedError | None, state: State | None = None) -> bytes:
+    """The payload of a refusal, with the error of each call."""
+    outcomes = [Outcome(Status.REFUSED if each else Status.NOT_DONE, fault=_fault(each)) for each in errors]
+    return encode(Failure(fault_of(error), outcomes, state))
+
+
+def fault_of(error: CodedError) -> Fault:
+    """An error as it travels."""
+    return Fault(error.code, error.wire_arguments())
+
+
+def _fault(error: CodedError | None) -> Fault | None:
+    return None if error is None else fault_of(error)
+
+
+class ScriptedMedium:
+    """One connection; `answering` is called with each event the client sent and says what comes back."""
+
+    def __init__(self, server: Server, answering: Answering) -> None:
+        self._server = server
+        self._answering = answering
+        self.wire = Connection(Role.SERVER)
+        self.heard: list[Event] = []
+        self.closed = 0
+        self.takes = 1 << 30
+        """Bytes taken at each write."""
+        self.has_refused = False
+        """For a script that refuses once."""
+        self._coming: list[bytes | Exception] = []
+        self._ended = False
+
+    # -- the script
+
+    def say(self, *events: Event) -> None:
+        """Send these."""
+        for event in events:
+            self.raw(self.wire.send(event))
+
+    def raw(self, data: bytes) -> None:
+        """Send bytes."""
+        self._coming.append(data)
+
+    def end(self) -> None:
+        """Send no more."""
+        self._ended = True
+
+    def break_off(self, why: str = "Connection reset by peer") -> None:
+        """What is read next is the end of the connection."""
+        self._coming.append(ConnectionLost(why))
+
+    @property
+    def request(self) -> RequestMessage:
+        """The last request that came whole."""
+        return decode_request([event for event in self.heard if isinstance(event, Request)][-1].payload)
+
+    # -- the medium
+
+    def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
+        ready = read and bool(self._coming or self._ended)
+        if not ready and not write:
+            assert timeout is not None, "it would wait for ever"
+            self._server.now += timeout
+        return ready, write and self.takes > 0
+
+    def read(self, size: int) -> bytes:
+        if not self._coming:
+            assert self._ended, "read without anything to read"
+            return b""
+        first = self._coming.pop(0)
+        if isinstance(first, Exception):
+            raise first
+        if len(first) > size:
+            self._coming.insert(0, first[size:])
+        return first[:size]
+
+    def write_some(self, data: memoryview) -> int:
+        taken = bytes(data[: self.takes])
+        self.wire.receive_data(taken)
+        while (event := self.wire.next_event()) is not None:
+            self.heard.append(event)
+            self._answering(self, event)
+        return len(taken)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Server:
+    """A server with a script for each connection; a connection beyond them is refused."""
+
+    scripts: Sequence[Answering | Exception]
+    now: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+    connections: list[ScriptedMedium] = field(default_factory=list)
+    tried: int = 0
+
+    def connect(self) -> Medium:
+        self.tried += 1
+        if self.tried > len(self.scripts):
+            raise CannotConnect("the test's server", "Connection refused")
+        script = self.scripts[self.tried - 1]
+        if isinstance(script, Exception):
+            raise script
+        self.connections.append(ScriptedMedium(self, script))
+        return self.connections[-1]
+
+    def client(self, observers: Sequence[Observer] = (), progress: ProgressReport | None = None) -> Client:
+        """A client whose time and pauses are the test's."""
+        return Client(
+            self.connect,
+            observers,
+            agent="a test",
+            progress=progress,
+            clock=lambda: self.now,
+            sleep=self.pauses.append,
+        )
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The id of each request that came, by connection."""
+        return [connection.request.id for connection in self.connections]
+
+
+def reply(payload: bytes, *, body: bool = False) -> Answering:
+    """Answer each request with that."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Reply(event.id, payload, body))
+
+    return answering
+
+
+def refuse(payload: bytes) -> Answering:
+    """Refuse each request with that."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, payload))
+
+    return answering

@@ -1,0 +1,580 @@
+"""smartserver.client.call: what the client makes of every way a server may answer, break off or stay silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
+
+import smartserver.client.call as calls
+from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.retry import PAUSES
+from smartserver.errors import (
+    DivergedBranches,
+    LimitExceeded,
+    NotDone,
+    OutcomeUnknown,
+    RequestRefused,
+    UnknownRemoteError,
+    Unsupported,
+)
+from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
+from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+)
+from smartserver.wire.frames import PREFACE
+from smartserver.wire.limits import IDLE_TIMEOUT, PING_INTERVAL
+from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, encode
+from smartserver.wire.messages import Progress as ProgressMessage
+from smartserver.wire.messages import Reply as ReplyMessage
+
+MAIN = b"refs/heads/main"
+PONG = done(PingResult())
+READ = Outgoing("project", [(server_ping, PingRequest())])
+DELETE = Outgoing("project", [(branch_delete, BranchDeleteRequest(MAIN))])
+PULL = Outgoing("project", [(repository_pull, PullRequest())])
+
+
+def broken(medium: ScriptedMedium, event: Event) -> None:
+    """A server that dies when the request is there."""
+    if isinstance(event, Request):
+        medium.break_off()
+
+
+def closed(medium: ScriptedMedium, event: Event) -> None:
+    """A server that closes when the request is there."""
+    if isinstance(event, Request):
+        medium.end()
+
+
+def banner(*parts: bytes) -> Answering:
+    """A server that speaks something else, and closes."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            for part in parts:
+                medium.raw(part)
+            medium.end()
+
+    return answering
+
+
+def silent(medium: ScriptedMedium, event: Event) -> None:
+    """A server that never says anything."""
+
+
+def upload(pieces: int, size: int = 40_000) -> Outgoing:
+    """A push of so many pieces."""
+    return Outgoing(
+        "project",
+        [(repository_insert_pack, InsertPackRequest()), (branch_delete, BranchDeleteRequest(MAIN))],
+        RequestFlag.BODY,
+        body=lambda: [(b"x" * size, 1)] * pieces,
+    )
+
+
+UPLOADED = done(InsertPackResult(1), BranchDeleteResult([]))
+
+
+# -- one request
+
+
+def test_a_call_gives_its_result() -> None:
+    server = Server([reply(done(InfoResult("1.2", ["Server.info"])))])
+    with server.client() as client:
+        facts = client.call(server_info, InfoRequest())
+        assert (facts.version, facts.capabilities) == ("1.2", ["Server.info"])
+    assert server.connections[0].closed == 1
+
+
+def test_nothing_is_connected_before_it_is_needed() -> None:
+    server = Server([])
+    with server.client():
+        pass
+    assert server.tried == 0
+
+
+def test_a_second_request_goes_over_the_same_connection() -> None:
+    server = Server([reply(PONG)])
+    with server.client() as client:
+        client.call(server_ping, PingRequest())
+        client.call(server_ping, PingRequest())
+    (connection,) = server.connections
+    assert [event.id for event in connection.heard if isinstance(event, Request)] == [1, 2]
+
+
+def test_the_request_says_what_was_asked_and_who_asks() -> None:
+    server = Server([reply(done(BranchDeleteResult([])))])
+    known = Known(b"i" * 16, 7)
+    with server.client() as client:
+        client.request(DELETE)
+        first = server.connections[0].request
+        client.request(Outgoing("other", DELETE.calls, RequestFlag.ATOMIC, known))
+        second = server.connections[0].request
+    assert (first.path, first.id, first.age, first.flags, first.known) == ("project", DELETE.id, 0, 0, None)
+    assert [call.verb for call in first.calls] == ["Branch.delete"]
+    assert first.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}
+    assert (second.path, second.flags, second.known, second.extras) == ("other", int(RequestFlag.ATOMIC), known, {})
+    assert first.id != second.id
+
+
+def test_defaults_at_the_end_of_arguments_are_not_sent() -> None:
+    server = Server([reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+        short = msgspec.msgpack.decode(server.connections[0].request.calls[0].arguments)
+        client.request(Outgoing("project", [(branch_delete, BranchDeleteRequest(MAIN, b"t" * 20))]))
+        long = msgspec.msgpack.decode(server.connections[0].request.calls[0].arguments)
+    assert short == [MAIN]
+    assert long == [MAIN, b"t" * 20]
+
+
+def test_each_call_has_its_result_or_its_error() -> None:
+    error = DivergedBranches(MAIN, b"t" * 20)
+    outcomes = [
+        Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([b"o" * 20])))),
+        Outcome(Status.REFUSED, fault=fault_of(error)),
+        Outcome(Status.NOT_DONE, fault=fault_of(NotDone())),
+        Outcome(Status.REFUSED),
+    ]
+    server = Server([reply(encode(ReplyMessage(outcomes)))])
+    with server.client() as client:
+        answer = client.request(Outgoing("project", list(DELETE.calls) * 4))
+    deleted, diverged, undone, unexplained = answer.results
+    assert isinstance(deleted, BranchDeleteResult)
+    assert deleted.old == [b"o" * 20]
+    assert isinstance(diverged, DivergedBranches)
+    assert diverged.tip == b"t" * 20
+    assert isinstance(undone, NotDone)
+    assert isinstance(unexplained, UnknownRemoteError)
+    assert "status 1" in str(unexplained)
+
+
+def test_a_refused_call_raises_its_error() -> None:
+    error = DivergedBranches(MAIN, b"t" * 20)
+    outcome = Outcome(Status.REFUSED, fault=fault_of(error))
+    server = Server([reply(encode(ReplyMessage([outcome])))])
+    with server.client() as client, pytest.raises(DivergedBranches):
+        client.call(branch_delete, BranchDeleteRequest(MAIN), "project")
+
+
+def test_a_refused_request_raises_its_error_and_the_connection_goes_on() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            payload = refused(RequestRefused(), DivergedBranches(MAIN, b"t" * 20), None)
+            medium.say(Error(event.id, payload) if event.id == 1 else Reply(event.id, PONG))
+
+    server = Server([answering])
+    with server.client() as client:
+        with pytest.raises(Refusal, match="refused; nothing changed") as caught:
+            client.request(Outgoing("project", list(DELETE.calls) * 2))
+        client.call(server_ping, PingRequest())
+    assert isinstance(caught.value.error, RequestRefused)
+    assert isinstance(caught.value.outcomes[0], DivergedBranches)
+    assert caught.value.outcomes[1] is None
+    assert (server.tried, server.pauses) == (1, [])
+
+
+def test_call_raises_the_error_of_the_request() -> None:
+    server = Server([refuse(refused(LimitExceeded("calls", 3, 2)))])
+    with server.client() as client, pytest.raises(LimitExceeded, match="calls: 3, expected no more than 2"):
+        client.call(server_ping, PingRequest())
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_outcome_for_each_call_or_none_counts(count: int) -> None:
+    server = Server([reply(done(*[PingResult()] * count))])
+    with server.client() as client, pytest.raises(Unsupported, match=f"{count} outcomes for 1 calls"):
+        client.call(server_ping, PingRequest())
+
+
+def test_a_long_reply_is_joined() -> None:
+    names = [f"Verb.number{number}" for number in range(60_000)]
+    server = Server([reply(done(InfoResult("1", names)))])
+    with server.client() as client:
+        assert client.call(server_info, InfoRequest()).capabilities == names
+
+
+def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MAX_MESSAGE", 1000)
+    server = Server([reply(done(InfoResult("v" * 1000, [])))])
+    with server.client() as client, pytest.raises(LimitExceeded, match="bytes of a reply"):
+        client.call(server_info, InfoRequest())
+    assert server.connections[0].closed
+
+
+def test_progress_is_told() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Progress(event.id, encode(ProgressMessage("verify", 3, 7))), Reply(event.id, PONG))
+
+    told: list[tuple[str, int, int]] = []
+    server = Server([answering, answering])
+    with server.client(progress=lambda *each: told.append(each)) as client:
+        client.call(server_ping, PingRequest())
+    with server.client() as client:
+        client.call(server_ping, PingRequest())
+    assert told == [("verify", 3, 7)]
+
+
+# -- bodies that come
+
+
+def pulled(*after: Event | Exception | None) -> Answering:
+    """A server that replies with a body of those events; None: it closes."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Reply(event.id, done(PullResult(1, 6)), True))
+            for each in after:
+                if each is None:
+                    medium.end()
+                elif isinstance(each, Exception):
+                    medium.break_off(str(each))
+                else:
+                    medium.say(each)
+
+    return answering
+
+
+def test_a_body_comes_as_it_is_read() -> None:
+    server = Server([pulled(Body(1, b"abc"), Ping(b"there?"), Body(1, b"def"), End(1, 1, 6))])
+    with server.client() as client:
+        body = client.request(PULL).body
+        assert list(body) == [b"abc", b"def"]
+    assert Pong(b"there?") in server.connections[0].heard
+
+
+def test_a_request_without_a_body_has_an_empty_one() -> None:
+    with Server([reply(done(PullResult()))]).client() as client:
+        assert list(client.request(PULL).body) == []
+
+
+def test_an_error_ends_a_body_and_what_came_before_stands() -> None:
+    error = Error(1, refused(LimitExceeded("seconds", 2, 1)))
+    server = Server([pulled(Body(1, b"abc"), error)])
+    with server.client() as client:
+        body = client.request(PULL).body
+        assert next(body) == b"abc"
+        with pytest.raises(LimitExceeded):
+            next(body)
+
+
+@pytest.mark.parametrize("how", [None, ConnectionLost("Connection reset by peer")], ids=["closed", "reset"])
+def test_a_broken_body_is_a_lost_connection(how: ConnectionLost | None) -> None:
+    server = Server([pulled(Body(1, b"abc"), how)])
+    with server.client() as client:
+        answer = client.request(PULL)
+        body = answer.body
+        got: list[bytes] = []
+        with pytest.raises(ConnectionLost):
+            got += iter_into(body, got)
+    assert got == [b"abc"]
+    assert server.tried == 1
+
+
+def iter_into(body: Iterator[bytes], into: list[bytes]) -> list[bytes]:
+    """Read all of a body, keeping what came."""
+    into.extend(body)
+    return []
+
+
+def test_a_body_left_unread_costs_a_new_connection() -> None:
+    server = Server([pulled(Body(1, b"abc"), End(1, 1, 3)), reply(PONG)])
+    with server.client() as client:
+        client.request(PULL)
+        client.call(server_ping, PingRequest())
+    assert [connection.closed for connection in server.connections] == [1, 1]
+
+
+def test_a_body_read_whole_leaves_the_connection_usable() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Reply(event.id, done(PullResult()), True), End(event.id, 0, 0))
+
+    server = Server([answering])
+    with server.client() as client:
+        for _ in range(2):
+            assert list(client.request(PULL).body) == []
+    assert server.tried == 1
+
+
+# -- bodies that are sent
+
+
+def test_a_body_is_sent_with_its_counts() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.say(Reply(event.id, UPLOADED))
+
+    server = Server([answering])
+    with server.client() as client:
+        client.request(upload(5))
+    heard = server.connections[0].heard
+    assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == 200_000
+    assert heard[-1] == End(1, 5, 200_000)
+
+
+@pytest.mark.parametrize("takes", [1 << 30, 1000])
+def test_an_early_refusal_stops_the_body(takes: int) -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        medium.takes = takes
+        if isinstance(event, Body) and not medium.has_refused:
+            medium.has_refused = True
+            medium.say(Error(event.id, refused(DivergedBranches(MAIN, b"t" * 20))))
+        if isinstance(event, Request) and event.id == 2:
+            medium.say(Reply(event.id, PONG))
+
+    server = Server([answering])
+    with server.client() as client:
+        with pytest.raises(Refusal) as caught:
+            client.request(upload(1000))
+        assert isinstance(caught.value.error, DivergedBranches)
+        heard = list(server.connections[0].heard)
+        assert heard[-1] == Cancel(1)
+        assert len([each for each in heard if isinstance(each, Body)]) <= 4
+        client.call(server_ping, PingRequest())
+    assert (server.tried, server.pauses) == (1, [])
+
+
+def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        medium.takes = 7
+        if isinstance(event, Request):
+            medium.say(Ping(b"still sending?"))
+        if isinstance(event, End):
+            medium.say(Reply(event.id, UPLOADED))
+
+    server = Server([answering])
+    with server.client() as client:
+        client.request(upload(2, 3000))
+    heard = server.connections[0].heard
+    assert Pong(b"still sending?") in heard
+    assert End(1, 2, 6000) in heard
+
+
+def test_the_body_is_made_anew_for_each_sending() -> None:
+    made: list[int] = []
+
+    def body() -> list[tuple[bytes, int]]:
+        made.append(len(made))
+        return [(b"abc", 1)]
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.say(Reply(event.id, UPLOADED))
+
+    server = Server([broken, answering])
+    with server.client() as client:
+        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
+    assert made == [0, 1]
+
+
+def test_a_server_that_refuses_and_closes_at_once_is_heard() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Body) and not medium.has_refused:
+            medium.has_refused = True
+            medium.say(Error(event.id, refused(DivergedBranches(MAIN, b"t" * 20))))
+            medium.end()
+
+    server = Server([answering, reply(PONG)])
+    with server.client() as client:
+        with pytest.raises(Refusal):
+            client.request(upload(1000))
+        client.request(READ)
+    assert [connection.closed for connection in server.connections] == [1, 1]
+
+
+# -- servers that speak something else
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        PREFACE + bytes(40),
+    ],
+    ids=["http", "ssh", "tls", "garbage"],
+)
+def test_another_protocol_is_named_and_not_tried_again(said: bytes) -> None:
+    server = Server([banner(said)] * 3)
+    with server.client() as client, pytest.raises(RemoteProtocolError) as caught:
+        client.request(READ)
+    assert "expected" in str(caught.value)
+    assert (server.tried, server.pauses) == (1, [])
+    assert server.connections[0].closed
+
+
+def test_a_server_of_another_version_says_which() -> None:
+    server = Server([banner(b"hpss! 2 3\n")] * 3)
+    with (
+        server.client() as client,
+        pytest.raises(NotOurProtocol, match="speaks hpss version 2, 3, this client version 1"),
+    ):
+        client.request(READ)
+    assert server.tried == 1
+    assert server.connections[0].closed
+
+
+# -- broken connections
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_lost_request_is_sent_again_with_its_id(how: Answering) -> None:
+    server = Server([how, how, reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 3
+    assert server.pauses == list(PAUSES)
+    assert [connection.closed for connection in server.connections] == [1, 1, 1]
+
+
+def test_a_repeat_tells_how_old_it_is() -> None:
+    server = Server([broken, reply(done(BranchDeleteResult([])))])
+
+    def sleep(seconds: float) -> None:
+        server.now += seconds
+
+    with Client(server.connect, clock=lambda: server.now, sleep=sleep) as client:
+        client.request(DELETE)
+    assert [connection.request.age for connection in server.connections] == [0, int(PAUSES[0] * 1000)]
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_change_that_was_sent_and_never_answered_is_unknown(how: Answering) -> None:
+    server = Server([how] * 3)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="it is unknown whether the change was made"):
+        client.request(DELETE)
+    assert server.tried == 3
+
+
+def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
+    server = Server([broken])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="Connection reset by peer"):
+        client.request(DELETE)
+    assert server.tried == 3
+    assert server.pauses == list(PAUSES)
+
+
+def test_a_read_that_is_never_answered_is_lost() -> None:
+    server = Server([broken] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost, match="Connection reset by peer"):
+        client.request(READ)
+    assert server.tried == 3
+
+
+def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
+    server = Server([broken] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost):
+        client.request(Outgoing("project", DELETE.calls, RequestFlag.CHECK_ONLY))
+
+
+def test_a_push_cut_off_before_its_end_was_not_made() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Body):
+            medium.break_off()
+
+    server = Server([answering] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost):
+        client.request(upload(10))
+    assert server.tried == 3
+
+
+def test_a_push_whose_end_was_sent_may_have_been_made() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.end()
+
+    server = Server([answering])
+    with server.client() as client, pytest.raises(OutcomeUnknown):
+        client.request(upload(10))
+
+
+def test_nobody_there_is_not_tried_again() -> None:
+    server = Server([])
+    with server.client() as client, pytest.raises(CannotConnect, match="Connection refused"):
+        client.request(DELETE)
+    assert (server.tried, server.pauses) == (1, [])
+
+
+def test_a_bug_here_closes_the_connection() -> None:
+    def body() -> Iterator[tuple[bytes, int]]:
+        yield b"abc", 1
+        raise KeyError("local")
+
+    server = Server([silent])
+    with server.client() as client, pytest.raises(KeyError):
+        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
+    assert server.connections == [] or server.connections[0].closed
+
+
+def test_going_away_is_heeded_by_the_next_request() -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(GoAway(b"restarting"), Reply(event.id, PONG))
+
+    server = Server([leaving, reply(PONG)])
+    with server.client() as client:
+        client.request(READ)
+        client.request(READ)
+    assert [connection.closed for connection in server.connections] == [1, 1]
+
+
+def test_a_server_that_answers_and_closes_is_met_anew() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Reply(event.id, PONG))
+            medium.end()
+
+    server = Server([answering, answering])
+    with server.client() as client:
+        client.request(READ)
+        client.request(READ)
+    assert server.tried == 2
+    assert len(server.pauses) <= 1
+
+
+# -- silence
+
+
+def test_a_silent_server_is_asked_and_then_given_up() -> None:
+    server = Server([silent] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost, match="no sign of life for 140 s"):
+        client.request(READ)
+    pings = [event for event in server.connections[0].heard if isinstance(event, Ping)]
+    assert len(pings) == int(IDLE_TIMEOUT / PING_INTERVAL)
+    assert server.tried == 3
+
+
+def test_a_slow_server_that_shows_signs_of_life_is_waited_for() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Ping):
+            medium.say(Pong(event.payload))
+            if len([each for each in medium.heard if isinstance(each, Ping)]) == 50:
+                medium.say(Reply(1, PONG))
+
+    server = Server([answering])
+    with server.client() as client:
+        client.request(READ)
+    assert server.now >= 50 * PING_INTERVAL
+    assert server.tried == 1

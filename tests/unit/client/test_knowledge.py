@@ -1,0 +1,193 @@
+"""smartserver.client.knowledge: what is kept of a remote, and that losing it costs nothing but a round trip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smartserver.client.knowledge import DIGEST, Knowledge, Remembered, decode, encode
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.limits import MAX_TIPS_KNOWN
+from smartserver.wire.messages import Known, State
+
+URL = "hpss://example.org:4155/project"
+MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
+HERE = b"i" * 16
+
+
+def numbered(number: int) -> bytes:
+    return number.to_bytes(20, "big")
+
+
+def value(*numbers: int) -> list[list[object]]:
+    """Tips as they travel."""
+    return [[numbered(number)] for number in numbers]
+
+
+def full(refs: dict[bytes, list[list[object]] | None], version: int = 1, incarnation: bytes = HERE) -> State:
+    return State(incarnation, version, None, refs, vcs="git sha1", settings={"HEAD": MAIN})
+
+
+def delta(refs: dict[bytes, list[list[object]] | None], since: int, version: int) -> State:
+    return State(HERE, version, since, refs)
+
+
+def tip_ids(knowledge: Knowledge) -> dict[bytes, list[bytes]]:
+    return {name: [tip.id for tip in tips] for name, tips in knowledge.refs().items()}
+
+
+def test_nothing_is_known_of_a_remote_never_seen(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path / "absent"), URL)
+    assert not knowledge.met
+    assert knowledge.known is None
+    assert (knowledge.vcs, knowledge.settings, knowledge.refs(), knowledge.tips()) == ("", {}, {}, [])
+    assert knowledge.ref(MAIN) is None
+    assert not (tmp_path / "absent").exists()
+
+
+def test_what_was_learnt_is_there_for_the_next_command(tmp_path: Path) -> None:
+    Knowledge(str(tmp_path / "k"), URL).learn(full({MAIN: value(1), TOPIC: value(2, 3)}), ["Server.ping"])
+    knowledge = Knowledge(str(tmp_path / "k"), URL)
+    assert knowledge.met
+    assert knowledge.known == Known(HERE, 1)
+    assert (knowledge.vcs, knowledge.settings) == ("git sha1", {"HEAD": MAIN})
+    assert tip_ids(knowledge) == {MAIN: [numbered(1)], TOPIC: [numbered(2), numbered(3)]}
+    assert [path.name for path in (tmp_path / "k").iterdir()] == [Path(knowledge.path or "").name]
+    assert (tmp_path / "k").stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_written_without_a_folder() -> None:
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    assert knowledge.path is None
+    assert knowledge.met
+    knowledge.forget()
+    assert not knowledge.met
+
+
+def test_a_delta_changes_what_it_names() -> None:
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
+    knowledge.learn(delta({MAIN: value(4), TOPIC: None, b"refs/tags/absent": None}, 1, 2))
+    assert tip_ids(knowledge) == {MAIN: [numbered(4)]}
+    assert knowledge.known == Known(HERE, 2)
+    assert (knowledge.vcs, knowledge.settings) == ("git sha1", {"HEAD": MAIN})
+    assert knowledge.tips() == [numbered(4), numbered(1), numbered(2)]
+
+
+def test_a_full_state_replaces_the_refs_and_keeps_the_ring() -> None:
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
+    knowledge.learn(full({MAIN: value(3)}, 5))
+    assert tip_ids(knowledge) == {MAIN: [numbered(3)]}
+    assert knowledge.tips() == [numbered(3), numbered(1), numbered(2)]
+
+
+def test_another_incarnation_is_another_repository() -> None:
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({MAIN: value(1)}, 9))
+    knowledge.learn(full({TOPIC: value(2)}, 1, b"j" * 16))
+    assert knowledge.known == Known(b"j" * 16, 1)
+    assert knowledge.tips() == [numbered(2)]
+
+
+def test_the_ring_keeps_the_newest_each_once() -> None:
+    knowledge = Knowledge(None, URL)
+    for number in range(MAX_TIPS_KNOWN + 10):
+        knowledge.learn(full({MAIN: value(number)}, number + 1))
+    newest = [numbered(number) for number in reversed(range(10, MAX_TIPS_KNOWN + 10))]
+    assert knowledge.tips() == newest
+    knowledge.learn(full({MAIN: value(20)}, 1000))
+    assert knowledge.tips()[0] == numbered(20)
+    assert sorted(knowledge.tips()) == sorted(newest)
+
+
+def test_refs_are_haves_even_where_they_are_more_than_the_ring_holds() -> None:
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({b"refs/heads/%d" % number: value(number) for number in range(MAX_TIPS_KNOWN + 10)}))
+    assert len(knowledge.tips()) == MAX_TIPS_KNOWN + 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], [[]], [[3]], [["text"]], [[b"id", 4]], [None]], ids=["none", "empty", "int", "str", "more", "nil"]
+)
+def test_a_ref_without_a_tip_is_refused_and_changes_nothing(tmp_path: Path, wrong: list[list[object]]) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    before = Path(knowledge.path or "").read_bytes()
+    with pytest.raises(RemoteProtocolError, match=r"expected tips of b'refs/heads/topic'"):
+        knowledge.learn(delta({MAIN: None, TOPIC: wrong}, 1, 2))
+    assert knowledge.known == Known(HERE, 1)
+    assert tip_ids(knowledge) == {MAIN: [numbered(1)]}
+    assert Path(knowledge.path or "").read_bytes() == before
+
+
+def test_an_answer_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    Path(knowledge.path or "").unlink()
+    knowledge.learn(delta({}, 1, 1))
+    assert list(tmp_path.iterdir()) == []
+    knowledge.learn(delta({}, 1, 2))
+    assert Knowledge(str(tmp_path), URL).known == Known(HERE, 2)
+
+
+def test_forgotten_is_forgotten_on_disk_too(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    knowledge.forget()
+    assert (knowledge.met, knowledge.tips()) == (False, [])
+    assert list(tmp_path.iterdir()) == []
+    knowledge.forget()
+    assert not Knowledge(str(tmp_path), URL).met
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
+    content = encode(Remembered(URL, HERE, 3, "git sha1", {"HEAD": MAIN}))
+    assert decode(content, URL).version == 3
+    for at in range(len(content)):
+        assert decode(content[:at], URL) == Remembered(URL)
+        damaged = bytearray(content)
+        damaged[at] ^= 0x10
+        assert decode(bytes(damaged), URL) == Remembered(URL)
+
+
+def test_what_is_of_another_remote_or_release_counts_for_nothing() -> None:
+    assert decode(encode(Remembered("hpss://elsewhere:4155/a", HERE, 3)), URL) == Remembered(URL)
+    other = encode(Remembered(URL, HERE, 3))
+    assert decode(b"\0" * DIGEST + other[DIGEST:], URL) == Remembered(URL)
+
+
+def test_a_damaged_file_is_replaced_by_what_is_learnt_next(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    Path(knowledge.path or "").write_bytes(b"no knowledge at all")
+    knowledge = Knowledge(str(tmp_path), URL)
+    assert not knowledge.met
+    knowledge.learn(full({MAIN: value(1)}))
+    assert Knowledge(str(tmp_path), URL).met
+
+
+def test_each_url_has_a_file_of_its_own(tmp_path: Path) -> None:
+    first, second = Knowledge(str(tmp_path), URL), Knowledge(str(tmp_path), URL + "2")
+    first.learn(full({MAIN: value(1)}))
+    assert first.path != second.path
+    assert not Knowledge(str(tmp_path), URL + "2").met
+
+
+def test_a_folder_that_cannot_be_made_fails_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    knowledge = Knowledge(str(tmp_path / "file" / "folder"), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    assert knowledge.met
+    knowledge.forget()
+
+
+def test_a_file_that_cannot_be_replaced_fails_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    Path(knowledge.path or "").mkdir()
+    Path(knowledge.path or "", "inside").touch()
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    assert knowledge.met
+    assert [path.name for path in tmp_path.iterdir()] == [Path(knowledge.path or "").name]

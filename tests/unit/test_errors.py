@@ -1,0 +1,172 @@
+"""smartserver.errors and transports.errors: each error travels as its code and its fields, and comes back as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import msgspec
+import pytest
+
+import smartserver.errors as errors
+import transports.errors as storage
+from transports.errors import CodedError
+
+KEY = bytes(range(20))
+EXAMPLES: dict[str, object] = {"str": "a/path: größer", "bytes": KEY, "int": 7_340_033, "list[bytes]": [KEY, KEY[::-1]]}
+"""A value of each type a field may have."""
+
+CODES = sorted(CodedError.by_code)
+
+
+def example(cls: type[CodedError]) -> CodedError:
+    """An error of that class with a value in each field."""
+    assert dataclasses.is_dataclass(cls)
+    made = cls(**{field.name: EXAMPLES[str(field.type)] for field in dataclasses.fields(cls)})
+    assert isinstance(made, CodedError)
+    return made
+
+
+def travel(error: CodedError) -> CodedError:
+    """What the peer makes of it."""
+    arguments = msgspec.msgpack.decode(msgspec.msgpack.encode(error.wire_arguments()))
+    return errors.error_from_wire(error.code, arguments)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_error_comes_back_as_it_was(code: str) -> None:
+    sent = example(CodedError.by_code[code])
+    got = travel(sent)
+    assert type(got) is type(sent)
+    assert got.wire_arguments() == sent.wire_arguments()
+    assert got.code == code
+    assert str(got) == str(sent)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_message_is_one_line_that_names_what_it_is_about(code: str) -> None:
+    sent = example(CodedError.by_code[code])
+    said = str(sent)
+    assert said
+    assert "\n" not in said
+    for value in sent.wire_arguments().values():
+        if isinstance(value, int):
+            assert str(value) in said
+        if isinstance(value, str):
+            assert value in said
+        if isinstance(value, bytes):
+            assert value.hex() in said or errors._name(value) in said
+        if isinstance(value, list):
+            assert all(key.hex() in said for key in value)
+
+
+def test_every_class_of_the_trees_has_a_code_or_only_groups() -> None:
+    groups = {"SmartServerError", "RequestError", "RepositoryError", "TransportError"}
+    for module in (errors, storage):
+        for name, cls in vars(module).items():
+            if isinstance(cls, type) and issubclass(cls, CodedError) and cls is not CodedError:
+                assert (name in groups) != (CodedError.by_code.get(cls.code) is cls), name
+                if name not in groups:
+                    assert name in (module.__doc__ or ""), f"{name} is not in the tree {module.__name__} shows"
+
+
+def test_every_error_sits_under_its_group() -> None:
+    assert issubclass(errors.LimitExceeded, errors.RequestError)
+    assert issubclass(errors.MissingBase, errors.RepositoryError)
+    assert not issubclass(storage.TransportError, errors.SmartServerError)
+    assert {cls.code for cls in storage.TransportError.__subclasses__()} >= {"no-such-file", "no-space"}
+
+
+def test_an_unknown_code_is_kept_as_it_came() -> None:
+    got = errors.error_from_wire("flooded", {"room": "cellar"})
+    assert isinstance(got, errors.UnknownRemoteError)
+    assert got.remote_code == "flooded"
+    assert str(got) == "flooded: {'room': 'cellar'}"
+
+
+def test_an_argument_of_a_later_release_is_skipped() -> None:
+    got = errors.error_from_wire("no-such-branch", {"ref": b"refs/heads/main", "since": 3})
+    assert isinstance(got, errors.NoSuchBranch)
+    assert got.wire_arguments() == {"ref": b"refs/heads/main"}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"ref": 3}, {"ref": None}, {"ref": "base64"}, {"ref": "bWFpbg=="}])
+def test_arguments_that_do_not_fit_are_never_guessed(arguments: dict[str, object]) -> None:
+    got = errors.error_from_wire("no-such-branch", arguments)
+    assert isinstance(got, errors.UnknownRemoteError)
+    assert got.remote_code == "no-such-branch"
+    assert got.detail.startswith(repr(arguments))
+
+
+def test_a_code_has_one_owner() -> None:
+    with pytest.raises(TypeError, match="'no-such-file' is already NoSuchFile"):
+
+        class Second(CodedError, code="no-such-file"):
+            pass
+
+    assert CodedError.by_code["no-such-file"] is storage.NoSuchFile
+
+
+def test_a_class_without_a_code_is_not_registered() -> None:
+    before = dict(CodedError.by_code)
+
+    class Group(errors.RequestError):
+        pass
+
+    assert CodedError.by_code == before
+    assert Group("why").wire_arguments() == {"message": "why"}
+
+
+def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CodedError, "by_code", dict(CodedError.by_code))
+
+    class Plain(CodedError, code="plain", retryable=True):
+        pass
+
+    error = Plain("the message")
+    assert error.retryable
+    got = travel(error)
+    assert isinstance(got, errors.UnknownRemoteError)
+    assert got.detail == "{'message': 'the message'}"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            errors.LimitExceeded("calls in a request", 65_537, 65_536),
+            "calls in a request: 65537, expected no more than 65536",
+        ),
+        (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
+        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected nothing"),
+        (errors.StaleLease(b"a", b"\x01", b""), "'a' is at nothing, expected 01"),
+        (errors.MissingParents([b"\x01", b"\x02", b"\x03"]), "missing parents: 01, 02, 03"),
+        (
+            errors.MissingBase([b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"]),
+            "missing delta bases: 01, 02, 03 and 2 more",
+        ),
+        (errors.KnownRevisions([b"\xab"]), "already held: ab and their ancestors"),
+        (errors.CorruptFile("packs/1.pack", 4096, "expected a header"), "packs/1.pack at byte 4096: expected a header"),
+        (storage.TransportFailed("packs/1.pack", "Input/output error"), "'packs/1.pack': Input/output error"),
+        (storage.NotSupported("LOCK"), "this transport has no LOCK"),
+    ],
+)
+def test_what_a_person_reads(error: CodedError, said: str) -> None:
+    assert str(error) == said
+
+
+def test_errors_are_compared_by_identity_and_can_pass_a_with() -> None:
+    first, second = storage.NoSuchFile("a"), storage.NoSuchFile("a")
+    assert first != second
+    with pytest.raises(storage.NoSuchFile) as caught:
+        raise first
+    assert caught.value is first
+    assert first.__traceback__ is not None
+
+
+def test_fields_have_types_that_travel() -> None:
+    for cls in CodedError.by_code.values():
+        assert dataclasses.is_dataclass(cls)
+        for name, annotation in typing.get_type_hints(cls).items():
+            if name in {field.name for field in dataclasses.fields(cls)}:
+                assert annotation in (str, bytes, int, list[bytes]), f"{cls.__name__}.{name}"
