@@ -89,6 +89,10 @@ class SimulatedShell:
     def close(self) -> None:
         self._transport.close()
 
+    def abort(self) -> None:
+        """Lose the connection, as a machine that restarts does."""
+        self._transport.abort()
+
     def pause_reading(self) -> None:
         self._reading = False
 

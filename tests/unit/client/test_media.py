@@ -1,0 +1,200 @@
+"""smartserver.client.media: what TCP and a pipe make of a peer that is not there, goes away, or does not listen."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
+from smartserver.verbs.server_info import InfoRequest, server_info
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(listener: socket.socket) -> Iterator[tuple[TcpMedium, socket.socket]]:
+    medium = TcpMedium(*listener.getsockname())
+    peer, _ = listener.accept()
+    with peer:
+        yield medium, peer
+    medium.close()
+
+
+def read_all(medium: Medium, size: int) -> bytes:
+    """So many bytes."""
+    got = b""
+    while len(got) < size:
+        assert medium.poll(read=True, write=False, timeout=30) == (True, False)
+        got += medium.read(size - len(got))
+    return got
+
+
+# -- TCP
+
+
+def test_tcp_carries_bytes_both_ways(pair: tuple[TcpMedium, socket.socket]) -> None:
+    medium, peer = pair
+    assert medium.poll(read=True, write=True, timeout=0) == (False, True)
+    assert medium.write_some(memoryview(b"question")) == 8
+    assert peer.recv(8, socket.MSG_WAITALL) == b"question"
+    peer.sendall(b"answer")
+    assert read_all(medium, 3) == b"ans"
+    assert read_all(medium, 3) == b"wer"
+    assert medium.poll(read=True, write=False, timeout=0) == (False, False)
+    peer.shutdown(socket.SHUT_WR)
+    assert medium.poll(read=True, write=False, timeout=30) == (True, False)
+    assert medium.read(10) == b""
+
+
+def test_tcp_reads_wait_for_the_first_byte(pair: tuple[TcpMedium, socket.socket]) -> None:
+    medium, peer = pair
+    peer.sendall(b"late")
+    assert medium.read(100) == b"late"
+
+
+def test_tcp_sends_at_once_and_takes_only_what_fits(pair: tuple[TcpMedium, socket.socket]) -> None:
+    medium, _ = pair
+    assert medium._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    block = memoryview(bytes(1 << 20))
+    for _ in range(1000):
+        if medium.write_some(block) == 0:
+            break
+    else:
+        pytest.fail("a peer that reads nothing took a thousand blocks")
+    assert medium.poll(read=True, write=True, timeout=0) == (False, False)
+
+
+def test_tcp_to_a_port_nobody_listens_on(listener: socket.socket) -> None:
+    host, port = listener.getsockname()
+    listener.close()
+    with pytest.raises(CannotConnect, match=f"cannot connect to {host}:{port}: Connection refused"):
+        TcpMedium(host, port)
+
+
+def test_tcp_to_a_name_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object) -> socket.socket:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", nobody)
+    with pytest.raises(CannotConnect, match="cannot connect to nowhere:4155: Name or service not known"):
+        TcpMedium("nowhere", 4155)
+
+
+def test_tcp_to_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> socket.socket:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", nothing)
+    with pytest.raises(CannotConnect, match=r"cannot connect to \[2001:db8::1\]:4155: no answer within 60 s"):
+        TcpMedium("2001:db8::1", 4155)
+
+
+def test_tcp_reset_is_a_lost_connection(pair: tuple[TcpMedium, socket.socket]) -> None:
+    medium, peer = pair
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    assert medium.poll(read=True, write=False, timeout=30) == (True, False)
+    with pytest.raises(ConnectionLost, match="Connection reset by peer"):
+        medium.read(1)
+    with pytest.raises(ConnectionLost, match="Broken pipe"):
+        medium.write_some(memoryview(b"x"))
+
+
+def test_tcp_closed_twice_is_closed(pair: tuple[TcpMedium, socket.socket]) -> None:
+    medium, peer = pair
+    medium.close()
+    medium.close()
+    assert peer.recv(1) == b""
+
+
+# -- a pipe
+
+
+def python(program: str) -> PipeMedium:
+    """A subprocess that runs this."""
+    return PipeMedium([sys.executable, "-c", program])
+
+
+def test_pipe_carries_bytes_both_ways() -> None:
+    medium = python("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read(5).upper())")
+    assert medium.poll(read=False, write=True, timeout=30) == (False, True)
+    assert medium.write_some(memoryview(b"hello")) == 5
+    assert read_all(medium, 5) == b"HELLO"
+    assert medium.poll(read=True, write=False, timeout=30) == (True, False)
+    assert medium.read(1) == b""
+    medium.close()
+    medium.close()
+
+
+def test_pipe_gives_the_environment_it_was_told() -> None:
+    program = "import os; os.write(1, os.environ['COLOUR'].encode())"
+    medium = PipeMedium([sys.executable, "-c", program], {"COLOUR": "green"})
+    assert read_all(medium, 5) == b"green"
+    medium.close()
+
+
+def test_pipe_to_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    with pytest.raises(CannotConnect, match=f"cannot connect to {absent}: No such file or directory"):
+        PipeMedium([absent, "serve"])
+
+
+def test_pipe_to_a_command_that_ended_is_lost() -> None:
+    medium = python("")
+    medium._process.wait(30)
+    with pytest.raises(ConnectionLost, match="ended"):
+        medium.write_some(memoryview(b"x"))
+    assert medium.read(1) == b""
+    medium.close()
+
+
+def test_pipe_takes_only_what_fits() -> None:
+    medium = python("import sys; sys.stdin.buffer.readline(); sys.stdin.buffer.read()")
+    block = memoryview(bytes(1 << 20))
+    # Whatever it has read meanwhile, without a newline it waits for more; in the end it takes all.
+    taken = sum(medium.write_some(block) for _ in range(3))
+    assert 0 < taken <= 3 << 20
+    medium.close()
+    assert medium._process.returncode == 0
+
+
+def test_pipe_to_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.client.media.pipe.GRACE", 0.0)
+    medium = python("import signal; print('here', flush=True); signal.pause()")
+    assert read_all(medium, 5) == b"here\n"
+    medium.close()
+    assert medium._process.returncode == -signal.SIGTERM
+
+
+def test_pipe_to_a_served_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio"]
+    medium: list[PipeMedium] = []
+
+    def connect() -> Medium:
+        medium.append(PipeMedium(command))
+        return medium[-1]
+
+    with Client(connect) as client:
+        facts = client.call(server_info, InfoRequest())
+        assert "Repository.pull" in facts.capabilities
+        with pytest.raises(NoSuchRepository, match="no repository at 'absent'"):
+            client.call(repository_verify, VerifyRequest(), "absent")
+    (only,) = medium
+    assert only._process.returncode == 0
