@@ -19,7 +19,7 @@ from smartserver.client.retry import Attempts
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.errors import Interrupted
+from smartserver.wire.errors import Interrupted, RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -442,5 +442,8 @@ def _error(fault: Fault | None) -> CodedError | None:
 def _result(verb: AnyVerb, outcome: Outcome) -> Result | CodedError:
     if outcome.status != Status.DONE:
         return _error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
-    result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+    try:
+        result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
     return result

@@ -183,9 +183,13 @@ class CallContext:
         Raises:
             AccessDenied: it is not given, or the repository would have to be made and the server makes none.
         """
-        if permission is Permission.CREATE and not ref and not self._may_create:
+        if permission is Permission.CREATE and not ref:
             path = self._transaction.path
-            raise AccessDenied(f"create the repository {path!r}", "this server makes none (`serve --no-create`)")
+            if not self._may_create:
+                raise AccessDenied(f"create the repository {path!r}", "this server makes none (`serve --no-create`)")
+            if not path:
+                # It would be around every other one there could ever be.
+                raise AccessDenied("create a repository at ''", "it needs a name below the served folder")
         self._access.require(permission, ref)
 
     def stream(self, plan: PullPlan) -> None:

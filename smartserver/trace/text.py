@@ -42,6 +42,6 @@ def size(count: int) -> str:
     value = float(count)
     for unit in ("KB", "MB", "GB"):
         value /= 1000
-        if value < 1000:
+        if value < 999.95:  # What is shown as 1000.0 is 1.0 of the next.
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"

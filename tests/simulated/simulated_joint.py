@@ -10,7 +10,7 @@ from builders import GIT, KINDS, SETTINGS, History
 from dialogs import walk
 
 from netem.link import Link
-from netem.simulated import ServerTransport, SimulatedNetwork, SimulatedStream
+from netem.simulated import LOW_WATER, ServerTransport, SimulatedNetwork, SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, ConnectionLost
@@ -24,6 +24,9 @@ from smartserver.server.site import Site
 from smartserver.wire.observer import Observer
 from transports.base import Transport
 from transports.memory import MemoryTransport
+
+LOW_WATER_MARK = 4 * LOW_WATER
+"""Unsent bytes at which a shell says so."""
 
 NEW = NewRepository(GIT, KINDS, SETTINGS)
 
@@ -83,7 +86,7 @@ class SimulatedShell:
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)
-        if self._transport.pending() > 4 * self._transport.low_water:
+        if self._transport.pending() > LOW_WATER_MARK:
             self.session.pause_writing()
 
     def close(self) -> None:

@@ -142,7 +142,7 @@ def test_lost_before_all_was_sent() -> None:
     def reset() -> None:
         stage.joint.shells[-1].abort()
 
-    for seconds in (3.0, 6.0, 9.0):
+    for seconds in (3.0, 6.0, 9.5):
         stage.joint.network.clock.call_later(seconds, reset)
     with pytest.raises(ConnectionLost, match="reset"):
         stage.push(LINE[2])

@@ -51,7 +51,7 @@ class ScriptedMedium:
         self.wire = Connection(Role.SERVER)
         self.heard: list[Event] = []
         self.closed = 0
-        self.takes = 1 << 30
+        self.takes = server.takes
         """Bytes taken at each write."""
         self.has_refused = False
         """For a script that refuses once."""
@@ -119,6 +119,8 @@ class Server:
     """A server with a script for each connection; a connection beyond them is refused."""
 
     scripts: Sequence[Answering | Exception]
+    takes: int = 1 << 30
+    """Bytes a connection takes at each write."""
     now: float = 0.0
     pauses: list[float] = field(default_factory=list)
     connections: list[ScriptedMedium] = field(default_factory=list)

@@ -329,14 +329,13 @@ def test_a_body_is_sent_with_its_counts() -> None:
 @pytest.mark.parametrize("takes", [1 << 30, 1000])
 def test_an_early_refusal_stops_the_body(takes: int) -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
-        medium.takes = takes
         if isinstance(event, Body) and not medium.has_refused:
             medium.has_refused = True
             medium.say(Error(event.id, refused(DivergedBranches(MAIN, b"t" * 20))))
         if isinstance(event, Request) and event.id == 2:
             medium.say(Reply(event.id, PONG))
 
-    server = Server([answering])
+    server = Server([answering], takes=takes)
     with server.client() as client:
         with pytest.raises(Refusal) as caught:
             client.request(upload(1000))
@@ -350,13 +349,12 @@ def test_an_early_refusal_stops_the_body(takes: int) -> None:
 
 def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames() -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
-        medium.takes = 7
         if isinstance(event, Request):
             medium.say(Ping(b"still sending?"))
         if isinstance(event, End):
             medium.say(Reply(event.id, UPLOADED))
 
-    server = Server([answering])
+    server = Server([answering], takes=7)
     with server.client() as client:
         client.request(upload(2, 3000))
     heard = server.connections[0].heard

@@ -1,4 +1,4 @@
-"""Every vector through the writer and the reader."""
+"""wire.frames, wire.connection: every vector through the writer and the reader."""
 
 from __future__ import annotations
 

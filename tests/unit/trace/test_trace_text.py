@@ -1,0 +1,79 @@
+"""smartserver.trace.text: the lines a person reads, to the character."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.trace.recorder import CallRecord, Recorder
+from smartserver.trace.text import line, printing, size, summary
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.0 KB"),
+        (1234, "1.2 KB"),
+        (999_949, "999.9 KB"),
+        (1_000_000, "1.0 MB"),
+        (2_500_000_000, "2.5 GB"),
+        (7_000_000_000_000, "7.0 TB"),
+        (7_000_000_000_000_000, "7000.0 TB"),
+    ],
+)
+def test_size(count: int, shown: str) -> None:
+    assert size(count) == shown
+
+
+@pytest.mark.parametrize(("count", "shown"), [(999_950, "1.0 MB"), (999_999, "1.0 MB"), (999_999_999, "1.0 GB")])
+def test_size_never_rounds_up_to_a_thousand(count: int, shown: str) -> None:
+    assert size(count) == shown
+
+
+def record(verbs: list[str], path: str = "project") -> CallRecord:
+    return CallRecord(verbs, ["refs/heads/main"] * len(verbs), path, 10.0, 10.25, 1234, 56, 1500, "ok")
+
+
+def test_line_of_one_call() -> None:
+    assert line(record(["Branch.delete"])) == (
+        "hpss: Branch.delete(refs/heads/main) on project: ok, 1.2 KB up, 56 B down, 250 ms (1.5 ms in the server)"
+    )
+
+
+def test_line_of_calls_that_go_together() -> None:
+    assert line(record(["A.b", "C.d"])).startswith("hpss: A.b(refs/heads/main); C.d(refs/heads/main) on project: ok")
+
+
+def test_line_of_many_calls_is_short() -> None:
+    assert line(record(["Branch.delete"] * 5)).startswith("hpss: Branch.delete(...) and 4 more on project: ok")
+
+
+def test_line_of_the_server_itself() -> None:
+    assert " on /: ok" in line(record(["Server.ping"], ""))
+
+
+def test_summary_of_nothing() -> None:
+    recorder = Recorder(lambda: 5.0)
+    assert summary(recorder, 5.5) == "hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, 500 ms"
+
+
+def test_summary_counts_one_as_one() -> None:
+    recorder = Recorder(lambda: 5.0)
+    recorder.connected()
+    recorder.round_trips = 1
+    recorder.calls.append(record(["get"]))
+    recorder.calls[0].is_vfs = True
+    recorder.bytes_up, recorder.bytes_down = 1234, 5
+    said = summary(recorder, 6.0)
+    assert said == "hpss: 1 round trip + 1 to connect, 1 call (1 vfs), 1.2 KB up, 5 B down, 1000 ms"
+
+
+def test_printing_writes_each_line_when_it_is_answered() -> None:
+    written: list[str] = []
+    recorder = printing(written.append)
+    finished = recorder._finished
+    assert finished is not None
+    finished(record(["Branch.delete"]))
+    assert written == [line(record(["Branch.delete"]))]
