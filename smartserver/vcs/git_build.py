@@ -146,9 +146,10 @@ class ForkedWorker:
     def abandon(self) -> None:
         """Stop the process and wait for its end."""
         if self._pid:
-            with contextlib.suppress(ProcessLookupError):
+            # An interrupt may have come between its end and the note that there is nobody to wait for.
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self._pid, signal.SIGKILL)
-            self._wait()
+                self._wait()
         with contextlib.suppress(OSError, ValueError):
             self._feed.close()
         for file in (self._out, self._answer):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from git_sides import Done, Served, Side, copy_side
+from git_sides import Pair, Served, Side, copy_side
 
 HISTORY = r"""
 git init -q a
@@ -36,31 +34,6 @@ b git branch -q topic origin/topic
 """What user a has is pushed, and user b has cloned it."""
 
 STARTS = {"nothing": "", "history": HISTORY, "shared": SHARED}
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The same start on both sides."""
-
-    ours: Side
-    gits: Side
-
-    def prepare(self, script: str) -> None:
-        """Run a script that must succeed on both."""
-        for done in self.run(script):
-            assert done.status == 0, done.said
-
-    def run(self, script: str) -> tuple[Done, Done]:
-        """Run a script on both, side by side."""
-        with ThreadPoolExecutor(1) as other:
-            gits = other.submit(self.gits.run, script)
-            return self.ours.run(script), gits.result()
-
-    def states(self) -> tuple[str, str]:
-        """What `Side.state` says of both."""
-        with ThreadPoolExecutor(1) as other:
-            gits = other.submit(self.gits.state)
-            return self.ours.state(), gits.result()
 
 
 def _git_side(folder: Path) -> Side:

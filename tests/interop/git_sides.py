@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -300,3 +301,28 @@ def knowledge_file(remotes: Path, url: str) -> Path:
     path = Knowledge(str(remotes), parse(url).key).path
     assert path is not None
     return Path(path)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same start on both sides."""
+
+    ours: Side
+    gits: Side
+
+    def prepare(self, script: str) -> None:
+        """Run a script that must succeed on both."""
+        for done in self.run(script):
+            assert done.status == 0, done.said
+
+    def run(self, script: str) -> tuple[Done, Done]:
+        """Run a script on both, side by side."""
+        with ThreadPoolExecutor(1) as other:
+            gits = other.submit(self.gits.run, script)
+            return self.ours.run(script), gits.result()
+
+    def states(self) -> tuple[str, str]:
+        """What `Side.state` says of both."""
+        with ThreadPoolExecutor(1) as other:
+            gits = other.submit(self.gits.state)
+            return self.ours.state(), gits.result()

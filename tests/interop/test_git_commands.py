@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from conftest import Pair
-from git_sides import Side, missing_objects, peer_refs, server_head, server_refs
+from git_sides import Pair, Side, missing_objects, peer_refs, server_head, server_refs
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

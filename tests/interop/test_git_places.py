@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from conftest import Pair
-from git_sides import Done, Side, missing_objects, server_refs
+from git_sides import Done, Pair, Side, missing_objects, server_refs
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -109,10 +109,12 @@ def test_a_client_that_does_not_read_costs_one_piece(
 
     source = HistorySource(history)
     other = joint.remote("other", client)
+    first = next(iter(history.parents))
+    other.push([RefUpdate(MAIN, first)], source, NEW)
     joint.network.take()
     for number in range(20):
         ref = b"refs/heads/%d" % number
-        assert other.push([RefUpdate(ref, list(history.parents)[0])], source, NEW)[0].outcome is Outcome.DONE
+        assert other.push([RefUpdate(ref, first)], source, NEW)[0].outcome is Outcome.DONE
     assert joint.network.counts().application_rounds == 20
     assert sum(reads) == held
 
@@ -187,7 +189,7 @@ def test_a_clone_that_its_reader_leaves_costs_another_connection(
 def test_an_upload_nobody_may_make_is_stopped(joint: Joint, history: History) -> None:
     """A reader that pushes 12 MB sends no more than its first pieces."""
     with joint.client() as owner:
-        first = [RefUpdate(MAIN, list(history.parents)[0])]
+        first = [RefUpdate(MAIN, next(iter(history.parents)))]
         joint.remote(PATH, owner).push(first, HistorySource(history), NEW)
     before = joint.tree()
     joint.access = anonymous(Anonymous.READ, local=True)

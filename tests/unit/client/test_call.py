@@ -347,14 +347,15 @@ def test_an_early_refusal_stops_the_body(takes: int) -> None:
     assert (server.tried, server.pauses) == (1, [])
 
 
-def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames() -> None:
+@pytest.mark.parametrize("takes", [5, 7, 8])
+def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames(takes: int) -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
             medium.say(Ping(b"still sending?"))
         if isinstance(event, End):
             medium.say(Reply(event.id, UPLOADED))
 
-    server = Server([answering], takes=7)
+    server = Server([answering], takes=takes)
     with server.client() as client:
         client.request(upload(2, 3000))
     heard = server.connections[0].heard

@@ -49,7 +49,7 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://h:65536/a", "'65536' is not a port"),
         ("hpss://h:-1/a", "'-1' is not a port"),
         ("hpss://h:http/a", "'http' is not a port"),
-        ("hpss://h:４/a", "is not a port"),
+        ("hpss://h:\uff14/a", "is not a port"),
         ("hpss://::1/a", "no host"),
         ("hpss://h/a?b", "a query or fragment"),
         ("hpss://h/a#b", "a query or fragment"),

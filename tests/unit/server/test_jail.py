@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.errors import InvalidPath
-from smartserver.server.jail import MAX_PART, MAX_PATH, RESERVED, clean, prefixes
+from smartserver.server.jail import MAX_PART, RESERVED, clean, prefixes
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
+from smartserver.wire.limits import MAX_PATH
 
 
 @pytest.mark.parametrize(

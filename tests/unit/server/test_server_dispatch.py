@@ -327,6 +327,14 @@ def test_a_server_that_makes_no_repositories(served: Served) -> None:
         made.require(Permission.CREATE)
 
 
+def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
+    transaction = served.repository("").begin(numbered(1), "tester")
+    made = CallContext(transaction, invoking_user("tester"), FACTS, "", "")
+    with pytest.raises(AccessDenied, match="it needs a name below"):
+        made.require(Permission.CREATE)
+    made.require(Permission.CREATE, b"refs/heads/x")
+
+
 def test_without_a_repository_there_is_nothing_to_ask() -> None:
     nothing = cast("Transaction", NoRepository("some/path"))
     assert not nothing.exists

@@ -134,6 +134,8 @@ def test_a_field_over_its_bound_is_refused(
     holder = values
     for each in above:
         holder = holder[each]
+    right: object
+    wrong: object
     if isinstance(kind, inspect.BytesType):
         right, wrong = [bytes(most), bytes(most + 1)]
     elif isinstance(kind, inspect.StrType):

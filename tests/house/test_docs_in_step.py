@@ -1,0 +1,93 @@
+"""The documents are in step: generated pages are fresh and complete, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from sources import ROOT
+
+from smartserver.cli.main import COMMANDS, group
+from smartserver.cli.reference import pages
+from smartserver.verbs.all import every_verb
+from transports.errors import CodedError
+
+REFERENCE = ROOT / "doc" / "reference"
+PAGES = pages()
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)|^\[[^\]\n]+\]:\s*(\S+)", re.MULTILINE)
+FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`[^`\n]*`")
+
+
+def documents() -> list[Path]:
+    """Every page a reader of the repository meets."""
+    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "doc").rglob("*.md"))]
+
+
+def anchors(text: str) -> set[str]:
+    """The places in a page a link may name: its headings, as they are shown on the web."""
+    headings = re.findall(r"^#+ (.+?)\s*$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def targets(text: str) -> list[str]:
+    """Where the links of a page lead, code left out."""
+    prose = SPAN.sub("", FENCE.sub("", text))
+    return [next(filter(None, found)) for found in LINK.findall(prose)]
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """The links of a page that lead nowhere in the repository."""
+    wrong = []
+    for target in targets(text):
+        if re.match(r"[a-z][a-z+.-]*:", target):
+            continue
+        name, _, place = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        if not path.is_relative_to(ROOT) or not path.exists():
+            wrong.append(f"{page.name}: {target}")
+        elif place and path.suffix == ".md":
+            there = text if path == page else path.read_text(encoding="utf-8")
+            if place not in anchors(there):
+                wrong.append(f"{page.name}: {target}: no such heading")
+    return wrong
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_generated_page_is_fresh(name: str) -> None:
+    assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name], "run `smartserver docs --write`"
+
+
+def test_every_verb_error_and_command_has_its_place() -> None:
+    for verb in every_verb():
+        assert f"\n## {verb.name}\n" in PAGES["verbs.md"]
+    for code in CodedError.by_code:
+        assert f"\n| `{code}` |" in PAGES["errors.md"]
+    for name in COMMANDS:
+        assert (f"\n## {group.name} {name}\n" in PAGES["cli.md"] or f"\n## smartserver {name}\n" in PAGES["cli.md"]) == (
+            name != "docs"
+        )
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see [it](sources.py) and [that](https://example.org/a)", []),
+        ("see [it](absent.md)", ["page.md: absent.md"]),
+        ("see [it](sources.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
+        ("an ![image](absent.png)", ["page.md: absent.png"]),
+        ("outside [it](../../../elsewhere)", ["page.md: ../../../elsewhere"]),
+        ("# The `first` part\n[here](#the-first-part)", []),
+        ("# First\n[here](#second)", ["page.md: #second: no such heading"]),
+        ("code `[a](absent)` and\n```\n[b](absent)\n```\n", []),
+    ],
+)
+def test_a_broken_link_is_found(text: str, found: list[str]) -> None:
+    assert broken(Path(__file__).parent / "page.md", text) == found

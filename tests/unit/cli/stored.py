@@ -1,0 +1,25 @@
+"""A small repository in a folder, as a server would have made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders import MAIN, History, push
+
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+
+def stored(folder: Path, revisions: int = 3) -> History:
+    """Make it; what is in it."""
+    folder.mkdir(parents=True)
+    history = History()
+    line = history.line(revisions)
+    push(PackRepository(LocalTransport(folder)), history, line, {MAIN: line[-1]})
+    return history
+
+
+def pack_of(folder: Path) -> Path:
+    """Its one pack."""
+    (found,) = [path for path in folder.rglob("*") if path.suffix == ".pack"]
+    return found

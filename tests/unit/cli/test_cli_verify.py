@@ -1,0 +1,120 @@
+"""smartserver.cli.verify: a folder or a URL, the line it ends with, and the status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from stored import pack_of, stored
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server, Workspace, free_port
+
+WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(group, arguments)
+
+
+def why(result: Result) -> str:
+    """The line the command would end with."""
+    assert isinstance(result.exception, CommandError), result.exception
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Workspace("test") as workspace:
+        yield workspace.start_ours()
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x01
+    path.write_bytes(content)
+
+
+def test_a_folder_that_is_well(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    result = run("verify", str(tmp_path / "project"))
+    assert result.exit_code == 0
+    assert WELL.fullmatch(result.output)
+
+
+def test_a_flipped_bit_is_named_and_fails(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    pack = pack_of(tmp_path / "project")
+    flip(pack, pack.stat().st_size // 2)
+    result = run("verify", str(tmp_path / "project"))
+    assert result.exit_code == 1
+    *problems, verdict = result.output.splitlines()
+    assert problems
+    assert any(pack.stem in problem for problem in problems)
+    assert re.search(r"\d+", problems[0])
+    assert verdict.endswith(f"{len(problems)} problem{'s' * (len(problems) != 1)}")
+
+
+def test_a_damaged_root_is_named_and_fails(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    (root,) = [path for path in (tmp_path / "project").rglob("root*") if path.is_file()]
+    flip(root, root.stat().st_size // 2)
+    result = run("verify", str(tmp_path / "project"))
+    assert result.exit_code == 1
+    assert any(line.startswith(root.name) for line in result.output.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("names", "known"),
+    [
+        ([], ""),
+        ([".git"], " but a git repository"),
+        (["HEAD", "objects"], " but a git repository"),
+        ([".hg"], " but a Mercurial repository"),
+        ([".bzr"], " but a Bazaar repository"),
+    ],
+)
+def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: str) -> None:
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert why(run("verify", str(tmp_path))) == f"{tmp_path} is not a repository of smartserver{known}"
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    said = why(run("verify", str(tmp_path / "absent")))
+    assert said == f"{tmp_path / 'absent'} is not a repository of smartserver"
+
+
+@pytest.mark.sockets
+def test_a_url(server: Server) -> None:
+    stored(server.served / "well")
+    result = run("verify", server.url("well"))
+    assert result.exit_code == 0
+    assert WELL.fullmatch(result.stdout.splitlines(keepends=True)[-1])
+
+
+@pytest.mark.sockets
+def test_a_url_of_a_damaged_one(server: Server) -> None:
+    stored(server.served / "damaged")
+    pack = pack_of(server.served / "damaged")
+    flip(pack, pack.stat().st_size // 2)
+    result = run("verify", server.url("damaged"))
+    assert result.exit_code == 1
+    assert pack.stem in result.stderr
+    assert "problem" in result.stdout
+
+
+@pytest.mark.sockets
+def test_a_url_of_nothing(server: Server) -> None:
+    url = server.url("absent")
+    assert why(run("verify", url)) == f"{url}: no repository at 'absent'"
+
+
+def test_a_url_of_nobody() -> None:
+    port = free_port()
+    said = why(run("verify", f"hpss://127.0.0.1:{port}/a"))
+    assert said.endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")

@@ -1,0 +1,34 @@
+"""smartserver.cli.docs: writes the pages, and says which are stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from smartserver.cli.docs import command
+from smartserver.cli.errors import CommandError
+from smartserver.cli.reference import pages
+
+
+def run(folder: Path, *options: str) -> Result:
+    return CliRunner().invoke(command, [*options, "--folder", str(folder)])
+
+
+def test_written_pages_are_fresh(tmp_path: Path) -> None:
+    assert run(tmp_path, "--write").exit_code == 0
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == pages()
+    assert run(tmp_path).exit_code == 0
+    assert run(tmp_path, "--check").exit_code == 0
+
+
+def test_stale_and_missing_pages_are_named_and_not_touched(tmp_path: Path) -> None:
+    run(tmp_path, "--write")
+    (tmp_path / "verbs.md").write_text("old")
+    (tmp_path / "cli.md").unlink()
+    result = run(tmp_path)
+    assert isinstance(result.exception, CommandError)
+    said = str(result.exception)
+    assert f"stale: {tmp_path / 'verbs.md'}, {tmp_path / 'cli.md'};" in said
+    assert "errors.md" not in said
+    assert (tmp_path / "verbs.md").read_text() == "old"

@@ -1,0 +1,126 @@
+"""smartserver.cli.main: the commands, what is refused, and the status each end has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import smartserver
+from smartserver.cli import main as program
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import COMMANDS, group
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -> int:
+    """The status of a run whose command ends so."""
+
+    def command(**_: object) -> int | None:
+        if isinstance(error, BaseException):
+            raise error
+        return error
+
+    monkeypatch.setattr(group, "main", command)
+    with pytest.raises(SystemExit) as caught:
+        program.main()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_help_lists_the_commands_and_shows_how_to_begin() -> None:
+    said = CliRunner().invoke(group, ["--help"]).output
+    for name in COMMANDS:
+        assert bool(re.search(rf"^  {name} ", said, re.MULTILINE)) == (name != "docs"), name
+    assert "smartserver serve ~/repositories" in said
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_each_command_has_help(name: str, option: str) -> None:
+    result = CliRunner().invoke(group, [name, option])
+    assert result.exit_code == 0
+    assert re.match(rf"Usage: \S+ {name}\b", result.output)
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(group, ["--version"])
+    assert result.exit_code == 0
+    assert smartserver.__version__ in result.output
+
+
+def test_an_unknown_command_is_named() -> None:
+    result = CliRunner().invoke(group, ["srve"])
+    assert result.exit_code == 2
+    assert "No such command 'srve'" in result.output
+
+
+def test_an_unknown_debug_flag_is_refused() -> None:
+    result = CliRunner().invoke(group, ["-Dfoo", "ping", "hpss://h/"])
+    assert result.exit_code == 2
+    assert "no such debug flag: -Dfoo (there is -Dhpss)" in result.output
+
+
+def test_a_known_debug_flag_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[frozenset[str]] = []
+
+    @click.command()
+    @click.pass_obj
+    def probe(flags: frozenset[str]) -> None:
+        seen.append(flags)
+
+    monkeypatch.setattr(program.Commands, "get_command", lambda self, ctx, name: probe)
+    assert CliRunner().invoke(group, ["-Dhpss", "ping"]).exit_code == 0
+    assert CliRunner().invoke(group, ["ping"]).exit_code == 0
+    assert seen == [frozenset({"hpss"}), frozenset()]
+
+
+def test_good_ends_with_nought(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ending(monkeypatch, None) == 0
+    assert ending(monkeypatch, 0) == 0
+
+
+def test_a_status_of_a_command_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ending(monkeypatch, 3) == 3
+
+
+def test_what_could_not_be_done_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ending(monkeypatch, CommandError("no repository at 'a'")) == 1
+    assert capsys.readouterr() == ("", "smartserver: no repository at 'a'\n")
+
+
+def test_wrong_use_is_two(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ending(monkeypatch, click.UsageError("no such debug flag: -Dfoo")) == 2
+    assert "no such debug flag: -Dfoo" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_said_and_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ending(monkeypatch, click.exceptions.Abort()) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_nobody_reading_is_one_and_nothing_more() -> None:
+    # In a process of its own, for it closes its standard error.
+    script = (
+        "from smartserver.cli import main as program\n"
+        "def command(**_):\n    raise BrokenPipeError\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+def test_as_a_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "smartserver.cli.main", "ping", "http://h/"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "smartserver: http://h/: 'http://h/' is not a URL of a repository: it does not begin with hpss://\n"
+    )

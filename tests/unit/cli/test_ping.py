@@ -1,0 +1,87 @@
+"""smartserver.cli.ping and cli.session: what is said of a server, how many round trips it took, and who is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+import smartserver
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.session import _progress, client_for
+from smartserver.client.url import BadUrl
+from smartserver.verbs.all import every_verb
+from smartserver.verbs.server_info import InfoRequest, server_info
+from smartserver.verbs.server_ping import PingRequest, server_ping
+
+pytestmark = pytest.mark.sockets
+
+FIRST = f"smartserver {smartserver.__version__}, {len(every_verb())} verbs"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Workspace("test") as workspace:
+        yield workspace.start_ours()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(group, arguments)
+
+
+@pytest.mark.parametrize(("options", "count"), [((), 3), (("-c", "1"), 1), (("--count", "5"), 5)])
+def test_each_ping_is_a_line(server: Server, options: tuple[str, ...], count: int) -> None:
+    result = run("ping", server.url(""), *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, *answers = result.stdout.splitlines()
+    assert first == FIRST
+    assert len(answers) == count
+    assert all(re.fullmatch(r"answer in \d+\.\d ms", each) for each in answers)
+
+
+def test_the_tracer_shows_each_call_and_their_sum(server: Server) -> None:
+    result = run("-Dhpss", "ping", server.url(""), "-c", "2")
+    assert result.exit_code == 0
+    *calls, total = result.stderr.splitlines()
+    assert [re.split(r"\(\) on /: ok, ", call)[0] for call in calls] == ["hpss: Server.info"] + [
+        "hpss: Server.ping"
+    ] * 2
+    assert total.startswith("hpss: 3 round trips + 1 to connect, 3 calls (0 vfs), ")
+    assert result.stdout.splitlines()[0] == FIRST
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many"])
+def test_a_count_that_is_none(server: Server, count: str) -> None:
+    assert run("ping", server.url(""), "-c", count).exit_code == 2
+
+
+def test_nobody_there() -> None:
+    url = f"hpss://127.0.0.1:{free_port()}/"
+    result = run("-Dhpss", "ping", url)
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith(f"{url}: cannot connect to 127.0.0.1:")
+    assert result.stderr.startswith("hpss: 0 round trips + 1 to connect, 0 calls")
+
+
+def test_a_url_that_is_none_is_refused_before_anything_is_said() -> None:
+    with pytest.raises(BadUrl), client_for("http://h/", {"hpss"}):
+        pytest.fail("it is no URL of ours")
+
+
+def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    with client_for(server.url("a/b"), frozenset()) as (client, location):
+        assert (location.host, location.port, location.path) == ("127.0.0.1", server.port, "a/b")
+        client.call(server_ping, PingRequest())
+        assert client.call(server_info, InfoRequest()).version == smartserver.__version__
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_ends_its_line_when_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    for done in (1, 2, 3):
+        _progress("verify", done, 3)
+    _progress("store", 7, 0)
+    assert capsys.readouterr() == ("", "\rverify: 33 %\rverify: 66 %\rverify: 100 %\n")

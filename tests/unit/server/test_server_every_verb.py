@@ -1,0 +1,224 @@
+"""server.dispatch: what holds for each verb because it is declared; whoever adds one adds an example here and no test."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from builders import MAIN
+from dialogs import CREATE, Dialog, Served, message
+
+from smartserver.errors import MissingReference
+from smartserver.server import dispatch
+from smartserver.server.access import Access, Anonymous, anonymous, invoking_user
+from smartserver.verbs.all import every_verb
+from smartserver.verbs.branch_create import BranchCreateRequest
+from smartserver.verbs.branch_delete import BranchDeleteRequest
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
+from smartserver.verbs.repository_insert_pack import InsertPackRequest
+from smartserver.verbs.repository_open import OpenRequest
+from smartserver.verbs.repository_pull import PullRequest
+from smartserver.verbs.repository_verify import VerifyRequest
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_info import InfoRequest
+from smartserver.verbs.server_ping import PingRequest
+from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag
+
+R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
+TOPIC = b"refs/heads/topic"
+
+
+Example = Callable[[list[bytes]], Arguments]
+
+
+class Case:
+    """A use of a verb that changes something if the verb may, and what a user must have for it."""
+
+    def __init__(
+        self, arguments: Callable[[list[bytes]], Arguments], *needs: Permission, path: str = "project"
+    ) -> None:
+        self.arguments = arguments
+        self.needs = frozenset(needs)
+        self.path = path
+
+
+CASES = {
+    "Branch.create": Case(lambda line: BranchCreateRequest(b"refs/heads/new", line[1]), R, W, C),
+    "Branch.delete": Case(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
+    "Branch.set_last_revision": Case(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),
+    "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
+    "Repository.insert_pack": Case(lambda line: InsertPackRequest(), R, W),
+    "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
+    "Repository.pull": Case(lambda line: PullRequest(), R),
+    "Repository.verify": Case(lambda line: VerifyRequest(), R),
+    "Server.info": Case(lambda line: InfoRequest(), R),
+    "Server.ping": Case(lambda line: PingRequest(), R),
+}
+
+USERS = {
+    "the invoking user": invoking_user("joe"),
+    **{
+        f"anonymous, --anonymous {policy.value}, {'local' if local else 'remote'}": anonymous(policy, local=local)
+        for policy in Anonymous
+        for local in (True, False)
+    },
+}
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(4)
+    served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})
+    return served
+
+
+@pytest.fixture
+def line(served: Served) -> list[bytes]:
+    return list(served.history.parents)
+
+
+@pytest.fixture(params=[verb.name for verb in every_verb()])
+def verb(request: pytest.FixtureRequest) -> AnyVerb:
+    return VERBS[request.param]
+
+
+def use(verb: AnyVerb, line: list[bytes]) -> Request:
+    """The request of a verb's example."""
+    case = CASES[verb.name]
+    flags = RequestFlag.BODY if verb.body is Body.UP else RequestFlag.NONE
+    return message((verb, case.arguments(line)), path=case.path, flags=flags)
+
+
+def ask(dialog: Dialog, verb: AnyVerb, request: Request, served: Served, line: list[bytes]) -> Reply | Failure:
+    up = verb.body is Body.UP
+    return dialog.ask(request, served.history.segment(line[3]) if up else b"", int(up))
+
+
+def state(served: Served) -> tuple[list[str], dict[bytes, bytes]]:
+    return served.files(), served.refs()
+
+
+def test_every_verb_has_an_example() -> None:
+    assert sorted(CASES) == [verb.name for verb in every_verb()]
+
+
+def test_it_is_carried_out(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    before = state(served)
+    answer = ask(Dialog(served.site), verb, use(verb, line), served, line)
+    assert isinstance(answer, Reply), answer
+    msgspec.msgpack.decode(answer.outcomes[0].result, type=verb.result_type)
+    # What changes something says so, and what does not changes nothing.
+    assert (state(served) != before) is (verb.effect is Effect.MUTATE)
+
+
+def test_it_is_refused_with_a_field_it_does_not_know(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    """As an old server does to a new client: before anything is done."""
+    request = use(verb, line)
+    arguments = msgspec.msgpack.decode(request.calls[0].arguments)
+    arguments += [None] * (len(verb.request_type.__struct_fields__) - len(arguments)) + [1]
+    longer = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments)))]
+    before = state(served)
+    answer = ask(Dialog(served.site), verb, msgspec.structs.replace(request, calls=longer), served, line)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "unsupported"
+    assert verb.name in str(answer.fault.arguments["what"])
+    assert state(served) == before
+
+
+def test_an_old_server_refuses_it_whole(
+    served: Served, line: list[bytes], verb: AnyVerb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not know the verb does nothing of what comes with it either."""
+    known = {name: each for name, each in VERBS.items() if name != verb.name}
+    request = use(verb, line)
+    other = VERBS["Branch.set_last_revision" if verb.name != "Branch.set_last_revision" else "Branch.create"]
+    if verb.effect is Effect.MUTATE:
+        first = Call(other.name, msgspec.Raw(msgspec.msgpack.encode(CASES[other.name].arguments(line))))
+        request = msgspec.structs.replace(request, calls=[first, *request.calls])
+    monkeypatch.setattr(dispatch, "VERBS", known)
+    before = state(served)
+    answer = ask(Dialog(served.site), verb, request, served, line)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "unsupported"
+    assert verb.name in str(answer.fault.arguments["what"])
+    assert other.name in str(answer.fault.arguments["speaks"])
+    assert state(served) == before
+
+
+@pytest.mark.parametrize("arguments", [None, 5, "text", b"bin", {}, {"a": 1}, [[[]]], [None], [5, 5, 5, 5, 5, 5, 5]])
+def test_it_is_refused_with_arguments_of_other_types(
+    served: Served, line: list[bytes], verb: AnyVerb, arguments: object
+) -> None:
+    calls = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments)))]
+    before = state(served)
+    answer = ask(Dialog(served.site), verb, msgspec.structs.replace(use(verb, line), calls=calls), served, line)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "unsupported"
+    assert state(served) == before
+
+
+@pytest.mark.parametrize("user", sorted(USERS))
+def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: str) -> None:
+    access = USERS[user]
+    allowed = CASES[verb.name].needs <= access.permissions
+    before = state(served)
+    answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
+    if allowed:
+        assert isinstance(answer, Reply), answer
+    else:
+        assert isinstance(answer, Failure)
+        assert answer.fault.code == "access-denied"
+        assert answer.fault.arguments["why"] == access.why
+        assert state(served) == before
+
+
+def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    for missing in CASES[verb.name].needs:
+        access = Access("joe", frozenset(Permission) - {missing}, "the test says so")
+        answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
+        assert isinstance(answer, Failure), missing
+        assert answer.fault.code == "access-denied"
+    only = Access("joe", CASES[verb.name].needs, "the test says so")
+    assert isinstance(ask(Dialog(served.site, only), verb, use(verb, line), served, line), Reply)
+
+
+def test_an_error_it_does_not_declare_is_internal(
+    served: Served, line: list[bytes], verb: AnyVerb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(context: Context, request: Arguments) -> object:
+        raise MissingReference(b"r", b"k", b"secret")
+
+    if MissingReference in verb.errors:
+        return
+    changed = {**VERBS, verb.name: dataclasses.replace(verb, function=wrong)}
+    monkeypatch.setattr(dispatch, "VERBS", changed)
+    before = state(served)
+    dialog = Dialog(served.site)
+    answer = ask(dialog, verb, use(verb, line), served, line)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "internal"
+    assert set(answer.fault.arguments) == {"reference"}
+    assert b"secret" not in bytes(dialog.raw)
+    assert f"{verb.name} raised MissingReference" in caplog.text
+    assert state(served) == before
+
+
+def test_without_a_repository(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    answer = ask(Dialog(served.site), verb, msgspec.structs.replace(use(verb, line), path="nowhere"), served, line)
+    if verb.site_wide or verb.name == "Repository.create":
+        assert isinstance(answer, Reply)
+    else:
+        assert isinstance(answer, Failure)
+        assert answer.fault.code == "no-such-repository"
+
+
+def test_a_dry_run_of_it_changes_nothing(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    before = state(served)
+    request = msgspec.structs.replace(use(verb, line), flags=int(RequestFlag.CHECK_ONLY))
+    answer = Dialog(served.site).ask(request)
+    assert isinstance(answer, Reply)
+    assert state(served) == before
