@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from netem.meter import Slope, fit
 from smartserver.cli import bench_warm
-from smartserver.cli.bench_report import Report, median
+from smartserver.cli.bench_report import Report
 from smartserver.cli.demo_run import Comparison, Operation, Row, Side
 from smartserver.cli.errors import one_line
 from smartserver.cli.servers import Say, Workspace
@@ -164,13 +165,18 @@ def run_trips(source: Path | None, rtts: Sequence[float], repeat: int, say: Say)
     with one_line("held connection"):
         held = list(_warm(say))
     for turn in range(repeat):
-        for rtt in rtts:  # They take turns, so that a machine that grows slower does not look like a slope.
-            with AllOperations(source, rtt, None, say, with_git=not turn) as comparison:
-                for row in comparison.rows():
+        with ExitStack() as stack:
+            comparisons = [
+                stack.enter_context(AllOperations(source, rtt, None, say, with_git=not turn)) for rtt in rtts
+            ]
+            # Each operation at every RTT before the next: a machine that grows slower does not look like a slope.
+            for rows in zip(*[comparison.rows() for comparison in comparisons], strict=True):
+                for rtt, row in zip(rtts, rows, strict=True):
                     _take(found, row, rtt)
                     small &= max(row.ours.bytes_up, row.ours.bytes_down) < SMALL
-                problems += comparison.problems
-                report.title = report.title or comparison.title.partition(", link")[0]
+                say(f"  {rows[0].operation}")
+            problems += [problem for comparison in comparisons for problem in comparison.problems]
+            report.title = report.title or comparisons[0].title.partition(", link")[0]
     report.title += f"; fresh connections, RTT {', '.join(f'{rtt:g}' for rtt in rtts)} s, {repeat} times"
     for trips in found.values():
         _judge(report, trips, small=small)
@@ -190,11 +196,14 @@ def _take(found: dict[str, Trips], row: Row, rtt: float) -> None:
 
 
 def line(points: Sequence[tuple[float, float]]) -> Slope | None:
-    """The straight line through the median of each RTT; None for fewer than three RTTs."""
+    """The straight line through the shortest run at each RTT; None for fewer than three RTTs.
+
+    What else the machine does makes a run longer and never shorter.
+    """
     rtts = sorted({rtt for rtt, _ in points})
     if len(rtts) < 3:
         return None
-    return fit([(rtt, median([seconds for at, seconds in points if at == rtt])) for rtt in rtts])
+    return fit([(rtt, min(seconds for at, seconds in points if at == rtt)) for rtt in rtts])
 
 
 def _judge(report: Report, trips: Trips, *, small: bool) -> None:

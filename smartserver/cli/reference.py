@@ -130,7 +130,10 @@ def errors() -> str:
 def commands() -> str:
     """The help of every command."""
     lines = ["# Commands\n", MADE]
-    context = click.Context(group, info_name="smartserver", max_content_width=100, terminal_width=100)
+    names = group.context_settings["help_option_names"]
+    context = click.Context(
+        group, info_name="smartserver", max_content_width=100, terminal_width=100, help_option_names=names
+    )
     for title, text in _help(group, context):
         lines += [f"## {title}\n", "```", text.rstrip(), "```", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -100,7 +100,7 @@ class GitRemote:
         """The refs of the remote a push was decided on."""
         self._wanted: set[bytes] = set()
         self._keeps: list[str] = []
-        """Files that keep new packs from being collected, which git was not told of."""
+        """Files that keep new packs from being collected, removed at the end: git may end before it removes its one."""
         self._reported = 0.0
 
     @property
@@ -241,8 +241,7 @@ class GitRemote:
         if missing:
             self._pull_missing(local, missing)
         # Git removes the one file it may be told of once its refs are written.
-        told, self._keeps = self._keeps[:1], self._keeps[1:]
-        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in told], b"")
+        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in self._keeps[:1]], b"")
 
     def _pull_missing(self, local: GitRepository, missing: Sequence[bytes]) -> None:
         try:

@@ -83,13 +83,9 @@ def prepare(message: Request) -> Prepared:
         raise Unsupported(f"a request id of {len(message.id)} bytes", f"ids of {REQUEST_ID}")
     if message.age < 0:
         raise Unsupported(f"a request of age {message.age}", "ages of 0 or more")
-    try:
-        flags = RequestFlag(message.flags)
-        unknown = message.flags & ~sum(RequestFlag)
-    except ValueError:
-        unknown = message.flags
-    if unknown:
+    if message.flags & ~sum(RequestFlag):
         raise Unsupported(f"request flags {message.flags:#x}", f"flags up to {sum(RequestFlag):#x}")
+    flags = RequestFlag(message.flags)
     for key in message.extras:
         if key.startswith("!"):
             raise Unsupported(f"the request extra {key!r}", "none that must be obeyed")

@@ -112,7 +112,7 @@ def test_trips(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -
         ([(0.2, 1.4), (1.0, 3.0)], None),
     ],
 )
-def test_a_slope_goes_through_the_medians_of_three_rtts(
+def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
     points: list[tuple[float, float]], rounds: float | None
 ) -> None:
     line = bench_trips.line(points)

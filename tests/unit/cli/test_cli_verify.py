@@ -13,6 +13,7 @@ from stored import pack_of, stored
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.verify import _progress
 
 WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
 
@@ -87,6 +88,19 @@ def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     said = why(run("verify", str(tmp_path / "absent")))
     assert said == f"{tmp_path / 'absent'} is not a repository of smartserver"
+
+
+def test_a_folder_of_a_later_release_is_not_judged(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    (tmp_path / "project" / "format").write_text("smartserver repository 2 swap=file\n")
+    said = why(run("verify", str(tmp_path / "project")))
+    assert said.startswith(f"{tmp_path / 'project'}: not supported: version 2 of the repository format")
+
+
+def test_progress_is_for_a_terminal_and_ends_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for done, total in ((0, 0), (1, 2), (2, 2)):
+        _progress(done, total)
+    assert capsys.readouterr() == ("", "\rverify: 0 %\n\rverify: 50 %\rverify: 100 %\n")
 
 
 @pytest.mark.sockets

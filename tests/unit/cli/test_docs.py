@@ -6,13 +6,13 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from smartserver.cli.docs import command
 from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
 from smartserver.cli.reference import pages
 
 
 def run(folder: Path, *options: str) -> Result:
-    return CliRunner().invoke(command, [*options, "--folder", str(folder)])
+    return CliRunner().invoke(group, ["docs", *options, "--folder", str(folder)])
 
 
 def test_written_pages_are_fresh(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""smartserver.cli.ping and cli.session: what is said of a server, how many round trips it took, and who is not there."""
+"""smartserver.cli.ping and cli.session: what is said of a server, in how many round trips, and who is not there."""
 
 from __future__ import annotations
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from builders import MAIN
+from dialogs import Dialog, Served, message
 
 from smartserver.errors import AccessDenied
 from smartserver.server.access import EVERYTHING, Access, Anonymous, anonymous, invoking_user
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import Permission
+from smartserver.wire.messages import Failure
 
 READ, WRITE, CREATE, FORCE, DELETE = Permission
 
@@ -50,3 +54,20 @@ def test_a_refusal_says_what_and_why(ref: bytes, what: str) -> None:
     with pytest.raises(AccessDenied) as denied:
         Access("jane", frozenset({READ}), "the test says so").require(FORCE, ref)
     assert (denied.value.what, denied.value.why) == (what, "the test says so")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [({WRITE}, "access-denied"), ({READ, WRITE}, "diverged")], ids=["write", "read and write"]
+)
+def test_the_state_comes_with_a_refusal_for_who_may_read(given: set[Permission], told: str) -> None:
+    """Who may write alone is told nothing of what there is: neither why a push would fail, nor any ref."""
+    served = Served()
+    line = served.history.line(2)
+    side = served.history.line(1, line[0], "side")
+    served.push([*line, *side], {MAIN: line[1], b"refs/heads/secret": side[0]})
+    dialog = Dialog(served.site, Access("jane", frozenset(given), "the test says so"))
+    answer = dialog.ask(message((branch_set_last_revision, SetLastRevisionRequest(MAIN, side[0]))))
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == told
+    assert (answer.state is not None) is (READ in given)
+    assert served.refs()[MAIN] == line[1]

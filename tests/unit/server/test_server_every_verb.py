@@ -1,4 +1,4 @@
-"""server.dispatch: what holds for each verb because it is declared; whoever adds one adds an example here and no test."""
+"""server.dispatch: what holds for each verb because it is declared; whoever adds one adds an example here, no test."""
 
 from __future__ import annotations
 

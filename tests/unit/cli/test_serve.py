@@ -1,0 +1,129 @@
+"""smartserver.cli.serve: where to listen, what is refused before anything starts, and that it ends when told to."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.serve import _user, parse_listen
+from smartserver.client.url import DEFAULT_PORT
+
+PATIENCE = 60
+"""Seconds after which something hangs; nothing waits for it otherwise."""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "smartserver.cli.main", "serve", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("127.0.0.1:4155", ("127.0.0.1", 4155)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("localhost:65535", ("localhost", 65535)),
+        (":8000", ("127.0.0.1", 8000)),
+        (":0", ("127.0.0.1", 0)),
+        ("example.org", ("example.org", DEFAULT_PORT)),
+        ("[::1]:7", ("::1", 7)),
+        ("[::1]", ("::1", DEFAULT_PORT)),
+    ],
+)
+def test_where_to_listen(text: str, where: tuple[str, int]) -> None:
+    assert parse_listen(text) == where
+
+
+@pytest.mark.parametrize("text", ["h:", "h:-1", "h:65536", "h:http", "h:\uff14", "[::1]:", "[::1]:x"])
+def test_where_nobody_can_listen(text: str) -> None:
+    with pytest.raises(CommandError, match="expected HOST:PORT with a port of 0 to 65535") as caught:
+        parse_listen(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["nothing there", "a file"])
+def test_a_root_that_is_no_folder(tmp_path: Path, made: bool) -> None:
+    root = tmp_path / "root"
+    if made:
+        root.write_text("")
+    result = CliRunner().invoke(group, ["serve", str(root)])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == f"{root} is not a folder: make it first, or name another"
+
+
+def test_a_root_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    result = CliRunner().invoke(group, ["serve", str(tmp_path)])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == f"{tmp_path} cannot be read by user {_user()}"
+
+
+def test_a_wrong_address_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--listen", "h:http"])
+    assert isinstance(result.exception, CommandError)
+    assert "'h:http'" in str(result.exception)
+
+
+def test_a_permission_there_is_not(tmp_path: Path) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--anonymous", "admin"])
+    assert result.exit_code == 2
+    assert "'admin' is not one of 'none', 'read', 'write'" in result.output
+
+
+@pytest.mark.parametrize("error", [KeyError("uid"), OSError("no user")])
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def nameless() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    assert _user() == str(os.getuid())
+
+
+@pytest.mark.sockets
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start(str(tmp_path), "--listen", f"127.0.0.1:{port}")
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (1, "")
+    assert err == f"smartserver: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
+    process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--anonymous", "write")
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    found = re.fullmatch(
+        rf"serving {re.escape(str(tmp_path))} on hpss://127\.0\.0\.1:(\d+)/ \(anonymous users: write\)\n", first
+    )
+    assert found, first
+    socket.create_connection(("127.0.0.1", int(found[1])), PATIENCE).close()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.sockets
+def test_on_standard_input_it_ends_with_its_client(tmp_path: Path) -> None:
+    process = start(str(tmp_path), "--stdio")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, "")
+    assert out in ("", "hpss/1\n")
