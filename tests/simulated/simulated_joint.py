@@ -152,6 +152,13 @@ class Joint:
         """A remote; nothing is remembered of it unless `knowledge` does."""
         return RemoteRepository(client or self.client(), path, knowledge or Knowledge(None, path))
 
+    def refs(self, path: str = "project") -> dict[bytes, bytes]:
+        """Ref -> tip, as they are stored; nothing where there is no repository."""
+        found = self.site.find(path)
+        if not found.exists:
+            return {}
+        return {name: value[0].id for name, value in found.repository.snapshot().view.refs().items()}
+
     def tree(self) -> list[str]:
         """Every file and folder of the store."""
         return walk(self.storage)

@@ -276,6 +276,10 @@ def shares(items: Sequence[T], count: int) -> list[list[T]]:
 def group(leader: int) -> list[int]:
     """The processes of a process group that have not ended."""
     found: list[int] = []
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return found
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:

@@ -28,8 +28,8 @@ class PipeMedium:
             )
         except OSError as wrong:
             raise CannotConnect(command[0], wrong.strerror or str(wrong)) from None
-        if self._process.stdin is None or self._process.stdout is None:
-            raise CannotConnect(command[0], "it has no pipes")
+        assert self._process.stdin is not None, "asked for"
+        assert self._process.stdout is not None, "asked for"
         self._in = self._process.stdin
         self._out = self._process.stdout
         os.set_blocking(self._in.fileno(), False)

@@ -199,6 +199,15 @@ def test_call_raises_the_error_of_the_request() -> None:
         client.call(server_ping, PingRequest())
 
 
+@pytest.mark.parametrize("result", [b"\xc0", b"\x91\xc0", b"\x90", b"\x91\x91\xa1a"])
+def test_a_result_that_is_none_is_the_peers_fault(result: bytes) -> None:
+    payload = encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
+    server = Server([reply(payload)])
+    with server.client() as client, pytest.raises(RemoteProtocolError, match=r"expected a result of Branch\.delete"):
+        client.call(branch_delete, BranchDeleteRequest(MAIN), "project")
+    assert server.connections[0].closed
+
+
 @pytest.mark.parametrize("count", [0, 2])
 def test_an_outcome_for_each_call_or_none_counts(count: int) -> None:
     server = Server([reply(done(*[PingResult()] * count))])

@@ -63,10 +63,19 @@ def test_tcp_carries_bytes_both_ways(pair: tuple[TcpMedium, socket.socket]) -> N
     assert medium.read(10) == b""
 
 
-def test_tcp_reads_wait_for_the_first_byte(pair: tuple[TcpMedium, socket.socket]) -> None:
+def test_tcp_reads_wait_for_the_first_byte(
+    pair: tuple[TcpMedium, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
     medium, peer = pair
-    peer.sendall(b"late")
+    waited: list[dict[str, object]] = []
+
+    def poll(**asked: object) -> None:
+        waited.append(asked)
+        peer.sendall(b"late")
+
+    monkeypatch.setattr(medium, "poll", poll)
     assert medium.read(100) == b"late"
+    assert waited[0] == {"read": True, "write": False}
 
 
 def test_tcp_sends_at_once_and_takes_only_what_fits(pair: tuple[TcpMedium, socket.socket]) -> None:

@@ -1,0 +1,275 @@
+"""smartserver.client.repository: what a push or pull makes of each answer, said by a script. Whole flows against the
+real server are in `tests/simulated`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused, reply
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import PLANS, NewRepository, Outcome, RefUpdate, RemoteRepository
+from smartserver.errors import (
+    AccessDenied,
+    KnownRevisions,
+    MissingBase,
+    MissingParents,
+    NoSuchBranch,
+    NoSuchRepository,
+    NotDone,
+    OutcomeUnknown,
+    RequestRefused,
+    WrongVcs,
+)
+from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.verbs.branch_delete import BranchDeleteResult
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
+from smartserver.verbs.repository_create import CreateResult
+from smartserver.verbs.repository_insert_pack import InsertPackResult
+from smartserver.verbs.repository_pull import PullResult
+from smartserver.wire.events import End, Error, Event, Reply, Request
+from smartserver.wire.messages import Outcome as WireOutcome
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import RequestFlag, State, Status, encode
+from transports.errors import CodedError
+
+MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
+TIP, OLD, OTHER = b"t" * 20, b"o" * 20, b"x" * 20
+NEW = NewRepository("git sha1", ())
+HERE = b"i" * 16
+
+
+@dataclass
+class Planned:
+    """A plan of one revision, or of none where the remote has it."""
+
+    revisions: Sequence[RevisionId]
+    without: frozenset[Key] = frozenset()
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return [Announced(each, (Parent(OLD),)) for each in self.revisions]
+
+    def segments(self) -> Iterable[bytes]:
+        return [b"segment of " + each + b"".join(sorted(self.without)) for each in self.revisions]
+
+    def without_bases(self, keys: Collection[Key]) -> Planned:
+        return Planned(self.revisions, self.without | frozenset(keys))
+
+
+@dataclass
+class Source:
+    """Keeps what it was asked."""
+
+    haves: list[list[RevisionId]] = field(default_factory=list)
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Planned:
+        self.haves.append(list(haves))
+        return Planned([tip for tip in tips if tip not in self.haves[-1]])
+
+
+def state(tip: bytes | None, version: int = 1) -> State:
+    """A repository that has just that."""
+    return State(HERE, version, None, {MAIN: [[tip]]} if tip else {}, vcs="git sha1")
+
+
+def saying(*answers: bytes | CodedError | tuple[CodedError, State]) -> Answering:
+    """One answer a request, in order: a reply, or why it is refused."""
+    left = list(answers)
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        whole = isinstance(event, End) or (isinstance(event, Request) and not event.body)
+        if not whole:
+            return
+        assert isinstance(event, End | Request)
+        answer = left.pop(0)
+        if isinstance(answer, bytes):
+            medium.say(Reply(event.id, answer))
+        elif isinstance(answer, tuple):
+            medium.say(Error(event.id, refused(answer[0], state=answer[1])))
+        else:
+            medium.say(Error(event.id, refused(answer)))
+
+    return answering
+
+
+def remote(server: Server, seen: State | None = None) -> RemoteRepository:
+    """The remote; `seen` is what was learnt before."""
+    knowledge = Knowledge(None, "hpss://h:4155/project")
+    if seen is not None:
+        knowledge.learn(seen)
+    return RemoteRepository(server.client(), "project", knowledge)
+
+
+def requests(server: Server) -> list[list[str]]:
+    """The verbs of each request."""
+    heard = [event for connection in server.connections for event in connection.heard]
+    payloads = [event.payload for event in heard if isinstance(event, Request)]
+    return [[call[0] for call in msgspec.msgpack.decode(payload)[3]] for payload in payloads]
+
+
+MOVED = done(SetLastRevisionResult([OLD]))
+MADE = done(CreateResult(True), InsertPackResult(1), SetLastRevisionResult([]))
+
+
+def test_what_is_known_is_not_sent_and_nothing_is_made() -> None:
+    server, source = Server([saying(done(SetLastRevisionResult([TIP])))]), Source()
+    there = remote(server, state(TIP))
+    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
+    assert source.haves == [[TIP]]
+    assert requests(server) == [["Branch.set_last_revision"]]
+
+
+def test_known_revisions_are_planned_around() -> None:
+    server, source = Server([saying((KnownRevisions([TIP]), state(OLD)), MOVED)]), Source()
+    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.DONE, OLD)
+    assert source.haves == [[], [TIP, OLD]]
+    assert requests(server) == [
+        ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"],
+        ["Branch.set_last_revision"],
+    ]
+
+
+def test_known_revisions_that_are_already_the_tip_settle_it() -> None:
+    server, source = Server([saying((KnownRevisions([TIP]), state(TIP)))]), Source()
+    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
+    assert len(requests(server)) == 1
+
+
+def test_a_missing_base_is_left_out() -> None:
+    moved = done(InsertPackResult(1), SetLastRevisionResult([OLD]))
+    server = Server([saying(MissingBase([OTHER]), moved)])
+    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert updated.outcome is Outcome.DONE
+    bodies = [b"".join(chunks) for chunks in _bodies(server)]
+    assert bodies == [b"segment of " + TIP, b"segment of " + TIP + OTHER]
+
+
+def _bodies(server: Server) -> list[list[bytes]]:
+    """The chunks of each body."""
+    found: dict[int, list[bytes]] = {}
+    for event in server.connections[0].heard:
+        chunk = getattr(event, "chunk", None)
+        if isinstance(chunk, bytes):
+            found.setdefault(getattr(event, "id", 0), []).append(chunk)
+    return list(found.values())
+
+
+def test_missing_parents_make_only_the_present_refs_count_and_once() -> None:
+    error = MissingParents([OLD])
+    server, source = Server([saying((error, state(OTHER, 7)), (error, state(OTHER, 7)))]), Source()
+    there = remote(server, state(OLD))
+    with pytest.raises(MissingParents):
+        there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert source.haves == [[OLD], [OTHER]]
+
+
+def test_a_repository_that_is_gone_is_made_anew() -> None:
+    server, source = Server([saying(NoSuchRepository("project"), MADE)]), Source()
+    there = remote(server, state(TIP))
+    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert updated.outcome is Outcome.DONE
+    assert source.haves == [[TIP], []]
+    assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+def test_it_is_given_up_in_the_end() -> None:
+    server, source = Server([saying(*[MissingBase([OTHER])] * PLANS)]), Source()
+    with pytest.raises(MissingBase):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert len(source.haves) == PLANS
+
+
+def test_each_update_has_its_own_outcome() -> None:
+    outcomes = [
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([OLD])))),
+        WireOutcome(Status.REFUSED, fault=fault_of(NoSuchBranch(TOPIC))),
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([])))),
+    ]
+    server = Server([saying(encode(ReplyMessage(outcomes)))])
+    updates = [RefUpdate(ref, None) for ref in (MAIN, TOPIC, b"refs/tags/a")]
+    first, second, third = remote(server, state(OLD)).push(updates, Source())
+    assert (first.outcome, first.old) == (Outcome.DONE, OLD)
+    assert second.outcome is Outcome.REFUSED
+    assert isinstance(second.error, NoSuchBranch)
+    assert third.outcome is Outcome.UNCHANGED
+
+
+def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:
+    payload = refused(RequestRefused(), NoSuchBranch(TOPIC), None)
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, payload))
+
+    server = Server([answering])
+    updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, None)]
+    first, second = remote(server, state(OLD)).push(updates, Source(), atomic=True)
+    assert isinstance(first.error, NoSuchBranch)
+    assert isinstance(second.error, NotDone)
+    assert server.connections[0].request.flags == int(RequestFlag.ATOMIC)
+
+
+def test_one_refused_update_has_the_error_of_the_request() -> None:
+    server = Server([saying(AccessDenied("push", "read only"))])
+    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, None)], Source())
+    assert updated.outcome is Outcome.REFUSED
+    assert isinstance(updated.error, AccessDenied)
+
+
+def test_a_request_refused_as_a_whole_is_raised() -> None:
+    server = Server([saying(AccessDenied("push", "read only"))])
+    with pytest.raises(AccessDenied):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, None), RefUpdate(TOPIC, None)], Source())
+
+
+def test_nothing_is_learnt_of_a_repository_of_another_system() -> None:
+    server = Server([saying((WrongVcs("project", "brz", "git sha1"), state(OTHER)))])
+    there = remote(server)
+    with pytest.raises(WrongVcs):
+        there.push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert not there.knowledge.met
+
+
+def test_a_push_that_may_have_been_made_says_so() -> None:
+    def dying(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.break_off()
+
+    server = Server([dying])
+    with pytest.raises(OutcomeUnknown):
+        remote(server).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+
+
+# -- pull
+
+
+def test_a_refused_pull_teaches_what_is_there() -> None:
+    server = Server([saying((AccessDenied("pull", "not you"), state(OTHER, 9)))])
+    there = remote(server, state(OLD))
+    with pytest.raises(AccessDenied):
+        there.pull()
+    assert there.knowledge.tips() == [OTHER, OLD]
+
+
+def test_a_pull_whose_call_is_refused_raises_its_error() -> None:
+    outcome = WireOutcome(Status.REFUSED, fault=fault_of(NoSuchBranch(TOPIC)))
+    server = Server([reply(encode(ReplyMessage([outcome], state(TIP))))])
+    there = remote(server)
+    with pytest.raises(NoSuchBranch):
+        there.pull(refs=[TOPIC])
+    assert there.knowledge.tips() == [TIP]
+
+
+def test_a_pull_gives_its_result_and_teaches_the_refs() -> None:
+    server = Server([reply(done(PullResult(), state=state(TIP)))])
+    there = remote(server)
+    pulled = there.pull([OLD])
+    assert (pulled.result.segments, list(pulled.body)) == (0, [])
+    assert there.knowledge.tips() == [TIP]
