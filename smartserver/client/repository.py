@@ -20,6 +20,7 @@ from smartserver.errors import (
     MissingRevision,
     NoSuchRepository,
     NotDone,
+    OutcomeUnknown,
     WrongVcs,
 )
 from smartserver.records.model import Announced, Key, Kind, RevisionId
@@ -276,7 +277,7 @@ class RemoteRepository:
             CodedError: the whole push was refused.
         """
         if len(refusal.outcomes) != len(outgoing.calls):
-            if len(outgoing.calls) == 1:
+            if len(outgoing.calls) == 1 and not isinstance(refusal.error, OutcomeUnknown):
                 return [Updated(updates[0], Outcome.REFUSED, error=refusal.error)]
             raise refusal.error
         errors = refusal.outcomes[-len(updates) :]

@@ -52,6 +52,8 @@ def repository_insert_pack(context: Context, request: InsertPackRequest) -> Inse
     Where the graph came first and much of it is held already, the answer is `known`, before the records are sent.
     """
     transaction = context.transaction
+    if not transaction.exists:
+        raise NoSuchRepository(context.path)
     announced = transaction.announced
     new = sum(not transaction.is_stored(revision.revision) for revision in announced)
     held = len(announced) - new

@@ -25,6 +25,9 @@ from smartserver.wire.observer import Observer
 from transports.base import Transport
 from transports.memory import MemoryTransport
 
+EPOCH = 1_800_000_000.0
+"""When virtual time begins."""
+
 LOW_WATER_MARK = 4 * LOW_WATER
 """Unsent bytes at which a shell says so."""
 
@@ -122,7 +125,8 @@ class Joint:
     site: Site = field(init=False)
 
     def __post_init__(self) -> None:
-        self.site = Site(self.storage, clock=lambda: self.network.clock.now)
+        clock = self.network.clock
+        self.site = Site(self.storage, clock=lambda: clock.now, wall_clock=lambda: EPOCH + clock.now)
 
     def connect(self) -> StreamMedium:
         """A connection, its handshake charged."""
