@@ -232,6 +232,34 @@ def test_nothing_to_collect_without_a_repository(repository: PackRepository) -> 
     assert repository.collect_garbage_files() == 0
 
 
+def test_leftovers_where_a_creation_was_cut_short(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    sent = upload(repository, history.body(tips := history.line(1)), 1)
+    storage.put("root.0123", [b"half a root"])
+    (place,) = storage.list_directory(INCOMING)
+    assert repository.collect_garbage_files() == 1  # The temporary root; the upload's writer lives.
+    assert storage.list_directory(INCOMING) == [place]
+    dead = f"{INCOMING}/dead-00000000"
+    storage.make_directory(dead)
+    storage.put(f"{dead}/x.pack", [b"half a pack"])
+    assert repository.collect_garbage_files() == 1
+    assert storage.list_directory(INCOMING) == [place]
+    sent.abandon()
+    push(repository, history, tips, {MAIN: tips[0]})
+    check_whole(repository, history)
+
+
+def test_a_folder_that_only_resembles_a_repository(repository: PackRepository, storage: MemoryTransport) -> None:
+    """Nothing of somebody else's is touched."""
+    for name in ("packs", "incoming", "tables", "log", "incoming/letters"):
+        storage.make_directory(name)
+    storage.put("incoming/letters/one", [b"dear"])
+    storage.put("notes.txt", [b"mine"])
+    assert repository.collect_garbage_files() == 0
+    assert storage.get("incoming/letters/one") == b"dear"
+
+
 def test_files_of_a_deleted_repository(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:

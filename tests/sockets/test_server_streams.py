@@ -1,0 +1,234 @@
+"""server.tcp, server.stdio: a real server at the end of real streams, where the kernel decides how bytes are cut."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History
+from dialogs import message
+from pushing import NEW, Source, connected, push
+from serving import NOISE, PATIENCE, Server, check_store, server_refs
+
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Body, End, Error, Event, PeerClosed, Reply, Request
+from smartserver.wire.messages import RequestFlag, decode_failure, encode
+
+pytestmark = pytest.mark.sockets
+
+PING = encode(message((server_ping, PingRequest()), path=""))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def raw(server: Server) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection:
+        yield connection
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """Everything until the peer ends; a reset is an error."""
+    received = bytearray()
+    while data := connection.recv(65536):
+        received += data
+    return bytes(received)
+
+
+def events_of(data: bytes, client: Connection) -> list[Event]:
+    client.receive_data(data)
+    client.receive_eof()
+    found: list[Event] = []
+    while (event := client.next_event()) is not None:
+        found.append(event)
+    return found
+
+
+# -- ends of connections
+
+
+def test_a_client_that_ends_its_side_gets_its_answer(server: Server) -> None:
+    client = Connection(Role.CLIENT)
+    with raw(server) as connection:
+        connection.sendall(client.send(Request(1, PING)))
+        connection.shutdown(socket.SHUT_WR)
+        assert [type(event) for event in events_of(rest_of(connection), client)] == [Reply, PeerClosed]
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b""),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", b""),
+        (b"hpss/2\nand more", b"hpss! 1\n"),
+        (b"", b""),
+    ],
+)
+def test_strangers_are_let_go_without_a_reset(server: Server, sent: bytes, answer: bytes) -> None:
+    """A reset could eat the answer on its way."""
+    with raw(server) as connection:
+        connection.sendall(sent)
+        if not sent:
+            connection.shutdown(socket.SHUT_WR)
+        assert rest_of(connection) == answer
+
+
+def test_a_stranger_that_sends_much_is_let_go_too(server: Server) -> None:
+    with raw(server) as connection:
+        connection.sendall(b"hpss/2\n")
+        noise = bytes(1 << 20)
+        for _ in range(20):
+            connection.sendall(noise)
+        assert rest_of(connection) == b"hpss! 1\n"
+
+
+def test_a_refusal_is_read_by_a_client_that_is_still_sending(server: Server) -> None:
+    """Refused at its first bytes, an upload of 24 MB; the connection is good for the next request."""
+    client = Connection(Role.CLIENT)
+    request = message((repository_insert_pack, InsertPackRequest()), path="nowhere", flags=RequestFlag.BODY)
+    with raw(server) as connection:
+        connection.sendall(client.send(Request(1, encode(request), body=True)))
+        for _ in range(100):
+            connection.sendall(client.send(Body(1, bytes(240_000))))
+        connection.sendall(client.send(End(1, 0, 24_000_000)) + client.send(Request(2, PING)))
+        connection.shutdown(socket.SHUT_WR)
+        error, reply, _ = events_of(rest_of(connection), client)
+    assert isinstance(error, Error)
+    assert decode_failure(error.payload).fault.code == "no-such-repository"
+    assert isinstance(reply, Reply)
+
+
+def test_one_byte_at_a_time(server: Server) -> None:
+    client = Connection(Role.CLIENT)
+    with raw(server) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in client.send(Request(1, PING)):
+            connection.sendall(bytes([byte]))
+        connection.shutdown(socket.SHUT_WR)
+        assert [type(event) for event in events_of(rest_of(connection), client)] == [Reply, PeerClosed]
+
+
+# -- many clients
+
+
+def test_many_connections_at_once(server: Server) -> None:
+    """Each is held while the others are used."""
+    history = History()
+    tip = history.line(3)[-1]
+    with contextlib.ExitStack() as stack:
+        remotes = [stack.enter_context(connected(server.port)) for _ in range(40)]
+        for number, remote in enumerate(remotes):
+            (done,) = remote.push([RefUpdate(b"refs/heads/%d" % number, tip)], Source(history), NEW)
+            assert done.outcome is Outcome.DONE
+        for remote in remotes:
+            assert len(b"".join(remote.pull().body)) == sum(len(history.segment(each)) for each in history.parents)
+    assert len(server_refs(server.root, "p")) == 40
+    check_store(server.root, "p")
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return  # A machine without IPv6 has nothing to show here.
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--listen", "[::1]:0"]
+    process = subprocess.Popen([*command, "--anonymous", "write"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        port = int(line.split("hpss://[::1]:")[1].split("/")[0])
+        with Client(lambda: TcpMedium("::1", port)) as client:
+            remote = RemoteRepository(client, "p", Knowledge(None, "x"))
+            history = History()
+            first, second = history.line(1)[0], history.line(1, None, "other")[0]
+            assert push(remote, Source(history), MAIN, first).outcome is Outcome.DONE
+            # Loopback: a client on this machine may force.
+            (done,) = remote.push([RefUpdate(MAIN, second, Rule.FORCE)], Source(history), NEW)
+            assert done.outcome is Outcome.DONE
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+
+# -- standard input and output
+
+
+def serve_streams(root: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root), "--stdio"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_pipe_to_a_served_folder_may_do_what_its_user_may(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio"]
+    history = History()
+    line = history.line(4)
+    noise = history.commit({"noise": random.Random(3).randbytes(3_000_000)}, [line[3]])
+    with Client(lambda: PipeMedium(command)) as client:
+        remote = RemoteRepository(client, "p", Knowledge(None, "x"))
+        assert push(remote, Source(history), MAIN, noise).outcome is Outcome.DONE
+        updates = [RefUpdate(MAIN, line[0], Rule.FORCE), RefUpdate(b"refs/heads/x", noise)]
+        assert [done.outcome for done in remote.push(updates, Source(history), NEW)] == [Outcome.DONE] * 2
+        assert push_none(remote, history) is Outcome.DONE
+        assert remote.pull(ids=[line[3]], refs=[]).result.segments == 4
+    assert server_refs(tmp_path, "p") == {MAIN.decode(): line[0].hex()}
+    check_store(tmp_path, "p")
+
+
+def push_none(remote: RemoteRepository, history: History) -> Outcome:
+    (done,) = remote.push([RefUpdate(b"refs/heads/x", None)], Source(history), NEW)
+    return done.outcome
+
+
+def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
+    client = Connection(Role.CLIENT)
+    process = serve_streams(tmp_path)
+    out, err = process.communicate(client.send(Request(1, PING)), timeout=PATIENCE)
+    assert [type(event) for event in events_of(out, client)] == [Reply, PeerClosed]
+    assert (process.returncode, err) == (0, b"")
+
+
+def test_nothing_at_all_ends_it_too(tmp_path: Path) -> None:
+    process = serve_streams(tmp_path)
+    assert process.communicate(b"", timeout=PATIENCE) == (b"", b"")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_without_noise(tmp_path: Path, sent: signal.Signals) -> None:
+    process = serve_streams(tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    client = Connection(Role.CLIENT)
+    process.stdin.write(client.send(Request(1, PING)))
+    process.stdin.flush()
+    assert process.stdout.read(16)  # It has answered.
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert not NOISE.search(err.decode())
+    assert process.returncode == 0
+
+
+def test_garbage_ends_it(tmp_path: Path) -> None:
+    process = serve_streams(tmp_path)
+    out, err = process.communicate(b"GET / HTTP/1.0\r\n\r\n", timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, b"", b"")
