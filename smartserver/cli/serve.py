@@ -92,9 +92,14 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
     site = Site(transport, may_create=not no_create, inside=inside_of(transport))
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor)
+
+    def stop() -> None:
+        with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
+            reactor.stop()
+
     if stdio:
         session = stdio_shell.serve(sessions, _user())
-        session.when_lost = reactor.stop
+        session.when_lost = stop
     else:
         try:
             listening = tcp.listen(reactor, sessions, host, port, Anonymous(anonymous))

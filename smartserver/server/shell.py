@@ -92,7 +92,7 @@ class SessionProtocol(protocol.Protocol):
         if self._draining is not None:
             self._draining -= len(data)
             if self._draining < 0:
-                self._carrier.loseConnection()
+                self.lose()
         elif self.session is not None:
             self.session.data_received(data)
 
@@ -100,7 +100,7 @@ class SessionProtocol(protocol.Protocol):
         """The peer sends no more."""
         self._read_ended = True
         if self._draining is not None:
-            self._carrier.loseConnection()
+            self.lose()
         elif self.session is not None:
             self.session.eof_received()
 
@@ -142,12 +142,16 @@ class SessionProtocol(protocol.Protocol):
         self._forget_timer()
         self._carrier.unregisterProducer()
         if self._read_ended:
-            self._carrier.loseConnection()
+            self.lose()
             return
         self._carrier.resumeProducing()
         self._carrier.loseWriteConnection()
         self._server.changed()
-        self._timer = self._server.clock.callLater(DRAIN_SECONDS, self._carrier.loseConnection)
+        self._timer = self._server.clock.callLater(DRAIN_SECONDS, self.lose)
+
+    def lose(self) -> None:
+        """Close both directions once everything is sent; `connectionLost` follows."""
+        self._carrier.loseConnection()
 
     def _watch(self) -> None:
         """Close a connection that has been without a request for long; nothing else has a limit on its time."""

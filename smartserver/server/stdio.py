@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from twisted.internet import stdio
+from typing import Protocol as Interface
+from typing import cast
+
+from twisted.internet import error, stdio
+from twisted.python.failure import Failure
 
 from smartserver.server.access import invoking_user
 from smartserver.server.shell import SessionProtocol, Sessions
 
 
+class _Streams(Interface):
+    """What is used of Twisted's StandardIO besides."""
+
+    def connectionLost(self, reason: Failure) -> None: ...
+
+
+class StdioProtocol(SessionProtocol):
+    """A connection of two pipes, which end one by one.
+
+    Once its output is gone Twisted's StandardIO never says that the connection is, whatever becomes of the input.
+    """
+
+    _mute = False
+
+    def writeConnectionLost(self) -> None:
+        """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
+        self._mute = True
+        if not self.draining:
+            self._end()
+
+    def lose(self) -> None:
+        """Close both directions once everything is sent; `connectionLost` follows."""
+        super().lose()
+        if self._mute:
+            self._end()
+
+    def _end(self) -> None:
+        reason = Failure(error.ConnectionDone())  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
+        cast("_Streams", self.transport).connectionLost(reason)
+
+
 def serve(sessions: Sessions, user: str) -> SessionProtocol:
     """Begin the one session."""
-    session = SessionProtocol(sessions, invoking_user(user), f"{user} on standard input")
+    session = StdioProtocol(sessions, invoking_user(user), f"{user} on standard input")
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

@@ -183,13 +183,20 @@ def test_a_pipe_to_a_served_folder_may_do_what_its_user_may(tmp_path: Path) -> N
     history = History()
     line = history.line(4)
     noise = history.commit({"noise": random.Random(3).randbytes(3_000_000)}, [line[3]])
-    with Client(lambda: PipeMedium(command)) as client:
+    pipes: list[PipeMedium] = []
+
+    def connect() -> PipeMedium:
+        pipes.append(PipeMedium(command))
+        return pipes[-1]
+
+    with Client(connect) as client:
         remote = RemoteRepository(client, "p", Knowledge(None, "x"))
         assert push(remote, Source(history), MAIN, noise).outcome is Outcome.DONE
         updates = [RefUpdate(MAIN, line[0], Rule.FORCE), RefUpdate(b"refs/heads/x", noise)]
         assert [done.outcome for done in remote.push(updates, Source(history), NEW)] == [Outcome.DONE] * 2
         assert push_none(remote, history) is Outcome.DONE
         assert remote.pull(ids=[line[3]], refs=[]).result.segments == 4
+    assert pipes[0]._process.returncode == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): line[0].hex()}
     check_store(tmp_path, "p")
 
@@ -223,12 +230,47 @@ def test_a_signal_ends_it_without_noise(tmp_path: Path, sent: signal.Signals) ->
     process.stdin.flush()
     assert process.stdout.read(16)  # It has answered.
     process.send_signal(sent)
+    assert process.wait(PATIENCE) == 0
     _, err = process.communicate(timeout=PATIENCE)
     assert not NOISE.search(err.decode())
-    assert process.returncode == 0
 
 
 def test_garbage_ends_it(tmp_path: Path) -> None:
     process = serve_streams(tmp_path)
     out, err = process.communicate(b"GET / HTTP/1.0\r\n\r\n", timeout=PATIENCE)
     assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_a_stranger_that_reads_the_answer_and_then_ends(tmp_path: Path) -> None:
+    process = serve_streams(tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"hpss/2\n")
+    process.stdin.flush()
+    assert process.stdout.read(8) == b"hpss! 1\n"
+    assert process.poll() is None
+    assert process.communicate(timeout=PATIENCE)[1] == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("ended", ["output", "output, then input", "both at once"])
+def test_a_client_that_is_gone_ends_it(tmp_path: Path, ended: str) -> None:
+    """A server that nobody reads any more must not stay behind."""
+    process = serve_streams(tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    client = Connection(Role.CLIENT)
+    for number in (1, 2):
+        process.stdin.write(client.send(Request(number, PING)))
+        process.stdin.flush()
+        assert process.stdout.read(16)
+    process.stdout.close()
+    if ended == "output, then input":
+        assert process.wait(PATIENCE) == 0
+    if ended != "output":
+        process.stdin.close()
+    assert process.wait(PATIENCE) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.stdin.close()

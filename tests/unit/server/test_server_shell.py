@@ -365,3 +365,39 @@ def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypat
     made = stdio.serve(sessions, "joe")
     assert joined == [made]
     assert made._access == invoking_user("joe")
+
+
+class Streams(Carrier):
+    """Twisted's StandardIO."""
+
+    def connectionLost(self, reason: object) -> None:
+        self.calls.append("lost")
+
+
+def on_streams(sessions: Sessions) -> tuple[SessionProtocol, Streams]:
+    made = stdio.StdioProtocol(sessions, invoking_user("joe"), "joe on standard input")
+    carrier = Streams()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    return made, carrier
+
+
+def test_output_that_nobody_reads_ends_the_connection(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.writeConnectionLost()
+    assert carrier.calls == ["lost"]
+
+
+def test_output_that_was_closed_here_leaves_the_input_to_its_end(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(b"hpss/2\n")
+    made.writeConnectionLost()
+    assert carrier.calls == ["resume", "lose write"]
+    made.readConnectionLost()
+    assert carrier.calls[2:] == ["lose", "lost"]
+
+
+def test_input_that_ends_first_is_answered(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(Connection(Role.CLIENT).send(PING))
+    made.readConnectionLost()
+    assert carrier.calls == ["lose"]  # StandardIO says that it is lost once the answer is out.
