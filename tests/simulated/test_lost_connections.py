@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from builders import MAIN, History
-from dialogs import Dialog, message
+from dialogs import CREATE, Dialog, message
 from simulated_joint import NEW, HistorySource, Joint
 
 from netem.effects import Cut, Effect, Stall
@@ -22,11 +22,12 @@ from smartserver.errors import Cancelled, NotDone, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.limits import IDLE_TIMEOUT
-from smartserver.wire.messages import RequestFlag
+from smartserver.wire.messages import Reply, RequestFlag
 
 PATH = "project"
 TOPIC = b"refs/heads/topic"
@@ -171,6 +172,26 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
         assert moved == [LINE[2]]
         assert stage.tip == SIDE[0]
         assert stage.remote.knowledge.ref(MAIN) == (Tip(SIDE[0]),)
+    stage.settle()
+
+
+@pytest.mark.parametrize("tip", [LINE[0], LINE[2]], ids=["a ref alone", "with a body"])
+def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
+    """The log of the new repository says nothing of that time: the client cannot know, and says so."""
+    stage = Stage.make()
+    stage.joint.links.append(cut_down(0))
+
+    def make_anew() -> None:
+        stage.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
+        dialog = Dialog(stage.joint.site)
+        create, insert = (repository_create, CREATE), (repository_insert_pack, InsertPackRequest())
+        request = message(create, insert, path=PATH, flags=RequestFlag.BODY)
+        assert isinstance(dialog.ask(request, HISTORY.segment(LINE[0]), 1), Reply)
+
+    stage.joint.network.clock.call_later(2.1, make_anew)
+    with pytest.raises(OutcomeUnknown, match="the log does not reach back"):
+        stage.remote.push([RefUpdate(TOPIC, tip)], stage.source, NEW)
+    assert stage.joint.refs(PATH) == {}
     stage.settle()
 
 

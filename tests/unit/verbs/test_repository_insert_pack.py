@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN
+from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
-from smartserver.errors import KnownRevisions, MissingParents
+from smartserver.errors import KnownRevisions, MissingParents, NoSuchRepository
 from smartserver.records.model import Announced, Parent
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_insert_pack import (
@@ -68,6 +68,14 @@ def test_parents_must_be_there(project: Project, line: list[bytes]) -> None:
         assert missing.value.revisions == [line[HELD]]
 
 
+def test_without_a_repository_no_parent_is_missed(project: Project, line: list[bytes]) -> None:
+    """A client whose repository is gone must learn that, also from a dry run, and make it again."""
+    transaction = RepositoryTransaction("project", None, [project.history.announced(line[HELD])])
+    for early in (True, False):
+        with pytest.raises(NoSuchRepository):
+            run(NotedContext(transaction, early=early), REQUEST)
+
+
 def test_a_parent_marked_absent_need_not_be(project: Project) -> None:
     shallow = Announced(b"\1" * 20, (Parent(b"\2" * 20, absent=True),))
     transaction = RepositoryTransaction("project", project.repository.snapshot(), [shallow])
@@ -76,4 +84,8 @@ def test_a_parent_marked_absent_need_not_be(project: Project) -> None:
 
 def test_into_a_repository_made_with_it(line: list[bytes], project: Project) -> None:
     graph = [project.history.announced(each) for each in line[:3]]
-    assert run(NotedContext(RepositoryTransaction("other", None, graph), early=True), REQUEST).new == 3
+    transaction = RepositoryTransaction("other", None, graph)
+    with pytest.raises(NoSuchRepository):
+        run(NotedContext(transaction, early=True), REQUEST)
+    transaction.create(GIT, KINDS, SETTINGS)
+    assert run(NotedContext(transaction, early=True), REQUEST).new == 3
