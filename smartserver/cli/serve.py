@@ -18,6 +18,9 @@ from smartserver.client.url import DEFAULT_PORT
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
 
+DESCRIPTORS = 65_536
+"""Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
+
 _ARENA_MAX = -8
 """mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
 
@@ -87,6 +90,7 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
     from transports.local import LocalTransport
 
     _use_one_heap()
+    _raise_descriptors()
     reactor = cast("Reactor", untyped)
     transport = LocalTransport(root)
     site = Site(transport, may_create=not no_create, inside=inside_of(transport))
@@ -113,9 +117,21 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         stopping = sessions.stop_within(STOP_AFTER)
         reactor.addSystemEventTrigger("before", "shutdown", lambda: (listening.stopListening(), stopping())[1])
-    executor.run(lambda: tidy_all(site), lambda _: None, long=True)
+    if not stdio:  # Once a server, not once for each client that sshd lets in.
+        executor.run(lambda: tidy_all(site), lambda _: None, long=True)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     reactor.run()
+
+
+def _raise_descriptors() -> None:
+    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _use_one_heap() -> None:

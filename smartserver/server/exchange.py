@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from smartserver.errors import Cancelled, LimitExceeded, Unsupported
+from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsupported
 from smartserver.server.access import Access
 from smartserver.server.dispatch import fault, internal, prepare
 from smartserver.server.executor import Executor, Strand
@@ -16,7 +16,7 @@ from smartserver.server.site import Site
 from smartserver.server.work import Answer, RequestWork, log_bug, tidy
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
-from smartserver.wire.limits import MAX_MESSAGE, PIECE
+from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from transports.errors import CodedError
@@ -53,16 +53,12 @@ class Connected(Protocol):
     def finished(self, exchange: Exchange) -> None:
         """The request has its final answer."""
 
-    def close_if_idle(self) -> None:
-        """Close after the last answer."""
-
 
 class Exchange:
     """One request, from its first frame to its final answer."""
 
     def __init__(self, session: Connected, request_id: int) -> None:
         self.id = request_id
-        self.then_close = False
         self._session = session
         self._strand = Strand(session.executor)
         self._payload: list[bytes] = []
@@ -84,10 +80,10 @@ class Exchange:
     def request(self, event: Request) -> None:
         """A part of the request came."""
         self._size += len(event.payload)
-        if self._size > MAX_MESSAGE:
+        if self._size > MAX_REQUEST:
             self._payload.clear()
             if not event.more:
-                self._refuse(LimitExceeded("bytes of a request", self._size, MAX_MESSAGE))
+                self._refuse(LimitExceeded("bytes of a request", self._size, MAX_REQUEST))
             return
         self._payload.append(event.payload)
         if event.more:
@@ -168,15 +164,21 @@ class Exchange:
     def _step(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         clock = self._session.site.clock
 
-        def timed() -> T:
+        def timed() -> T | InternalError:
             start = clock()
             try:
                 return work()
+            except Exception as wrong:  # A step that is never reported would leave its client without an answer.
+                return internal(wrong, log_bug)
             finally:
                 self._busy += clock() - start
 
-        def report(result: T) -> None:
-            if not self._lost:
+        def report(result: T | InternalError) -> None:
+            if self._lost:
+                return
+            if isinstance(result, InternalError):
+                self._refuse(result)
+            else:
                 done(result)
 
         self._strand.submit(timed, report, long=self._long)
@@ -253,8 +255,6 @@ class Exchange:
 
     def _over(self) -> None:
         self._session.finished(self)
-        if self.then_close:
-            self._session.close_if_idle()
 
     # -- progress
 

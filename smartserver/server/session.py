@@ -73,6 +73,8 @@ class Session:
         self._backlog = 0
         self._paused = False
         self._writable = True
+        self._leaving = False
+        """Nothing more is to come, or to be taken: close after the last answer."""
         self._closing = False
 
     # -- from the shell
@@ -123,7 +125,7 @@ class Session:
     def go_away(self, reason: str) -> None:
         """Take no new requests, finish those that are open, then close."""
         self.send(GoAway(reason.encode()[:MAX_REASON]))
-        self._closing_when_idle()
+        self._leave()
 
     # -- from exchanges
 
@@ -145,6 +147,8 @@ class Session:
             self._bodies.remove(exchange)
             if sending and self._bodies:
                 self._bodies[0].start_body()
+        if self._leaving and not self._exchanges:
+            self._close()
 
     def want_body(self, exchange: Exchange) -> None:
         """Queue an answer with a body: one at a time on a connection."""
@@ -188,7 +192,7 @@ class Session:
                 self.send(VersionMismatch(VERSIONS))
                 self._close()
             case PeerClosed():
-                self._closing_when_idle()
+                self._leave()
             case _:
                 pass
 
@@ -198,22 +202,16 @@ class Session:
         if exchange is not None:
             action(exchange)
 
-    def _closing_when_idle(self) -> None:
+    def _leave(self) -> None:
+        """Close once no request is open, those that crossed a GOAWAY included."""
+        self._leaving = True
         if not self._exchanges:
             self._close()
-        else:
-            for exchange in list(self._exchanges.values()):
-                exchange.then_close = True
 
     def _close(self) -> None:
         if not self._closing:
             self._closing = True
             self._shell.close()
-
-    def close_if_idle(self) -> None:
-        """Close after the last answer once the peer sends no more."""
-        if not self._exchanges:
-            self._close()
 
     def _give_up(self, wrong: RemoteProtocolError) -> None:
         log.info("%s: %s", self.peer or "a client", wrong)

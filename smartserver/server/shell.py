@@ -134,6 +134,7 @@ class SessionProtocol(protocol.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send, in order."""
+        self._heard = self._server.clock.seconds()  # An answer ends a silence as well as a request does.
         self._carrier.write(data)
 
     def close(self) -> None:

@@ -51,15 +51,18 @@ def inside_of(root: LocalTransport) -> Callable[[str], bool]:
 
 def tidy_all(site: Site) -> None:
     """Clear `incoming` of every repository below the root and delete files no root names any more."""
-    for path in repositories(site.root):
+    for path in repositories(site.root, site.inside):
         try:
             site.find(path).repository.collect_garbage_files()
-        except (CodedError, OSError) as wrong:
-            log.warning("tidying %s: %s", path, wrong)
+        except Exception as wrong:  # It runs in a thread whose errors nobody sees.
+            log.warning("tidying %s: %s", path, wrong, exc_info=not isinstance(wrong, CodedError))
 
 
-def repositories(root: Transport, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Paths of the repositories below a place, half-made ones too; nothing is looked for inside one."""
+def repositories(
+    root: Transport, inside: Callable[[str], bool] = lambda path: True, path: str = "", depth: int = 0
+) -> Iterator[str]:
+    """Paths of the repositories below a place, half-made ones too; nothing is looked for inside one, nor where a link
+    leads out of the root (`inside` says so)."""
     try:
         names = root.list_directory(path)
     except CodedError:
@@ -72,7 +75,7 @@ def repositories(root: Transport, path: str = "", depth: int = 0) -> Iterator[st
     for name in names:
         below = f"{path}/{name}" if path else name
         try:
-            if jail.clean(below) == below and root.stat(below).kind is EntryKind.DIRECTORY:
-                yield from repositories(root, below, depth + 1)
+            if jail.clean(below) == below and root.stat(below).kind is EntryKind.DIRECTORY and inside(below):
+                yield from repositories(root, inside, below, depth + 1)
         except CodedError:
             continue

@@ -77,6 +77,7 @@ class RequestWork:
         self._announcement: SegmentStream | None = None
         self._planned = False
         self._repeated: Committed | None = None
+        self._arrived = site.clock() if prepared.message.age else 0.0
         self.cancelled = False
         """Set by the session when the client wants no more; looked at before the change is made."""
 
@@ -233,15 +234,20 @@ class RequestWork:
                 raise Refused(Cancelled())
             return _encode(decide(self._prepared, self._context(found, transaction)))
 
-        committed = found.repository.commit(message.id, message.age, self._access.user, plan, upload)
+        # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
         self._upload = None
+        committed = found.repository.commit(message.id, self._age(), self._access.user, plan, upload)
         return self._committed(found, committed)
+
+    def _age(self) -> int:
+        """Milliseconds since the first sending: what the client said when this one began, and the time since."""
+        age = self._prepared.message.age
+        return age + int((self._site.clock() - self._arrived) * 1000) if age else 0
 
     def _earlier(self) -> Committed | None:
         """What became of this request if it is repeated and was carried out before."""
         if self._repeated is None and self._prepared.message.age:
-            message = self._prepared.message
-            self._repeated = self._find().repository.earlier(message.id, message.age)
+            self._repeated = self._find().repository.earlier(self._prepared.message.id, self._age())
         return self._repeated
 
     def _committed(self, found: Found, committed: Committed) -> Answer:
@@ -307,11 +313,12 @@ class RequestWork:
 
 
 def tidy(repository: PackRepository) -> None:
-    """Repack after an answer; what goes wrong there is logged and changes nothing for anybody."""
+    """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
     try:
-        repository.repack_if_needed()
-    except (CodedError, OSError) as wrong:
-        log.warning("repacking %s: %s", repository.path, wrong)
+        if repository.repack_if_needed():
+            repository.collect_garbage_files()
+    except Exception as wrong:  # It runs in a thread whose errors nobody sees.
+        log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
 
 
 def log_bug(reference: str, error: Exception) -> None:

@@ -104,6 +104,7 @@ class Transaction(Protocol):
         """Make the repository with this request; False where one of the same `vcs` exists.
 
         Raises:
+            Unsupported: a kind's check is not one this release knows.
             WrongVcs: one of another `vcs` exists.
         """
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, WrongVcs
-from smartserver.records.check import KINDS_OF, is_label, revision_record
+from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
+from smartserver.records.check import CHECKS, KINDS_OF, is_label, revision_record
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, PullPlan
@@ -90,6 +90,9 @@ class RepositoryTransaction:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision))
 
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
+        for kind in kinds:
+            if kind.check not in CHECKS:
+                raise Unsupported(f"the check {kind.check!r} of records", ", ".join(sorted(CHECKS)))
         known = KINDS_OF.get(vcs)
         if known is not None and known != tuple(kinds):
             raise WrongVcs(self._path, _described(vcs, known), _described(vcs, kinds))

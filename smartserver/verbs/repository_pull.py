@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.store.model import Transaction, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
@@ -15,6 +15,9 @@ from smartserver.verbs.fields import MAX_IDS, Id, RefName
 
 MAX_HAVES = 256
 """DESIGN 7; more cost more bytes than the revisions they save."""
+
+MAX_PREFIXES = 256
+"""Prefixes of refs in one pull: each ref is compared with all of them."""
 
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -43,33 +46,36 @@ class PullResult(Result, frozen=True, array_like=True):
     common: bytes = b""
 
 
-def matches(pattern: bytes, name: bytes) -> bool:
-    """Whether a ref is named by a pattern: exact, or a prefix that ends in `/` or `*`."""
-    if pattern.endswith(b"*"):
-        return name.startswith(pattern[:-1])
-    return name.startswith(pattern) if pattern.endswith(b"/") else name == pattern
-
-
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
     """The tips that patterns name; one that names nothing is left to the client, which sees all refs."""
     if patterns is None:
         return [tip.id for value in refs.values() for tip in value]
     wanted: list[RevisionId] = []
+    prefixes: list[bytes] = []
     for pattern in patterns:
-        setting = transaction.settings.get(pattern.decode("ascii", "replace"), pattern)
-        exact = transaction.ref(setting)
+        exact = transaction.ref(transaction.settings.get(pattern.decode("ascii", "replace"), pattern))
         if exact is not None:
             wanted += [tip.id for tip in exact]
         elif pattern.endswith((b"/", b"*")):
-            wanted += [tip.id for name in refs if matches(pattern, name) for tip in refs[name]]
-    return wanted
+            prefixes.append(pattern.rstrip(b"*"))
+    return wanted + _below(refs, prefixes)
+
+
+def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[RevisionId]:
+    """The tips of the refs under any of these prefixes: one walk, however many there are."""
+    if not prefixes:
+        return []
+    if len(prefixes) > MAX_PREFIXES:
+        raise LimitExceeded("prefixes of refs in one pull", len(prefixes), MAX_PREFIXES)
+    wanted = tuple(prefixes)
+    return [tip.id for name, value in refs.items() if name.startswith(wanted) for tip in value]
 
 
 @verb(
     "Repository.pull",
     effect=Effect.READ,
     body=Body.DOWN,
-    errors=(MissingRevision, NoSuchRepository),
+    errors=(LimitExceeded, MissingRevision, NoSuchRepository),
 )
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
@@ -83,7 +89,7 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
     wants = [*_wanted(transaction, refs, request.refs), *request.ids]
     if request.follow:
         wants += transaction.followed(
-            [tip.id for pattern in request.follow for name in refs if matches(pattern, name) for tip in refs[name]],
+            _below(refs, [pattern.rstrip(b"*") for pattern in request.follow]),
             [*wants, *request.haves],
         )
     wants = list(dict.fromkeys(wants))

@@ -26,6 +26,9 @@ MAX_OPEN_REQUESTS = 128
 MAX_MESSAGE = 64 * MIB
 """A message joined from its frames. 1,000,000 refs of 60 bytes, the largest reply in use, are 60 MB."""
 
+MAX_REQUEST = 8 * MIB
+"""A request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2 MB."""
+
 # What one request may hold
 
 MAX_CALLS = 65_536

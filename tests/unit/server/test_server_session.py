@@ -36,7 +36,7 @@ from smartserver.wire.events import (
     VersionMismatch,
 )
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.limits import MAX_FRAME, MAX_MESSAGE, PIECE
+from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, decode_progress, encode
 from smartserver.wire.messages import Reply as ReplyMessage
 
@@ -124,7 +124,7 @@ def test_a_request_in_several_frames(dialog: Dialog) -> None:
 def test_a_request_over_the_limit_is_refused_when_it_is_over(
     dialog: Dialog, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_MESSAGE", 2 * MAX_FRAME)
+    monkeypatch.setattr(exchange, "MAX_REQUEST", 2 * MAX_FRAME)
     assert not dialog.send(Request(1, bytes(2 * MAX_FRAME), more=True))
     assert not dialog.send(Request(1, bytes(MAX_FRAME), more=True))
     (error,) = dialog.send(Request(1, b"end"))
@@ -134,7 +134,7 @@ def test_a_request_over_the_limit_is_refused_when_it_is_over(
     assert failure.fault.code == "limit-exceeded"
     assert failure.fault.arguments["value"] == 3 * MAX_FRAME + 3
     assert dialog.session.idle
-    assert MAX_MESSAGE == 64 << 20
+    assert MAX_REQUEST == 8 << 20
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x90", encode(message(PING)) + b"x", b"\x97" * 5000])

@@ -91,11 +91,13 @@ def test_links_out_of_the_root_are_noticed(tmp_path: Path) -> None:
 def test_the_most_used_stay_open(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "MAX_OPEN", 2)
     line = list(served.history.parents)
-    for path in ("one", "two"):
+    for path in ("one", "two", "four"):
         served.push(line, {}, path)
     first = served.site.find("one").repository
     assert served.site.find("two").exists
     assert served.site.find("one").repository is first
-    served.site.find("three")  # And the root, which might be one.
-    assert [each.path for each in served.site.open_repositories()] == ["three", ""]
+    assert not served.site.find("three").exists  # What is not there pushes nothing out.
+    assert served.site.find("one").repository is first
+    for path in ("two", "four"):
+        assert served.site.find(path).exists
     assert served.site.find("one").repository is not first

@@ -31,10 +31,12 @@ def served() -> Served:
 
 def test_repositories_are_found(served: Served) -> None:
     assert sorted(repositories(served.transport)) == ["one", "team/deep/three", "team/two"]
-    assert list(repositories(served.transport, "one")) == ["one"]
+    assert list(repositories(served.transport, path="one")) == ["one"]
     assert list(repositories(served.transport.child("one"))) == [""]
-    assert list(repositories(served.transport, "nowhere")) == []
-    assert list(repositories(served.transport, "a file")) == []
+    assert list(repositories(served.transport, path="nowhere")) == []
+    assert list(repositories(served.transport, path="a file")) == []
+    # What a link leads out of the root to is not looked at.
+    assert list(repositories(served.transport, lambda path: not path.startswith("team"))) == ["one"]
 
 
 def test_the_search_ends() -> None:

@@ -9,7 +9,7 @@ from verb_context import NotedContext, Project
 from smartserver.errors import MissingRevision, NoSuchRepository
 from smartserver.store.model import What
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.repository_pull import PullRequest, PullResult, matches, repository_pull
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 
 TOPIC = b"refs/heads/topic"
 TAG = b"refs/tags/v1"
@@ -51,29 +51,6 @@ class Tagged(Project):
 @pytest.fixture(scope="module")
 def project() -> Tagged:
     return Tagged()
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "matched"),
-    [
-        (b"refs/heads/main", b"refs/heads/main", True),
-        (b"refs/heads/main", b"refs/heads/main2", False),
-        (b"refs/heads/main", b"refs/heads", False),
-        (b"refs/heads/", b"refs/heads/main", True),
-        (b"refs/heads/", b"refs/heads", False),
-        (b"refs/heads/", b"refs/tags/v1", False),
-        (b"refs/heads/ma*", b"refs/heads/main", True),
-        (b"refs/heads/ma*", b"refs/heads/ma", True),
-        (b"refs/heads/ma*", b"refs/heads/mist", False),
-        (b"refs/heads/*", b"refs/heads/a/b", True),
-        (b"*", b"anything", True),
-        (b"*x", b"anyx", False),
-        (b"a*b", b"a*b", True),
-        (b"a*b", b"axb", False),
-    ],
-)
-def test_patterns(pattern: bytes, name: bytes, matched: bool) -> None:
-    assert matches(pattern, name) is matched
 
 
 @pytest.mark.parametrize(

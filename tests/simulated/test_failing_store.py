@@ -1,0 +1,51 @@
+"""server.work over a store that fails at each call in turn: what is answered is true, and the repository opens."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN, History
+from simulated_joint import NEW, HistorySource, Joint
+
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from smartserver.client.repository import Outcome, RefUpdate
+from smartserver.errors import OutcomeUnknown
+from smartserver.store.repository import PackRepository
+from transports.decorators.faulty import FaultMode, FaultyTransport
+from transports.errors import TransportError
+from transports.memory import MemoryTransport
+
+
+@pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
+def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
+    history = History()
+    line = history.line(6)
+    number = unknown = 0
+    while True:
+        number += 1
+        storage = MemoryTransport()
+        joint = Joint(SimulatedNetwork(Link(0.1)), storage)
+        source = HistorySource(history)
+        joint.remote().push([RefUpdate(MAIN, line[3])], source, NEW)
+        faulty = FaultyTransport(storage, fail_at=number, mode=mode)
+        broken = Joint(SimulatedNetwork(Link(0.1)), faulty)
+        done = refused = False
+        try:
+            done = broken.remote().push([RefUpdate(MAIN, line[5])], source, NEW)[0].outcome is Outcome.DONE
+        except OutcomeUnknown:
+            unknown += 1
+        except TransportError:
+            refused = True
+        if number > faulty.calls:
+            assert done
+            break
+        repository = PackRepository(storage, "project")
+        tip = repository.snapshot().view.refs()[MAIN][0].id
+        assert repository.verify().problems == (), f"call {number}: {faulty.log[number - 1]}"
+        assert tip in (line[3], line[5])
+        assert not done or tip == line[5]
+        assert not refused or tip == line[3]
+        # And the next push works.
+        assert joint.remote().push([RefUpdate(MAIN, line[5])], source, NEW)[0].outcome in Outcome
+        assert repository.verify().problems == ()
+    assert unknown, "no call failed after the root was renamed"
