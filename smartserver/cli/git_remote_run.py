@@ -49,6 +49,11 @@ def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     os._exit(status)
 
 
+def plain(text: str) -> str:
+    """Text that may be a server's, for a terminal: one line, and no sequence that could command it."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     """Exit status of a run; what went wrong was said."""
     try:
@@ -57,10 +62,10 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
         return FAILED  # Git is gone, and has said why.
     except (MediumError, ProtocolError, NotOurProtocol) as wrong:
         place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
-        sys.stderr.write(f"fatal: hpss: {place}{wrong}\n")
+        sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
     except (CannotGoOn, VcsError, CodedError, BadUrl) as wrong:
-        sys.stderr.write(f"fatal: hpss: {wrong}\n")
+        sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
         sys.stderr.write(f"fatal: hpss: {wrong.filename or 'this machine'}: {wrong.strerror or wrong}\n")

@@ -277,7 +277,10 @@ class Link:
                 self._write(incoming)
                 if incoming.final:
                     self._outbox += self._connection.send(Cancel(incoming.id))
-                    self._write(incoming)
+                    try:
+                        self._write(incoming)
+                    except ConnectionLost:
+                        self._going_away = True  # The answer is here; only the connection is not.
                     return
         self._outbox += self._connection.send(End(incoming.id, segments, size))
         self._write(incoming)
@@ -334,6 +337,8 @@ class Link:
         except Interrupted as early:
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer") from early
+        if not data and self._outbox:
+            raise ConnectionLost("the server has closed the connection and takes no more")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

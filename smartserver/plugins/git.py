@@ -418,6 +418,7 @@ class GitRemote:
     def server_progress(self, phase: str, done: int, total: int) -> None:
         """Show what the server says of itself."""
         if self._options.progress and total:
+            phase = "".join(character for character in phase if character.isprintable())
             self._say(f"remote: {phase} {100 * done // total:3d}%" + ("\n" if done >= total else "\r"))
 
 

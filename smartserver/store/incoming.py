@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from smartserver.errors import ConflictingRecord, CorruptRecord, MissingBase, MissingParents
+from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
 from smartserver.records.delta import compress, decompress
 from smartserver.records.limits import MAX_CHAIN
@@ -34,6 +34,9 @@ MAX_STORED_DEPTH = 64
 every time."""
 REBASED_DEPTH = 47
 """How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
+MAX_TAKEN = 256 << 20
+"""Bytes of a segment, and of one record's text, that an upload may bring: both are held whole while they are checked, and
+eight kilobytes of zstd can claim all of it."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
@@ -161,6 +164,8 @@ class Intake:
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
+            if entry.length > MAX_TAKEN:
+                raise LimitExceeded("bytes of a record", entry.length, MAX_TAKEN)
             try:
                 base_key = proof.base(entry)
             except UnreachableBase as wrong:
@@ -343,7 +348,7 @@ class Upload:
         self._intake = Intake(transaction, quarantine)
         self._kinds = transaction.kinds
         self._checked = transaction.snapshot
-        self._stream = SegmentStream(self._kinds, graph_first=graph_first)
+        self._stream = SegmentStream(self._kinds, graph_first=graph_first, limit=MAX_TAKEN)
         self._graph_first = graph_first
         self._seen: list[Announced] = []
         self._segments = 0
