@@ -35,8 +35,8 @@ every time."""
 REBASED_DEPTH = 47
 """How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
 MAX_TAKEN = 256 << 20
-"""Bytes of a segment, and of one record's text, that an upload may bring: both are held whole while they are checked, and
-eight kilobytes of zstd can claim all of it."""
+"""Bytes of a segment, and of one record's text, that an upload may bring: both are held whole while they are checked,
+and eight kilobytes of zstd can claim all of it."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
