@@ -32,6 +32,8 @@ def parse_listen(text: str) -> tuple[str, int]:
         CommandError: it is none of them.
     """
     host, colon, port = text.rpartition(":")
+    if not colon and text.isascii() and text.isdigit():
+        raise CommandError(f"--listen {text!r}: expected HOST:PORT; for that port alone write :{text}")
     if not colon or (text.startswith("[") and text.endswith("]")):
         host, port = text, str(DEFAULT_PORT)
     if not (port.isascii() and port.isdigit() and int(port) < 65536):

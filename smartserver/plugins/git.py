@@ -42,6 +42,9 @@ HEAD = "HEAD"
 PROGRESS_INTERVAL = 0.2
 """Seconds between two lines of progress, as git's own."""
 
+UNSHALLOW = "2147483647"
+"""The depth git asks for to make a shallow repository whole (INFINITE_DEPTH)."""
+
 UNSUPPORTED = {
     "depth": "--depth is not supported: the whole history is fetched",
     "deepen-since": "--shallow-since is not supported: the whole history is fetched",
@@ -185,6 +188,8 @@ class GitRemote:
             options.leases[ref] = tip if any(tip) else NO_TIP  # Git writes zeros for a ref that must not exist.
         elif name not in ("followtags", "cloning", "object-format", "force", "force-if-includes"):
             # Git turns off depth for the tags it follows after a fetch: that needs no word.
+            if name == "depth" and value == UNSHALLOW:
+                raise CannotGoOn("--unshallow is not supported: clone anew, or unshallow from where this was cloned")
             if name in UNSUPPORTED and value != "0":
                 self._say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"

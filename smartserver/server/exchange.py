@@ -108,8 +108,7 @@ class Exchange:
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
-        if self._answered or self._work is None:
-            return
+        assert self._work is not None  # The request is whole before its body, and over when it was refused.
         work, session = self._work, self._session
         session.backlog(len(chunk))
 
@@ -122,8 +121,7 @@ class Exchange:
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
-        if self._answered or self._work is None:
-            return
+        assert self._work is not None  # As above.
         work = self._work
         self._ended = True
 
@@ -212,8 +210,8 @@ class Exchange:
 
     def start_body(self) -> None:
         """It is this answer's turn to send its body."""
-        if self._first is not None:
-            self._session.send(self._first)
+        assert self._first is not None  # It queued for its turn with this in hand.
+        self._session.send(self._first)
         self.pump()
 
     def pump(self) -> None:

@@ -87,6 +87,9 @@ class Transaction(Protocol):
             NoSuchRepository: there is none.
         """
 
+    def nested(self, name: bytes) -> bytes | None:
+        """A ref of which `name` would be a part (of `a/b`, `a` is one) or that would be a part of it, or None."""
+
     def has_revision(self, revision: RevisionId) -> bool:
         """Whether it is stored or announced."""
 

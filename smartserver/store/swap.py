@@ -17,9 +17,12 @@ from smartserver.store.format import (
     FOLDERS,
     FORMAT,
     LOCK,
+    LOG,
     NAMES,
+    PACKS,
     ROOT,
     SPOKEN,
+    TABLES,
     Discipline,
     Format,
     parse_format,
@@ -99,11 +102,32 @@ class RootFile:
         for name in self.folder.list_directory(""):
             if name not in NAMES and not name.startswith(TEMPORARY):
                 raise InvalidPath(self.path, f"the folder holds {name!r}, which belongs to no repository")
+        self._refuse_remains()
         for name in FOLDERS:
             _ensure_folder(self.folder, name)
         # Also what another process made: it may have crashed before it synced.
         for place in places[::-1]:
             self._above.sync_directory(place)
+
+    def _refuse_remains(self) -> None:
+        """Never make a repository over one that has lost its root or its format: its packs may be all there is.
+
+        A creation that was killed leaves one pack at most each time, no log and no tables.
+
+        Raises:
+            InvalidPath: the folder holds what only a repository that was in use leaves.
+        """
+        if self.folder.exists(ROOT):
+            if self.folder.exists(FORMAT):
+                return  # A whole one, some of whose folders were taken away.
+            why = f"the folder holds a root and no {FORMAT!r}: restore that file, or move the folder away"
+            raise InvalidPath(self.path, why)
+        found = {place: _names_in(self.folder, place) for place in (PACKS, LOG, TABLES)}
+        packs = sum(name.endswith(".pack") for name in found[PACKS])
+        if packs > 1 or found[LOG] or found[TABLES]:
+            raise InvalidPath(
+                self.path, f"the folder holds {packs} packs and no {ROOT!r}: restore that file, or move the folder"
+            )
 
     @contextlib.contextmanager
     def swapping(self, *, create: bool = False) -> Iterator[Swap]:
@@ -262,6 +286,13 @@ def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.Exi
 def _discard(folder: Transport, path: str) -> None:
     with contextlib.suppress(TransportError):
         folder.delete(path)
+
+
+def _names_in(folder: Transport, place: str) -> list[str]:
+    try:
+        return folder.list_directory(place)
+    except NoSuchFile:
+        return []
 
 
 def _ensure_folder(transport: Transport, path: str) -> None:

@@ -6,6 +6,7 @@ changed so far. The repository writes down what differs, in one swap.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -31,6 +32,8 @@ class RepositoryTransaction:
         """VCS, kinds and settings of the repository this request makes."""
         self.changes: dict[bytes, RefValue | None] = {}
         """Refs that differ from the snapshot's, None for one that goes."""
+        self._folders: Counter[bytes] | None = None
+        """How many refs lie below each part of a name; counted when it is first asked for."""
         self._path = path
         self._announced = tuple(announced)
         self._stored = snapshot.graph if snapshot is not None else Graph()
@@ -80,6 +83,14 @@ class RepositoryTransaction:
             return self.changes[name]
         return self._stored_ref(name)
 
+    def nested(self, name: bytes) -> bytes | None:
+        for above in _folders_of(name):
+            if self.ref(above) is not None:
+                return above
+        if self._folders is None:
+            self._folders = Counter(folder for ref in self.refs() for folder in _folders_of(ref))
+        return name + b"/..." if self._folders[name] else None
+
     def has_revision(self, revision: RevisionId) -> bool:
         return self._graph.ordinal(revision) is not None
 
@@ -112,6 +123,10 @@ class RepositoryTransaction:
             self._ordinal(tip.id)
         if value is not None:
             value = tuple(sorted(value, key=lambda tip: tip.id))
+        if self._folders is not None:
+            change = (value is not None and value != ()) - (self.ref(name) is not None)
+            for folder in _folders_of(name) if change else ():
+                self._folders[folder] += change
         if (value or None) == stored:
             self.changes.pop(name, None)
         else:
@@ -216,6 +231,12 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
+
+
+def _folders_of(name: bytes) -> list[bytes]:
+    """What of a ref's name could be another ref: `a/b/c` lies below `a/b` and `a`."""
+    parts = name.split(b"/")
+    return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _described(vcs: str, kinds: Sequence[Kind]) -> str:

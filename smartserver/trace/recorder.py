@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from smartserver.wire.events import Body, Error, Event, Reply, Request
+from smartserver.wire.events import End, Error, Event, Reply, Request
 from smartserver.wire.messages import decode_failure, decode_reply, decode_request
 
 MAX_SHOWN = 16
@@ -81,10 +81,13 @@ class Recorder:
         record.ended = self._clock()
         if isinstance(event, (Reply, Error)):
             record.payload.append(event.payload)
-            if not event.more:
-                self._answered(record, event)
-        elif not isinstance(event, Body):
-            record.ended = self._clock()
+            if event.more:
+                return
+            self._answered(record, event)
+        # An answer with a body is over with its body: a clone is not done when its first line is here.
+        whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
+        if whole and self._finished is not None:
+            self._finished(record)
 
     @property
     def vfs_calls(self) -> int:
@@ -115,8 +118,6 @@ class Recorder:
             refused = sum(outcome.status != 0 for outcome in reply.outcomes)
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
-        if self._finished is not None:
-            self._finished(record)
 
 
 def _short(raw: msgspec.Raw) -> str:

@@ -95,7 +95,7 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
                 if revision.id in cut:
                     raise CannotSend(
                         f"cannot push from a shallow repository: the parents of {revision.id.hex()} are not here "
-                        "(git fetch --unshallow gets them)"
+                        "(git fetch --unshallow from where it was cloned)"
                     )
     return listing + others
 

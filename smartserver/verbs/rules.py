@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from smartserver.errors import BranchExists, DivergedBranches, NoSuchBranch, StaleLease
+from smartserver.errors import BranchExists, DivergedBranches, InvalidName, NoSuchBranch, StaleLease
 from smartserver.records.model import RefValue, Tip
 from smartserver.verbs.declare import Context, Permission
 
@@ -38,6 +38,7 @@ def move(
     Raises:
         NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.
         AccessDenied: the user may not.
+        InvalidName: another ref has the name as a part of its own, or the other way round.
         MissingRevision: the tip is neither stored nor sent.
         NoSuchRepository: there is none.
     """
@@ -54,6 +55,10 @@ def move(
         if create is Create.NO:
             raise NoSuchBranch(name)
         context.require(Permission.CREATE, name)
+        other = transaction.nested(name)
+        if other is not None:
+            # A client that keeps refs in files has no place for both: nobody could clone the repository.
+            raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
     else:
         if create is Create.MUST or rule is Rule.NEW:
             raise BranchExists(name, old[0].id)

@@ -173,14 +173,15 @@ class HistorySource:
     """A history as a push reads it."""
 
     history: History
-    without: frozenset[Key] = frozenset()
     planned: list[int] = field(default_factory=list)
     """How many revisions each plan had."""
+    bases: dict[bytes, Key] = field(default_factory=dict)
+    """Path -> the delta base its record has in a plan that may use it, whatever it is; others then have none."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
         had = self._ancestors(haves)
         wanted = self._ancestors(tips) - had
-        plan = HistoryPlan(self.history, [each for each in self.history.parents if each in wanted], self.without)
+        plan = HistoryPlan(self.history, [each for each in self.history.parents if each in wanted], self.bases)
         self.planned.append(len(plan.revisions))
         return plan
 
@@ -201,6 +202,7 @@ class HistoryPlan:
 
     history: History
     revisions: list[RevisionId]
+    bases: Mapping[bytes, Key] = field(default_factory=dict)
     without: frozenset[Key] = frozenset()
 
     @property
@@ -208,11 +210,15 @@ class HistoryPlan:
         return [self.history.announced(each) for each in self.revisions]
 
     def segments(self) -> Iterator[bytes]:
+        usable = {path: key for path, key in self.bases.items() if key not in self.without}
         for each in self.revisions:
-            yield segment_on(self.history, each, {}) if self.without else self.history.segment(each)
+            if self.bases or self.without:
+                yield segment_on(self.history, each, usable)
+            else:
+                yield self.history.segment(each)
 
     def without_bases(self, keys: Collection[Key]) -> HistoryPlan:
-        return HistoryPlan(self.history, self.revisions, self.without | frozenset(keys))
+        return HistoryPlan(self.history, self.revisions, self.bases, self.without | frozenset(keys))
 
 
 def segment_on(history: History, revision: RevisionId, bases: Mapping[bytes, Key]) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History
-from simulated_joint import NEW, HistoryPlan, HistorySource, Joint, segment_on
+from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
 from smartserver.client.call import Answer, Client, Outgoing
 from smartserver.client.knowledge import Knowledge
@@ -256,56 +256,38 @@ def test_a_tip_that_is_nowhere(work: Work) -> None:
     assert isinstance(done.error, MissingRevision)
 
 
-def test_a_missing_base(work: Work) -> None:
-    """A base the server has, but not among the ancestors: it is sent again without."""
-    repeated: list[set[Key]] = []
+def on_a_foreign_base(work: Work) -> tuple[bytes, Key]:
+    """A revision one record of which would be small on a base that the server has, but not among the ancestors."""
     foreign = work.history.key_at(work.side[0], "src/side.txt")
+    text = work.history.objects[foreign].text + b"and more\n"
+    tip = work.history.commit({**work.history.files(work.line[3]), "src/main.txt": text}, [work.line[3]])
+    work.source.bases[b"src/main.txt"] = foreign
+    return tip, foreign
 
-    @dataclass
-    class OddPlan(HistoryPlan):
-        def segments(self) -> Iterator[bytes]:
-            for each in self.revisions:
-                yield segment_on(self.history, each, {} if self.without else {b"src/main.txt": foreign})
 
-        def without_bases(self, keys: Collection[Key]) -> OddPlan:
-            repeated.append(set(keys))
-            return OddPlan(self.history, self.revisions, self.without | frozenset(keys))
+def test_a_missing_base(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sent again without."""
+    unusable: list[set[Key]] = []
+    without = HistoryPlan.without_bases
 
-    class Odd(HistorySource):
-        def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
-            plan = super().plan(tips, haves)
-            return OddPlan(plan.history, plan.revisions)
+    def noted(plan: HistoryPlan, keys: Collection[Key]) -> HistoryPlan:
+        unusable.append(set(keys))
+        return without(plan, keys)
 
-    files = {**work.history.files(work.line[3]), "src/main.txt": work.history.objects[foreign].text + b"and more\n"}
-    tip = work.history.commit(files, [work.line[3]])
+    monkeypatch.setattr(HistoryPlan, "without_bases", noted)
+    tip, foreign = on_a_foreign_base(work)
+    assert work.push(RefUpdate(MAIN, tip))[0].outcome is DONE
+    assert unusable == [{foreign}]
+    assert work.refs()[MAIN] == tip
+
+
+def test_a_base_that_is_missing_each_time_ends_it(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HistoryPlan, "without_bases", lambda plan, keys: plan)
+    tip, foreign = on_a_foreign_base(work)
     work.joint.network.take()
-    (done,) = work.remote.push([RefUpdate(MAIN, tip)], Odd(work.history), NEW)
-    assert done.outcome is DONE
-    assert work.joint.network.counts().rounds == 2
-    assert repeated == [{foreign}]
-
-
-def test_a_base_that_is_missing_each_time_ends_it(work: Work) -> None:
-    foreign = work.history.key_at(work.side[0], "src/side.txt")
-
-    class Stubborn(HistoryPlan):
-        def segments(self) -> Iterator[bytes]:
-            for each in self.revisions:
-                yield segment_on(self.history, each, {b"src/main.txt": foreign})
-
-        def without_bases(self, keys: Collection[Key]) -> Stubborn:
-            return self
-
-    class Source(HistorySource):
-        def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
-            plan = super().plan(tips, haves)
-            return Stubborn(plan.history, plan.revisions)
-
-    files = {**work.history.files(work.line[3]), "src/main.txt": work.history.objects[foreign].text + b"and more\n"}
-    tip = work.history.commit(files, [work.line[3]])
-    work.joint.network.take()
-    with pytest.raises(MissingBase):
-        work.remote.push([RefUpdate(MAIN, tip)], Source(work.history), NEW)
+    with pytest.raises(MissingBase) as caught:
+        work.push(RefUpdate(MAIN, tip))
+    assert caught.value.keys == [foreign]
     assert work.joint.network.counts().rounds == 4
 
 

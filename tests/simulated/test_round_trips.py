@@ -261,6 +261,19 @@ def made_anew(stage: Stage) -> None:
     assert elsewhere.push([RefUpdate(MAIN, stage.line[10])], stage.source, NEW)[0].outcome is Outcome.DONE
 
 
+def missing_base(stage: Stage) -> None:
+    """A base the server has, but not among the ancestors."""
+    side = stage.history.line(1, stage.line[5], "side")[0]
+    assert stage.push(TOPIC, side) is Outcome.DONE
+    foreign = stage.history.key_at(side, "src/side.txt")
+    text = stage.history.objects[foreign].text + b"and more\n"
+    tip = stage.history.commit({**stage.history.files(stage.line[9]), "src/main.txt": text}, [stage.line[9]])
+    stage.source.bases[b"src/main.txt"] = foreign
+    stage.network.take()
+    assert stage.push(MAIN, tip) is Outcome.DONE
+    assert stage.network.counts().flights_up == 2
+
+
 def _pretend(stage: Stage) -> State:
     """The state of the other repository: as if it had been at this path."""
     return state_of(stage.joint.site.find(PATH).repository.changes_since(None))
@@ -283,6 +296,7 @@ OPERATIONS: dict[str, Callable[[Stage], None]] = {
     "clone": clone,
     "first contact, large push": first_contact,
     "push to a repository made anew": made_anew,
+    "push on a base the server may not use": missing_base,
 }
 
 

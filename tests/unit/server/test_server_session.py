@@ -443,6 +443,18 @@ def test_a_long_verification_says_how_far_it_is(served: Served, monkeypatch: pyt
     assert code(dialog.answer(number)) == "ok"
 
 
+def test_progress_is_said_twice_a_second(served: Served) -> None:
+    dialog = Dialog(served.site)
+    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    said: list[Progress] = []
+    (made,) = dialog.session._exchanges.values()
+    dialog.session.send = said.append  # type: ignore[method-assign, assignment]
+    for done in range(10):
+        made._progress_from_worker("upkeep", done, 10)
+        served.ticks = served.ticks + exchange.PROGRESS_INTERVAL / 2
+    assert [decode_progress(event.payload).done for event in said] == [0, 2, 4, 6, 8]
+
+
 def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
     dialog = Dialog(served.site)
     made = exchange.Exchange(dialog.session, 1)

@@ -22,7 +22,7 @@ from smartserver.verbs.repository_open import OpenRequest, OpenResult, repositor
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
-from smartserver.wire.events import Body, Cancel
+from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import Failure, Known, Reply, RequestFlag, State, Status
 from transports.errors import CodedError, NoSpace
 
@@ -289,6 +289,15 @@ def test_a_check_changes_nothing_and_says_what_would_be(dialog: Dialog, served: 
     assert answer.state is not None
     assert served.files() == before
     assert served.refs() == {MAIN: line[3]}
+
+
+def test_the_graph_of_a_check_may_come_in_pieces(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    graph = encode_graph([served.history.announced(each) for each in line[4:6]])
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.CHECK_ONLY))
+    for at in range(0, len(graph), 7):
+        dialog.send(Body(number, graph[at : at + 7]))
+    dialog.send(End(number, 0, len(graph)))
+    assert isinstance(dialog.answer(number), Reply)
 
 
 def test_a_check_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:

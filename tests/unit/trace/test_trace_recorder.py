@@ -117,10 +117,23 @@ def test_a_push_and_its_body_are_one_call_and_one_trip(dialog: Dialog) -> None:
 def test_a_body_that_comes_counts_and_lasts_until_its_end(dialog: Dialog) -> None:
     up = dialog.up(Request(1, asking(("Repository.pull", []))))
     down = dialog.down(Reply(1, answer(DONE), True), after=0.5)
-    down += dialog.down(Body(1, bytes(100)), after=0.5) + dialog.down(End(1, 1, 100), after=0.5)
+    down += dialog.down(Body(1, bytes(100)), after=0.5)
+    assert dialog.finished == []
+    down += dialog.down(End(1, 1, 100), after=0.5)
     assert (dialog.only.bytes_up, dialog.only.bytes_down) == (up, down)
     assert dialog.only.ended - dialog.only.started == 1.5
     assert dialog.recorder.round_trips == 1
+    assert dialog.finished == [
+        f"hpss: Repository.pull() on project: ok, {up} B up, {down} B down, 1500 ms (1.5 ms in the server)"
+    ]
+
+
+def test_a_body_that_the_server_could_not_finish(dialog: Dialog) -> None:
+    dialog.up(Request(1, asking(("Repository.pull", []))))
+    dialog.down(Reply(1, answer(DONE), True), Body(1, bytes(100)))
+    dialog.down(Error(1, encode(Failure(Fault("corrupt-file", {})))))
+    assert dialog.only.result == "corrupt-file"
+    assert len(dialog.finished) == 1
 
 
 def test_an_answer_in_parts_is_read_whole(dialog: Dialog) -> None:

@@ -6,10 +6,10 @@ import pytest
 from builders import GIT, KINDS, MAIN, History
 from verb_context import NotedContext, Project
 
-from smartserver.errors import MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
 from smartserver.store.model import What
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
 
 TOPIC = b"refs/heads/topic"
 TAG = b"refs/tags/v1"
@@ -76,6 +76,15 @@ def test_the_refs_that_patterns_name(
 ) -> None:
     expected = {*project.line[:line], *(getattr(project, name) for name in others)}
     assert project.pulled(PullRequest(refs=patterns)) == expected
+
+
+def test_prefixes_are_few(project: Tagged) -> None:
+    """Each ref is compared with each; exact names cost nothing."""
+    prefixes = [b"refs/heads/%d/" % number for number in range(MAX_PREFIXES)]
+    assert project.pulled(PullRequest(refs=[*prefixes, MAIN, *[b"x%d" % number for number in range(1000)]]))
+    with pytest.raises(LimitExceeded) as caught:
+        project.pulled(PullRequest(refs=[*prefixes, b"refs/heads/x/"]))
+    assert (caught.value.value, caught.value.limit) == (MAX_PREFIXES + 1, MAX_PREFIXES)
 
 
 def test_ids_are_wanted_besides(project: Tagged) -> None:
