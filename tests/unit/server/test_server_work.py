@@ -7,12 +7,13 @@ import pytest
 from builders import MAIN
 from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 
-from smartserver.errors import KnownRevisions, error_from_wire
+from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.work import state_of, tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
@@ -376,6 +377,19 @@ def test_who_may_read_gets_the_state_with_a_refusal(reader: Dialog, line: list[b
     assert isinstance(answer, Failure)
     assert answer.state is not None
     assert answer.state.refs == {MAIN: [[line[3]]]}
+
+
+def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
+    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: object) -> None:
+        raise CorruptFile("project/tables/x", 0, "the content does not match its check")
+
+    monkeypatch.setattr(RepositoryTransaction, "changes_since", damaged)
+    answer = dialog.ask(message(set_ref(line[1])))
+    assert refused(answer).code == "diverged"
+    assert isinstance(answer, Failure)
+    assert answer.state is None
 
 
 # -- repeats
