@@ -60,3 +60,23 @@ def test_what_else_it_refuses(project: Project, line: list[bytes]) -> None:
     nothing = NotedContext(RepositoryTransaction("project", None))
     with pytest.raises(NoSuchRepository):
         branch_create.function(nothing, BranchCreateRequest(TOPIC, line[1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [(MAIN + b"/sub", MAIN), (MAIN + b"/a/b", MAIN), (b"refs/heads", b"refs/heads/..."), (b"refs", b"refs/...")],
+)
+def test_no_ref_is_both_a_name_and_a_folder(project: Project, line: list[bytes], name: bytes, other: bytes) -> None:
+    with pytest.raises(InvalidName, match=repr(other.decode())):
+        branch_create.function(project.context(), BranchCreateRequest(name, line[1]))
+
+
+def test_a_folder_of_refs_ends_with_its_last_ref(project: Project, line: list[bytes]) -> None:
+    context = project.context()
+    assert branch_create.function(context, BranchCreateRequest(b"refs/heads/a/b", line[1])).created
+    with pytest.raises(InvalidName):
+        branch_create.function(context, BranchCreateRequest(b"refs/heads/a", line[1]))
+    context.transaction.set_ref(b"refs/heads/a/b", None)
+    assert branch_create.function(context, BranchCreateRequest(b"refs/heads/a", line[1])).created
+    with pytest.raises(InvalidName):
+        branch_create.function(context, BranchCreateRequest(b"refs/heads/a/b", line[1]))
