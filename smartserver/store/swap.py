@@ -19,7 +19,6 @@ from smartserver.store.format import (
     LOCK,
     LOG,
     NAMES,
-    PACKS,
     ROOT,
     SPOKEN,
     TABLES,
@@ -112,7 +111,7 @@ class RootFile:
     def _refuse_remains(self) -> None:
         """Never make a repository over one that has lost its root or its format: its packs may be all there is.
 
-        A creation that was killed leaves one pack at most each time, no log and no tables.
+        Creations that were killed, or are going on, leave packs too, but no log and no tables.
 
         Raises:
             InvalidPath: the folder holds what only a repository that was in use leaves.
@@ -122,12 +121,10 @@ class RootFile:
                 return  # A whole one, some of whose folders were taken away.
             why = f"the folder holds a root and no {FORMAT!r}: restore that file, or move the folder away"
             raise InvalidPath(self.path, why)
-        found = {place: _names_in(self.folder, place) for place in (PACKS, LOG, TABLES)}
-        packs = sum(name.endswith(".pack") for name in found[PACKS])
-        if packs > 1 or found[LOG] or found[TABLES]:
-            raise InvalidPath(
-                self.path, f"the folder holds {packs} packs and no {ROOT!r}: restore that file, or move the folder"
-            )
+        for place in (LOG, TABLES):
+            if _names_in(self.folder, place):
+                why = f"the folder holds {place!r} files and no {ROOT!r}: restore that file, or move the folder away"
+                raise InvalidPath(self.path, why)
 
     @contextlib.contextmanager
     def swapping(self, *, create: bool = False) -> Iterator[Swap]:

@@ -61,7 +61,7 @@ def test_a_shallow_repository_cannot_make_a_repository(ours: Begin) -> None:
         assert result.status != 0
         line = result.err.splitlines()[0]
         assert line.startswith("fatal: hpss: cannot push from a shallow repository: the parents of ")
-        assert line.endswith("(git fetch --unshallow gets them)")
+        assert line.endswith("(git fetch --unshallow from where it was cloned)")
     assert refs_of(side) == {}
 
 
