@@ -36,7 +36,7 @@ class Strand:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._steps: deque[tuple[Callable[[], None], bool]] = deque()
+        self._steps: deque[Callable[[], None]] = deque()
         self._busy = False
         self._draining = False
 
@@ -51,7 +51,7 @@ class Strand:
 
             self._executor.run(work, finished, long=long)
 
-        self._steps.append((start, long))
+        self._steps.append(start)
         self._drain()
 
     def _drain(self) -> None:
@@ -62,7 +62,6 @@ class Strand:
         try:
             while self._steps and not self._busy:
                 self._busy = True
-                start, _ = self._steps.popleft()
-                start()
+                self._steps.popleft()()
         finally:
             self._draining = False
