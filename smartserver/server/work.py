@@ -82,6 +82,11 @@ class RequestWork:
         """Set by the session when the client wants no more; looked at before the change is made."""
 
     @property
+    def mutates(self) -> bool:
+        """Whether it may change something."""
+        return self._prepared.mutates
+
+    @property
     def description(self) -> str:
         """The request in short, for a log."""
         verbs = [verb.name for verb, _ in self._prepared.calls]
@@ -92,6 +97,8 @@ class RequestWork:
 
     def answer(self) -> Answer:
         """Carry out a request that has no body."""
+        if self.cancelled:  # While it waited for a thread.
+            return self._guarded(_raiser(Refused(Cancelled())))
         return self._guarded(self._change if self._prepared.mutates else self._read)
 
     def take(self, chunk: bytes) -> Answer | None:
@@ -216,6 +223,7 @@ class RequestWork:
             return self._committed(self._find(), first)
         upload = self._upload or self._begin_upload()
         self._upload = upload
+        self._progress("store", 0, 0)
         upload.finish(segments, size)
         return self._commit(self._find(), upload)
 
@@ -236,7 +244,7 @@ class RequestWork:
 
         # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
         self._upload = None
-        committed = found.repository.commit(message.id, self._age(), self._access.user, plan, upload)
+        committed = found.repository.commit(message.id, self._age(), self._access.user, plan, upload, self._progress)
         return self._committed(found, committed)
 
     def _age(self) -> int:
@@ -274,8 +282,18 @@ class RequestWork:
             found.at,
             early=early,
             may_create=self._site.may_create,
-            verify=lambda: found.repository.verify(lambda done, total: self._progress("verify", done, total)),
+            verify=lambda: found.repository.verify(self._verified),
         )
+
+    def _verified(self, done: int, total: int) -> None:
+        """So many bytes are checked.
+
+        Raises:
+            Refused: the client wants no more.
+        """
+        if self.cancelled:
+            raise Refused(Cancelled())
+        self._progress("verify", done, total)
 
     def _known(self) -> tuple[bytes, int] | None:
         known = self._prepared.message.known

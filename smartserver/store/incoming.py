@@ -43,6 +43,10 @@ KEYS_NAMED = 4096
 """Missing bases an error names."""
 
 
+Report = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is, and of how much (0: not known)."""
+
+
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
@@ -418,7 +422,9 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(self, transaction: RepositoryTransaction) -> None:
+    def check_again(
+        self, transaction: RepositoryTransaction, progress: Report = lambda phase, done, total: None
+    ) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:
@@ -432,7 +438,8 @@ class Upload:
         try:
             file = quarantine.folder.open_read(quarantine.pack_path)
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
-                for _, content in pack.segments():
+                for offset, content in pack.segments():
+                    progress("check again", offset, self.entry.length)
                     intake.take(decode_segment(content, 0, self._kinds), content)
             entry = intake.finish()
         except BaseException:
