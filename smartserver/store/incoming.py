@@ -21,7 +21,7 @@ from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.graph import Graph
-from smartserver.store.index import Row, kib, record_digest
+from smartserver.store.index import Row, kib
 from smartserver.store.pack import PackReader
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import DraftPack, Quarantine
@@ -303,10 +303,7 @@ class Intake:
     def _copies(self, kind: int, key: Key) -> Iterator[int]:
         yield from self._arrivals.ordinals(kind, key)
         if self._snapshot is not None:
-            digest = record_digest(kind, key)
-            for pack, part in zip(self._snapshot.packs, self._graph.parts, strict=True):
-                for row in pack.index.find_digest(digest):
-                    yield part.first + pack.index.row_segments[row]
+            yield from self._snapshot.introducers(kind, key)
 
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
