@@ -34,7 +34,7 @@ LARGE_UPLOAD = 1 << 20
 the half second, and its reply is one small flight."""
 
 LARGE_REQUEST = 64 * 1024
-"""Bytes of a request from which it is decoded apart: 65,536 calls take 0.1 s, in which no other connection moves."""
+"""Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
 
 
 class Connected(Protocol):
@@ -203,7 +203,7 @@ class Exchange:
     def _answering(
         self, work: Callable[[], Answer | None], lane: Lane = Lane.QUICK, done: Callable[[], None] = lambda: None
     ) -> None:
-        """A step that may end in the answer, which is encoded there too: 100,000 refs take a tenth of a second."""
+        """A step that may end in the answer, which is encoded there too: the largest takes a tenth of a second."""
 
         def encoded() -> tuple[Answer, bytes] | None:
             answer = self._measured(work)
