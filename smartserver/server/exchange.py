@@ -149,7 +149,7 @@ class Exchange:
         """The client wants no more; a change that is not made yet will not be."""
         work = self._work
         if work is not None:
-            work.cancelled = True
+            work.cancel()
         if self._answer is not None and self._answer.body is not None:
             self._refuse(Cancelled())
         elif self._answered:
@@ -164,7 +164,7 @@ class Exchange:
         self._lost = True
         if self._work is not None:
             work = self._work
-            work.cancelled = True
+            work.cancel()
             self._strand.submit(work.abandon, lambda _: None)
 
     # -- steps

@@ -248,7 +248,7 @@ def test_cancel_in_the_commit_changes_nothing_more(
     finish = RequestWork._commit
 
     def cancelled(work: RequestWork, *arguments: object) -> object:
-        work.cancelled = True
+        work.cancel()
         return finish(work, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestWork, "_commit", cancelled)

@@ -1,4 +1,4 @@
-"""server.work: what a request does to the store, and what is told of it when it is refused."""
+"""server.work, server.asked, server.receiving: what a request does to the store, and what is told of a refused one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.work import state_of, tidy
+from smartserver.server.asked import state_of
+from smartserver.server.work import tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -457,6 +458,21 @@ def test_a_repeat_with_a_body(dialog: Dialog, served: Served, line: list[bytes])
         assert again.outcomes == first.outcomes
     assert served.refs() == {MAIN: line[3]}
     assert served.files() == files
+
+
+def test_a_repeat_beside_its_first_sending_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The first is carried out while the body of the second is on its way."""
+    body = served.history.body(line[4:6])
+    request = message(INSERT, set_ref(line[5]), flags=BODY)
+    second = Dialog(served.site)
+    number = second.begin(msgspec.structs.replace(request, age=1000))
+    second.send(Body(number, body))
+    first = done(dialog.ask(request, body, 2))
+    second.send(End(number, 2, len(body)))
+    again = second.answer(number)
+    assert isinstance(again, Reply)
+    assert again.outcomes == first.outcomes
+    assert not any(path.startswith("project/incoming/") for path in served.files())
 
 
 def test_a_repeat_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:
