@@ -73,7 +73,9 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
-        sys.stderr.write(f"fatal: hpss: {wrong.filename or 'this machine'}: {wrong.strerror or wrong}\n")
+        # What is written without a name is the repository's.
+        place = wrong.filename or environment.get("GIT_DIR") or "this machine"
+        sys.stderr.write(f"fatal: hpss: {place}: {wrong.strerror or wrong}\n")
         return FAILED
     return 0
 
