@@ -234,7 +234,7 @@ class Exchange:
                 return
             if isinstance(piece, CodedError):
                 assert self._work is not None  # The answer is its.
-                self._refuse(self._work.in_its_words(piece))
+                self._refuse(self._work.in_words(piece))
             elif isinstance(piece, Exception):
                 self._refuse(internal(piece, log_bug))
             elif piece:

@@ -9,21 +9,21 @@ from typing import Protocol, cast
 
 import msgspec
 
-from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.model import Announced, Kind, encode_ref
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, decide, declared, fault, internal
 from smartserver.server.site import Found, Site
-from smartserver.store.format import LOG, PACKS, TABLES
+from smartserver.server.words import in_words
 from smartserver.store.incoming import Upload
 from smartserver.store.model import Changes, Transaction
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Body, Permission
 from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag, State
-from transports.errors import CodedError, NoSuchFile
+from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
 
@@ -299,24 +299,12 @@ class RequestWork:
         except Exception as wrong:  # The boundary of a request: a bug must not end the server.
             error, outcomes = internal(wrong, log_bug), []
         self.abandon()
-        error = self.in_its_words(error)
+        error = self.in_words(error)
         return Answer(Failure(fault(error), outcomes, self._state_after(error), capabilities=self._capabilities()))
 
-    def in_its_words(self, error: CodedError) -> CodedError:
-        """An error of the store as its client can make something of it: what is there instead of a repository, and a
-        file that a root names and that is gone as the damage that is. Damage is the administrator's to know, too."""
-        if self._found is None:
-            return error
-        repository = self._found.repository
-        if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
-            return NoSuchRepository(error.path, repository.instead())
-        if isinstance(error, NoSuchFile):
-            inner = error.path.removeprefix(f"{repository.path}/")
-            if self._found.exists and inner.startswith((f"{PACKS}/", f"{LOG}/", f"{TABLES}/")):
-                error = CorruptFile(inner, 0, "the file is missing")
-        if isinstance(error, CorruptFile):
-            log.warning("%s is damaged: %s", repository.path or "the served folder", error)
-        return error
+    def in_words(self, error: CodedError) -> CodedError:
+        """An error of the store as it is sent."""
+        return in_words(error, self._found)
 
     def _state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""

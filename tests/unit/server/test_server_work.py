@@ -7,10 +7,9 @@ import pytest
 from builders import MAIN
 from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 
-from smartserver.errors import CorruptFile, KnownRevisions, NoSuchRepository, error_from_wire
+from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.site import Site
 from smartserver.server.work import state_of, tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
@@ -254,30 +253,6 @@ def test_a_failure_of_the_store_is_told(
     answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), served.history.body(line[4:6]), 2)
     assert refused(answer).code == "no-space"
     assert not any(path.startswith("project/incoming/") for path in served.files())
-
-
-@pytest.mark.parametrize("lost", ["pack", "pack and index"])
-def test_a_pack_that_is_gone_is_damage(served: Served, caplog: pytest.LogCaptureFixture, lost: str) -> None:
-    """Found when the body is read, or when the repository is opened."""
-    (pack,) = [path for path in served.files() if path.endswith(".pack")]
-    served.transport.delete(pack)
-    if lost == "pack and index":
-        served.transport.delete(pack.replace(".pack", ".idx"))
-    answer = Dialog(Site(served.transport)).ask(message(PULL))
-    error = refused(answer)
-    assert isinstance(error, CorruptFile)
-    assert (error.path, error.offset, error.why) == (pack.removeprefix(f"{PATH}/"), 0, "the file is missing")
-    assert f"{PATH} is damaged: {error.path} at byte 0" in caplog.text
-
-
-@pytest.mark.parametrize(("name", "found"), [("HEAD", "a git repository"), (".hg", "a Mercurial repository")])
-def test_what_is_there_instead_is_told(dialog: Dialog, nobody: Dialog, served: Served, name: str, found: str) -> None:
-    for place in ("other", f"other/{name}", "other/objects"):
-        served.transport.make_directory(place)
-    error = refused(dialog.ask(message(PULL, path="/other")))
-    assert isinstance(error, NoSuchRepository)
-    assert error.found == found
-    assert refused(nobody.ask(message(PULL, path="/other"))).code == "access-denied"
 
 
 @pytest.mark.parametrize("moment", ["begin", "commit", "receive"])
