@@ -75,7 +75,7 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
     if not root.is_dir():
         raise CommandError(f"{root} is not a folder: make it first, or name another")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise CommandError(f"{root} cannot be read by user {_user()}")
+        raise CommandError(f"{root} cannot be read by user {user()}")
     host, port = ("", 0) if stdio else parse_listen(listen)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
@@ -105,7 +105,7 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
             reactor.stop()
 
     if stdio:
-        session = stdio_shell.serve(sessions, _user())
+        session = stdio_shell.serve(sessions, user())
         session.when_lost = stop
     else:
         try:
@@ -145,7 +145,8 @@ def _use_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
-def _user() -> str:
+def user() -> str:
+    """The name of who runs this, else the number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

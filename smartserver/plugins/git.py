@@ -28,12 +28,14 @@ from smartserver.errors import (
 from smartserver.plugins.git_hint import Hint
 from smartserver.plugins.git_listing import HEADS, NO_TIP, TAGS, Leases, must_ask, removes_others
 from smartserver.plugins.git_wants import Wants, wants
+from smartserver.plugins.git_words import ADVICE, in_words
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
+from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 HEAD = "HEAD"
@@ -105,6 +107,8 @@ class GitRemote:
         self._keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end: git may end before it removes its one."""
         self._reported = 0.0
+        self._told: set[str] = set()
+        """Options the user was told are not supported."""
 
     @property
     def _knowledge(self) -> Knowledge:
@@ -190,7 +194,8 @@ class GitRemote:
             # Git turns off depth for the tags it follows after a fetch: that needs no word.
             if name == "depth" and value == UNSHALLOW:
                 raise CannotGoOn("--unshallow is not supported: clone anew, or unshallow from where this was cloned")
-            if name in UNSUPPORTED and value != "0":
+            if name in UNSUPPORTED and value != "0" and name not in self._told:
+                self._told.add(name)  # Git sets some of them twice.
                 self._say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"
         return b"ok"
@@ -271,7 +276,8 @@ class GitRemote:
         try:
             inserted = Inserter(local).insert(segments, loose=loose)
         except Malformed as wrong:
-            raise CannotGoOn(f"what the server sent of {self._path!r} cannot be read: {wrong}") from wrong
+            why = f"what the server sent of {self._path!r} cannot be read: {wrong}"
+            raise CannotGoOn(f"{why} {ADVICE}") from wrong
         if inserted.keep:
             self._keeps.append(inserted.keep)
 
@@ -309,9 +315,9 @@ class GitRemote:
     def _push(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("push")
         updates = [self._update(local, line) for line in batch]
-        refused = [update for update in updates if not _may_be(local, update)]
-        lines = [b"error " + update.ref + b" " + NOT_A_COMMIT for update in refused]
-        updates = [update for update in updates if update not in refused]
+        refused = {update.ref: why for update in updates if (why := _objection(local, update))}
+        lines = [b"error " + ref + b" " + why for ref, why in refused.items()]
+        updates = [update for update in updates if update.ref not in refused]
         if refused and self._options.atomic:
             lines += [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
             updates = []
@@ -393,7 +399,7 @@ class GitRemote:
             case NotDone():
                 return NOT_ATOMIC.decode()
             case _:
-                return " ".join(str(error).split())
+                return " ".join(in_words(error, self._path).split()) if error is not None else "no reason given"
 
     # -- progress
 
@@ -505,12 +511,15 @@ def _sayable(name: bytes) -> bool:
     return bool(name) and min(name) > 0x20 and 0x7F not in name
 
 
-def _may_be(local: GitRepository, update: RefUpdate) -> bool:
-    """Whether git allows it on its own server: a branch points at a commit and at nothing else."""
+def _objection(local: GitRepository, update: RefUpdate) -> bytes:
+    """Why an update cannot be sent: git's own server refuses a branch that points at something else than a commit, ours
+    a name it has no room for. Empty where nothing is wrong."""
+    if len(update.ref) > MAX_NAME:
+        return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
     if update.tip is None or not update.ref.startswith(HEADS):
-        return True
+        return b""
     found = local.find(update.tip.hex().encode())
-    return found is not None and found.type == COMMIT
+    return b"" if found is not None and found.type == COMMIT else NOT_A_COMMIT
 
 
 def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:

@@ -44,7 +44,8 @@ class Asked:
         self.cancelled = False
         """Set when the client wants no more, or is gone."""
         self._site = site
-        self._found: Found | None = None
+        self.found: Found | None = None
+        """What `find` gave; None as long as nobody looked."""
         self._repeated: Committed | None = None
         self._arrived = site.clock() if prepared.message.age else 0.0
 
@@ -75,12 +76,12 @@ class Asked:
             AccessDenied: the user may not read; whoever may not is not told what there is.
             InvalidPath, NestedRepository: as `Site.find`.
         """
-        if self._found is None:
+        if self.found is None:
             self.access.require(Permission.READ)
             path = self.prepared.message.path
             above = all(verb.finds_above for verb, _ in self.prepared.calls)
-            self._found = self._site.find_above(path) if above else self._site.find(path)
-        return self._found
+            self.found = self._site.find_above(path) if above else self._site.find(path)
+        return self.found
 
     def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
         """A view of the repository as it is now."""
@@ -126,7 +127,7 @@ class Asked:
 
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""
-        if self._found is None or not self._found.exists or isinstance(error, LimitExceeded):
+        if self.found is None or not self.found.exists or isinstance(error, LimitExceeded):
             return None
         try:
             self.access.require(Permission.READ)

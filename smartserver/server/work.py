@@ -17,6 +17,7 @@ from smartserver.server.asked import Asked, Progress
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
+from smartserver.server.words import in_words
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -173,8 +174,12 @@ class RequestWork:
             case _:
                 error = internal(wrong, log_bug)
         self.abandon()
-        asked = self._asked
+        asked, error = self._asked, self.in_words(error)
         return Answer(Failure(fault(error), outcomes, asked.state_after(error), capabilities=asked.capabilities()))
+
+    def in_words(self, error: CodedError) -> CodedError:
+        """An error of the store as it is sent."""
+        return in_words(error, self._asked.found)
 
 
 def tidy(repository: PackRepository) -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import _user, parse_listen
+from smartserver.cli.serve import parse_listen, user
 from smartserver.client.url import DEFAULT_PORT
 
 PATIENCE = 60
@@ -71,7 +71,7 @@ def test_a_root_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = CliRunner().invoke(group, ["serve", str(tmp_path)])
     assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"{tmp_path} cannot be read by user {_user()}"
+    assert str(result.exception) == f"{tmp_path} cannot be read by user {user()}"
 
 
 def test_a_wrong_address_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, erro
         raise error
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert _user() == str(os.getuid())
+    assert user() == str(os.getuid())
 
 
 @pytest.mark.sockets
