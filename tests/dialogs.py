@@ -11,7 +11,7 @@ import msgspec
 from builders import GIT, KINDS, SETTINGS, History, push
 
 from smartserver.server.access import Access, invoking_user
-from smartserver.server.executor import Executor, InlineExecutor
+from smartserver.server.executor import Executor, InlineExecutor, Lane
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
@@ -56,7 +56,7 @@ class SteppedExecutor:
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         self.waiting.append(lambda: done(work()))
 
     def soon(self, call: Callable[[], None]) -> None:

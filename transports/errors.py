@@ -8,6 +8,7 @@ CodedError
     ├── NotADirectory
     ├── DirectoryNotEmpty
     ├── NoSpace
+    ├── Locked
     ├── TransportFailed
     └── NotSupported
 """
@@ -26,6 +27,7 @@ class CodedError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    """Whether the same request may succeed a moment later."""
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
@@ -109,6 +111,17 @@ class NoSpace(TransportError, code="no-space"):
 
     def __str__(self) -> str:
         return f"no space left to write {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class Locked(TransportError, code="locked", retryable=True):
+    """Another process holds a lock and did not let go of it; nothing was changed."""
+
+    path: str
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
 
 
 @dataclasses.dataclass(eq=False)

@@ -8,6 +8,7 @@ import fcntl
 import mmap
 import os
 import stat as stat_bits
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,7 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, Wr
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
+    Locked,
     NoSpace,
     NoSuchFile,
     NotADirectory,
@@ -37,6 +39,10 @@ ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirector
     errno.EDQUOT: NoSpace,
 }
 """What the system says, as what a transport raises; all else is `TransportFailed`."""
+
+SHORTEST_PAUSE = 0.001
+LONGEST_PAUSE = 0.008
+"""Seconds between two looks at a lock that is held: what it is held for takes a few milliseconds."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -67,6 +73,24 @@ def _sync(descriptor: int, path: str) -> None:
             os.fsync(descriptor)
     except OSError as wrong:
         raise TransportFailed(path, f"sync failed: {wrong.strerror}") from wrong
+
+
+def _lock_within(descriptor: int, wait: float) -> bool:
+    """Whether the lock was had in so many seconds. The system's own waiting has no end but a signal, which goes to the
+    main thread: so this asks again and again."""
+    end = time.monotonic() + wait
+    pause = SHORTEST_PAUSE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE)
+        else:
+            return True
 
 
 class _LocalReadFile(ReadFile):
@@ -243,13 +267,16 @@ class LocalTransport(Transport):
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def lock(self, path: str) -> Iterator[None]:
+    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
         """Hold the lock file; opened anew each time, because flock excludes by open file: threads too."""
         with _translated(self._name(path)):
             descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             with _translated(self._name(path)):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if wait is None:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                elif not _lock_within(descriptor, wait):
+                    raise Locked(self._name(path), int(wait))
             yield
         finally:
             os.close(descriptor)
@@ -260,11 +287,7 @@ class LocalTransport(Transport):
             descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             with _translated(self._name(path)):
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    held = True
-                except BlockingIOError:
-                    held = False
+                held = _lock_within(descriptor, 0)
             yield held
         finally:
             os.close(descriptor)

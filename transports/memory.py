@@ -18,6 +18,7 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, Wr
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
+    Locked,
     NoSuchFile,
     NotADirectory,
     TransportFailed,
@@ -385,11 +386,15 @@ class MemoryTransport(Transport):
             return self._disk.find_file(full)
 
     @contextlib.contextmanager
-    def lock(self, path: str) -> Iterator[None]:
-        file = self._lock_file(path)
-        with file.lock:
-            self._disk.alive(paths.join(self._prefix, path))
+    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
+        file, name = self._lock_file(path), paths.join(self._prefix, path)
+        if not file.lock.acquire(timeout=-1 if wait is None else wait):
+            raise Locked(name, int(wait or 0))
+        try:
+            self._disk.alive(name)
             yield
+        finally:
+            file.lock.release()
 
     @contextlib.contextmanager
     def try_lock(self, path: str) -> Iterator[bool]:

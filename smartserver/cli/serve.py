@@ -85,6 +85,7 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous
+    from smartserver.server.executor import Lane
     from smartserver.server.shell import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
@@ -120,7 +121,7 @@ def command(root: Path, listen: str, stdio: bool, anonymous: str, no_create: boo
         stopping = sessions.stop_within(STOP_AFTER)
         reactor.addSystemEventTrigger("before", "shutdown", lambda: (listening.stopListening(), stopping())[1])
     if not stdio:  # Once a server, not once for each client that sshd lets in.
-        executor.run(lambda: tidy_all(site), lambda _: None, long=True)
+        executor.run(lambda: tidy_all(site), lambda _: None, Lane.LONG)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     reactor.run()
 

@@ -181,8 +181,13 @@ class Client:
                         raise OutcomeUnknown(str(lost)) from wrong
                     raise lost from None
                 self._sleep(again)
-            except Refusal:
-                raise
+            except Refusal as refusal:
+                # One with a large body is not sent again and again unasked.
+                small = not outgoing.flags & RequestFlag.GRAPH_FIRST
+                again = attempts.pause() if refusal.error.retryable and small else None
+                if again is None:
+                    raise
+                self._sleep(again)
             except BaseException:
                 self.close()
                 raise

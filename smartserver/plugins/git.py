@@ -428,9 +428,10 @@ class GitRemote:
 
     def server_progress(self, phase: str, done: int, total: int) -> None:
         """Show what the server says of itself."""
-        if self._options.progress and total:
+        if self._options.progress:
             phase = "".join(character for character in phase if character.isprintable())
-            self._say(f"remote: {phase} {100 * done // total:3d}%" + ("\n" if done >= total else "\r"))
+            share = f" {100 * done // total:3d}%" if total else ""
+            self._say(f"remote: {phase}{share}" + ("\n" if done >= total else "\r"))
 
 
 Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]

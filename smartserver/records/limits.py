@@ -17,9 +17,6 @@ MAX_PARENTS: Final = 65_536
 MAX_ENTRIES: Final = 1 << 20
 """Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
 
-MAX_KINDS: Final = 255
-"""Kinds of a repository: a record names its kind in one byte. Breezy, the richest, has 5."""
-
 MAX_RECORD: Final = (1 << 31) - 1
 """Bytes of one fulltext: lengths stay within a signed 32-bit integer, and a text is held in memory whole."""
 

@@ -103,6 +103,9 @@ def prepare(message: Request) -> Prepared:
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
         raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
+    longs = [verb.name for verb, _ in calls if verb.long]
+    if len(longs) > 1:
+        raise Unsupported(f"{len(longs)} calls of {longs[0]} in one request", "one in a request")
     if prepared.mutates and prepared.long:
         raise Unsupported("a verb that may take minutes in a request that changes something", "it in reads only")
     if prepared.mutates and downs:

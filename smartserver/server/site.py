@@ -17,6 +17,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import ServerFacts
 from transports.base import Transport
+from transports.decorators.counted import CountedTransport, Counts
 
 log = logging.getLogger("smartserver")
 
@@ -54,8 +55,17 @@ class Site:
     """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
+    _counted: CountedTransport = field(init=False)
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._counted = CountedTransport(self.root)
+
+    @property
+    def spent(self) -> Counts:
+        """What the calling thread has asked of the store so far."""
+        return self._counted.thread_counts
 
     def find(self, path: str) -> Found:
         """The repository at a path; a new one may be made there if it is neither in another nor around one.
@@ -98,7 +108,7 @@ class Site:
             if repository is not None:
                 self._open.move_to_end(name)
                 return repository
-        repository = PackRepository(self.root, name, clock=self.wall_clock, texts=self.texts)
+        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
         if not repository.exists():
             return repository  # Not kept: names that lead nowhere must not push out what is in use.
         with self._guard:

@@ -21,7 +21,7 @@ from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.graph import Graph
-from smartserver.store.index import Row, kib, record_digest
+from smartserver.store.index import Row, kib
 from smartserver.store.pack import PackReader
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import DraftPack, Quarantine
@@ -41,6 +41,10 @@ HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
 """Missing bases an error names."""
+
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is, and of how much (0: not known)."""
 
 
 class Intake:
@@ -312,10 +316,7 @@ class Intake:
     def _copies(self, kind: int, key: Key) -> Iterator[int]:
         yield from self._arrivals.ordinals(kind, key)
         if self._snapshot is not None:
-            digest = record_digest(kind, key)
-            for pack, part in zip(self._snapshot.packs, self._graph.parts, strict=True):
-                for row in pack.index.find_digest(digest):
-                    yield part.first + pack.index.row_segments[row]
+            yield from self._snapshot.introducers(kind, key)
 
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
@@ -431,7 +432,9 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(self, transaction: RepositoryTransaction) -> None:
+    def check_again(
+        self, transaction: RepositoryTransaction, progress: Report = lambda phase, done, total: None
+    ) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:
@@ -445,7 +448,8 @@ class Upload:
         try:
             file = quarantine.folder.open_read(quarantine.pack_path)
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
-                for _, content in pack.segments():
+                for offset, content in pack.segments():
+                    progress("check again", offset, self.entry.length)
                     intake.take(decode_segment(content, 0, self._kinds), content)
             entry = intake.finish()
         except BaseException:

@@ -95,8 +95,8 @@ class Quarantine:
             if not locks:
                 return place
             with contextlib.suppress(NoSuchFile):
-                self._held.enter_context(self.folder.lock(f"{place}/{LOCK}"))
-                if self.folder.exists(f"{place}/{LOCK}"):
+                mine = self._held.enter_context(self.folder.try_lock(f"{place}/{LOCK}"))
+                if mine and self.folder.exists(f"{place}/{LOCK}"):
                     return place
             self._held.close()  # A sweep took the folder between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")

@@ -20,7 +20,7 @@ from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
-from smartserver.store.incoming import Upload
+from smartserver.store.incoming import Report, Upload
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -182,15 +182,25 @@ class PackRepository:
         """
         return self._earlier(self._state(), request, age)
 
-    def commit(self, request: bytes, age: int, user: str, plan: Plan, upload: Upload | None = None) -> Committed:
+    def commit(
+        self,
+        request: bytes,
+        age: int,
+        user: str,
+        plan: Plan,
+        upload: Upload | None = None,
+        progress: Report = lambda phase, done, total: None,
+    ) -> Committed:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 
-        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times.
+        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
+        what is being done, how much of it is, and of how much (0: not known).
 
         Raises:
             OutcomeUnknown: it may have been carried out.
             NestedRepository, InvalidPath: a repository cannot be made there.
             MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
+            Locked: another writer does not let go of the lock; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         with contextlib.ExitStack() as undo:
@@ -203,9 +213,10 @@ class PackRepository:
                     return first
                 transaction, outcome = self._plan(state, plan, upload)
                 if upload is not None and upload.stale(state.snapshot):
-                    upload.check_again(transaction)
+                    upload.check_again(transaction, progress)
                 if not _changes(transaction, upload):
                     return Committed(self._view(state), outcome, swapped=False)
+                progress("commit", 0, 0)
                 if upload is not None:
                     upload.publish()
                 with self._file.swapping(create=transaction.created is not None) as swap:
@@ -218,7 +229,7 @@ class PackRepository:
                             continue
                         transaction, outcome = self._plan(state, plan, upload)
                         if upload is not None and upload.stale(state.snapshot):
-                            upload.check_again(transaction)
+                            upload.check_again(transaction, progress)
                             upload.publish()
                         if not _changes(transaction, upload):
                             return Committed(self._view(state), outcome, swapped=False)
@@ -401,6 +412,5 @@ class PackRepository:
 
 def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
     """Whether there is anything to write."""
-    return bool(
-        transaction.created is not None or transaction.changes or (upload is not None and upload.entry is not None)
-    )
+    brought = upload is not None and upload.entry is not None
+    return bool(transaction.created is not None or transaction.changes or transaction.remembered or brought)

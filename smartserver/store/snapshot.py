@@ -223,14 +223,12 @@ class Snapshot:
         """
         return self.graph.revision(ordinal)
 
-    def locate(self, kind: int, key: Key) -> list[Location]:
-        """All copies of a record, the lowest position first; none where it is not stored."""
+    def introducers(self, kind: int, key: Key) -> Iterator[int]:
+        """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
         digest = record_digest(kind, key)
-        return [
-            self._location(number, row)
-            for number, pack in enumerate(self.packs)
-            for row in pack.index.find_digest(digest)
-        ]
+        for pack, part in zip(self.packs, self.graph.parts, strict=True):
+            for row in pack.index.find_digest(digest):
+                yield part.first + pack.index.row_segments[row]
 
     def first(self, kind: int, key: Key) -> Location | None:
         """The copy at the lowest position, which is what a base key means."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
@@ -29,10 +31,15 @@ from smartserver.store.format import (
     recognise,
 )
 from transports.base import Capability, EntryKind, Transport
-from transports.errors import FileExists, NoSuchFile, NotADirectory, PermissionDenied, TransportError
+from transports.errors import FileExists, Locked, NoSuchFile, NotADirectory, PermissionDenied, TransportError
 
 TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
 """What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
+
+
+LOCK_WAIT = 30.0
+"""Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
+of this process that may commit can be in line; who holds it longer than all of them need is stopped, or hangs."""
 
 
 class RootMoved(Exception):
@@ -50,6 +57,10 @@ class RootFile:
         self._above = transport
         self._randomness = randomness
         self._format: Format | None = None
+        self._turn = threading.Lock()
+        """Had before the lock: a thread of this process is told at once that another has let go."""
+        self._stuck_until = 0.0
+        """Until then nobody waits for the lock again: somebody did, in vain."""
 
     def read(self) -> Root:
         """The root as it is now; a tombstone is one with `deleted` set.
@@ -167,6 +178,7 @@ class RootFile:
             NoSuchRepository: there is none.
             CorruptFile: the root is damaged.
             Unsupported: its format or a feature is not one this release writes.
+            Locked: another writer holds the lock and does not let go of it; nothing changed.
         """
         if create and self._find() is None:
             self.prepare()
@@ -174,7 +186,7 @@ class RootFile:
             raise NoSuchRepository(self.path)
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self.folder.lock(LOCK))
+                held.enter_context(self._locked())
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
             existing = self._find()
@@ -193,11 +205,35 @@ class RootFile:
         Raises:
             NoSuchRepository: there is none.
         """
-        with self.folder.lock(LOCK) if half_made else self.swapping():
+        with self._locked() if half_made else self.swapping():
             left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
             for name in left:
                 self.folder.delete(name)
         return left
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the repository's lock.
+
+        Raises:
+            Locked: for `LOCK_WAIT` it could not be had.
+            NoSuchFile, NotADirectory: there is no folder.
+        """
+        start = time.monotonic()
+        if not self._turn.acquire(timeout=LOCK_WAIT):
+            raise Locked(f"{self.path}/{LOCK}".lstrip("/"), int(LOCK_WAIT))
+        with contextlib.ExitStack() as held:
+            held.callback(self._turn.release)
+            now = time.monotonic()
+            wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
+            try:
+                held.enter_context(self.folder.lock(LOCK, wait))
+            except Locked as wrong:
+                if wait:
+                    self._stuck_until = time.monotonic() + LOCK_WAIT
+                raise Locked(wrong.path, int(LOCK_WAIT)) from None
+            self._stuck_until = 0.0
+            yield
 
     def _find(self) -> Root | None:
         if self._read_format() is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 
 from msgspec import structs
@@ -25,7 +25,7 @@ from smartserver.store.arrivals import RecentRecords
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
-from smartserver.store.index import Index, IndexBuilder, Row, kib, record_digest
+from smartserver.store.index import Index, IndexBuilder, Row, kib
 from smartserver.store.model import VerifyReport
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
@@ -196,13 +196,8 @@ class _Verification:
     def _check_records(
         self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
     ) -> None:
-        def copies(kind: int, key: Key) -> Iterator[int]:
-            digest = record_digest(kind, key)
-            for each, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
-                for row in each.index.find_digest(digest):
-                    yield part.first + each.index.row_segments[row]
-
-        proof = SegmentProof(self._root.kinds, segment, self._ancestry.reach(ordinal), copies, self._references)
+        reach = self._ancestry.reach(ordinal)
+        proof = SegmentProof(self._root.kinds, segment, reach, snapshot.introducers, self._references)
         own_kind = revision_record(self._root.vcs)
         own: Record | None = None
         at = offset + segment.frames_at

@@ -65,9 +65,6 @@ NOTSENT_LOWAT = 128 * KIB
 INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
 
-FAST_OPEN_REQUEST = 1_400
-"""A request this small fits the SYN of TCP Fast Open."""
-
 DRAIN_BYTES = 64 * MIB
 """What a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and half a
 second."""

@@ -42,9 +42,10 @@ from smartserver.wire.events import (
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import IDLE_TIMEOUT, PING_INTERVAL
-from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, encode
+from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
+from transports.errors import Locked
 
 MAIN = b"refs/heads/main"
 PONG = done(PingResult())
@@ -579,3 +580,53 @@ def test_a_slow_server_that_shows_signs_of_life_is_waited_for() -> None:
         client.request(READ)
     assert server.now >= 50 * PING_INTERVAL
     assert server.tried == 1
+
+
+# -- refused for now
+
+
+def refuse_times(times: int) -> Answering:
+    """Somebody holds the lock, so many times."""
+    left = [times]
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request) and not event.body:
+            left[0] -= 1
+            medium.say(Error(event.id, LOCKED) if left[0] >= 0 else Reply(event.id, DELETED))
+        elif isinstance(event, End):
+            medium.say(Error(event.id, LOCKED))
+
+    return answering
+
+
+LOCKED = refused(Locked("project/lock", 30))
+DELETED = done(BranchDeleteResult([]))
+
+
+def test_what_may_succeed_a_moment_later_is_sent_again_as_a_repeat() -> None:
+    server = Server([refuse_times(2)])
+    server.client().request(DELETE)
+    (connection,) = server.connections
+    requests = [decode_request(event.payload) for event in connection.heard if isinstance(event, Request)]
+    assert [request.id for request in requests] == [DELETE.id] * 3
+    assert [request.age > 0 for request in requests] == [False, True, True]
+    assert server.pauses == list(PAUSES)
+
+
+def test_it_is_not_sent_for_ever() -> None:
+    server = Server([refuse_times(9)])
+    with pytest.raises(Refusal) as raised:
+        server.client().request(DELETE)
+    assert isinstance(raised.value.error, Locked)
+    assert str(raised.value.error) == ("'project/lock' is held by another writer, who did not let go of it within 30 s")
+    assert server.pauses == list(PAUSES)
+
+
+def test_a_large_body_is_not_sent_again_unasked() -> None:
+    server = Server([refuse_times(9)])
+    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
+    body = [(b"x" * 100, 1)]
+    outgoing = Outgoing("project", [(repository_insert_pack, InsertPackRequest())], flags, body=lambda: body)
+    with pytest.raises(Refusal):
+        server.client().request(outgoing)
+    assert server.pauses == []

@@ -505,7 +505,7 @@ def test_progress_is_told_after_a_second(monkeypatch: pytest.MonkeyPatch) -> Non
     conversation.git.server_progress("checking", 1, 2)
     conversation.git.server_progress("checking", 2, 2)
     conversation.git.server_progress("checking", 2, 0)
-    assert conversation.said[4:] == ["remote: checking  50%\r", "remote: checking 100%\n"]
+    assert conversation.said[4:] == ["remote: checking  50%\r", "remote: checking 100%\n", "remote: checking\n"]
 
 
 def test_progress_is_told_only_where_git_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

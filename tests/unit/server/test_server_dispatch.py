@@ -346,3 +346,10 @@ def test_without_a_repository_there_is_nothing_to_ask() -> None:
 def test_prepared_is_made_of_what_came() -> None:
     request = message(PING)
     assert prepare(request) == Prepared(request, (PING,), RequestFlag.NONE)
+
+
+def test_one_verification_a_request() -> None:
+    verify: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
+    assert prepare(message(verify)).long
+    with pytest.raises(Unsupported, match=r"3 calls of Repository\.verify in one request"):
+        prepare(message(verify, verify, verify))

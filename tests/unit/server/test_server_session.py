@@ -248,7 +248,7 @@ def test_cancel_in_the_commit_changes_nothing_more(
     finish = RequestWork._commit
 
     def cancelled(work: RequestWork, *arguments: object) -> object:
-        work.cancelled = True
+        work.cancel()
         return finish(work, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestWork, "_commit", cancelled)
@@ -450,9 +450,230 @@ def test_progress_is_said_twice_a_second(served: Served) -> None:
     (made,) = dialog.session._exchanges.values()
     dialog.session.send = said.append  # type: ignore[method-assign, assignment]
     for done in range(10):
-        made._progress_from_worker("upkeep", done, 10)
+        made._progress("upkeep", done, 10)
         served.ticks = served.ticks + exchange.PROGRESS_INTERVAL / 2
     assert [decode_progress(event.payload).done for event in said] == [0, 2, 4, 6, 8]
+
+
+def test_the_end_of_what_was_said_is_said(served: Served) -> None:
+    dialog = Dialog(served.site)
+    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    said: list[Progress] = []
+    (made,) = dialog.session._exchanges.values()
+    dialog.session.send = said.append  # type: ignore[method-assign, assignment]
+    for phase, done, total in [("a", 1, 9), ("a", 2, 9), ("a", 9, 9), ("a", 9, 9), ("b", 9, 9), ("c", 0, 0)]:
+        made._progress(phase, done, total)
+    told = [decode_progress(event.payload) for event in said]
+    assert [(each.phase, each.done) for each in told] == [("a", 1), ("a", 9)]
+
+
+def phases(dialog: Dialog) -> list[tuple[str, int, int]]:
+    told = [decode_progress(event.payload) for event in dialog.heard if isinstance(event, Progress)]
+    return [(each.phase, each.done, each.total) for each in told]
+
+
+def test_a_large_push_says_what_is_done_after_its_end(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not checked yet is counted; no time passes here, so each phase is said once, and at its end."""
+    body = served.history.body(line[4:6])
+    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    for at in range(0, len(body), 100):
+        dialog.send(Body(number, body[at : at + 100]))
+    stepped.step()
+    assert dialog.heard == []
+    dialog.send(End(number, 2, len(body)))
+    stepped.run_all()
+    assert phases(dialog) == [
+        ("check", 100, len(body)),
+        ("check", len(body), len(body)),
+        ("store", 0, 0),
+        ("commit", 0, 0),
+    ]
+    assert isinstance(dialog.heard[-1], Reply)
+
+
+def test_a_large_push_that_must_be_checked_again_says_so(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = served.history.body(line[4:6])
+    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
+    dialog = Dialog(served.site)
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body))
+    served.push(line[4:5], {MAIN: line[4]})
+    dialog.send(End(number, 2, len(body)))
+    assert code(dialog.answer(number)) == "ok"
+    assert [phase for phase, _, _ in phases(dialog)] == ["store", "check again", "commit"]
+
+
+def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: list[bytes]) -> None:
+    dialog = Dialog(served.site)
+    dialog.ask(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY), served.history.segment(line[4]), 1)
+    assert [type(event) for event in dialog.heard] == [Reply]
+
+    def advance() -> float:
+        served.ticks += 0.2
+        return served.ticks
+
+    served.site.clock = advance
+    slow = Dialog(served.site)
+    body = served.history.segment(line[5])
+    slow.ask(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
+    assert phases(slow) == [("commit", 0, 0)]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """Cancelled, or its client gone, in the middle of it; and while it waited for its turn."""
+    monkeypatch.setattr("smartserver.store.verify.CHUNK", 64)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+
+    def cancel() -> None:
+        if gone:
+            dialog.session.connection_lost()
+        elif dialog.answer(1) is None:
+            dialog.send(Cancel(1))
+
+    told: list[int] = []
+
+    def told_and_cancelled(made: exchange.Exchange, phase: str, done: int, total: int) -> None:
+        told.append(done)
+        cancel()
+
+    monkeypatch.setattr(exchange.Exchange, "_progress", told_and_cancelled)
+    number = dialog.begin(message((repository_verify, VerifyRequest())))
+    stepped.run_all()
+    assert len(told) == 1
+    assert gone or code(dialog.answer(number)) == "cancelled"
+
+    other = Dialog(served.site, executor=stepped)
+    number = other.begin(message((repository_verify, VerifyRequest())))
+    other.send(Cancel(number))
+    assert code(other.answer(number)) == "cancelled"
+    stepped.run_all()
+    assert len(told) == 1
+    assert len(other.heard) == 1
+    assert other.session.idle
+
+
+# -- large requests
+
+
+def large(line: list[bytes], calls: int = 2000) -> list[tuple[AnyVerb, Arguments]]:
+    """Many calls, that the request is decoded apart."""
+    made = [set_main(line[5])] * calls
+    assert len(encode(message(*made))) >= exchange.LARGE_REQUEST
+    return made
+
+
+def test_a_large_request_is_decoded_apart_and_in_order(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    body = served.history.body(line[4:6])
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body[:50]), Body(number, body[50:]), End(number, 2, len(body)))
+    assert len(stepped.waiting) == 1  # The decoding; what came after it waits for that.
+    stepped.run_all()
+    assert code(dialog.answer(number)) == "ok"
+    assert served.refs() == {MAIN: line[5]}
+
+
+def test_a_large_request_that_is_none_is_refused(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    dialog.send(Request(1, b"\xc1" * exchange.LARGE_REQUEST, body=True), Body(1, b"x"))
+    stepped.run_all()
+    assert code(dialog.answer(1)) == "unsupported"
+    dialog.send(End(1, 1, 1))
+    assert dialog.session.idle
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_large_request_cancelled_while_it_is_decoded(served: Served, line: list[bytes], ended: bool) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    before = served.files()
+    body = served.history.body(line[4:6])
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body), *([End(number, 2, len(body))] if ended else []), Cancel(number))
+    assert code(dialog.answer(number)) == "cancelled"
+    stepped.run_all()
+    assert served.files() == before
+    assert len(dialog.heard) == 1
+
+
+def test_a_connection_lost_while_a_large_request_is_decoded(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    before = served.files()
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, served.history.body(line[4:6])))
+    dialog.session.connection_lost()
+    stepped.run_all()
+    assert served.files() == before
+    assert dialog.heard == []
+
+
+# -- counters
+
+
+def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
+    """Counted by hand. The repository is open: its format, packs and graph are not read again."""
+    dialog = Dialog(served.site)
+    dialog.ask(message(PULL))
+    root = len(served.transport.get("project/root"))
+
+    read = dialog.ask(message((repository_pull, PullRequest(haves=[line[3]])))).counters
+    # The root, once to see that there is a repository and once for the snapshot.
+    assert (read.files_opened, read.reads, read.bytes_read) == (2, 2, 2 * root)
+    assert (read.bytes_written, read.syncs) == (0, 0)
+
+    wrote = dialog.ask(message((branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[1])))).counters
+    # The root a third time under the lock; the new one, synced, and its folder.
+    assert (wrote.files_opened, wrote.reads, wrote.bytes_read) == (4, 3, 3 * root)
+    assert (wrote.bytes_written, wrote.syncs) == (len(served.transport.get("project/root")), 2)
+
+
+def test_a_refusal_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
+    dialog = Dialog(served.site)
+    dialog.ask(message(PULL))
+    answer = dialog.ask(message(set_main(line[1])))
+    assert isinstance(answer, Failure)
+    # As a change, but for the swap; and the root once more, for the state that comes with it.
+    root = len(served.transport.get("project/root"))
+    counters = answer.counters
+    assert (counters.files_opened, counters.reads, counters.bytes_read) == (3, 3, 3 * root)
+    assert counters.bytes_written == 0
+
+
+def test_a_body_that_breaks_off_says_what_was_read_of_it(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reply went out before the body was read: what that cost is in the error, and in the log."""
+    monkeypatch.setattr(exchange, "PIECE", 100)
+    caplog.set_level("INFO", "smartserver")
+    dialog = Dialog(served.site)
+    pieces = iter([b"a", b"b"])
+    whole = SegmentReader.read
+
+    def read(reader: SegmentReader, size: int) -> bytes:
+        next(pieces)
+        return whole(reader, size)
+
+    number = dialog.begin(message(PULL))
+    reads = int(caplog.messages[-1].split(" reads of ")[0].rpartition(" ")[2])
+    monkeypatch.setattr(SegmentReader, "read", read)
+    broken = Dialog(served.site)
+    broken.begin(message(PULL))
+    answer = broken.answer(number)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "internal"
+    assert 2 < answer.counters.reads < reads
 
 
 def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
@@ -461,7 +682,7 @@ def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
     dialog.send(Request(1, encode(message(PING, path=""))))
     before = len(dialog.heard)
     made._answered = True
-    made._progress_from_worker("late", 1, 2)
+    made._progress("late", 1, 2)
     assert len(dialog.heard) == before
 
 
@@ -615,11 +836,12 @@ def test_the_client_side_would_notice_a_server_that_breaks_the_rules(dialog: Dia
 def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "smartserver")
     dialog = Dialog(served.site)
-    dialog.ask(message(*([set_main(line[2])] * 5)))
+    spent = dialog.ask(message(*([set_main(line[2])] * 5))).counters
     dialog.send(Request(2, b"no request"))
     set_it = "Branch.set_last_revision"
     assert [record.message for record in caplog.records] == [
-        f"a test: {set_it}, {set_it}, {set_it} and 2 more on 'project': refused, 0.0 ms",
+        f"a test: {set_it}, {set_it}, {set_it} and 2 more on 'project': refused, 0.0 ms, "
+        f"{spent.files_opened} files opened, {spent.reads} reads of {spent.bytes_read} bytes",
         "a test: a request: unsupported, 0.0 ms",
     ]
 

@@ -1,6 +1,8 @@
-"""server.work: what a request does to the store, and what is told of it when it is refused."""
+"""server.work, server.asked, server.receiving: what a request does to the store, and what is told of a refused one."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -10,7 +12,8 @@ from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.work import state_of, tidy
+from smartserver.server.asked import state_of
+from smartserver.server.work import tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -22,6 +25,7 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPa
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
+from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import Failure, Known, Reply, RequestFlag, State, Status
@@ -175,6 +179,46 @@ def test_a_body_that_brings_nothing_new(dialog: Dialog, served: Served, line: li
     assert served.files() == before
 
 
+def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The answers were lost, somebody moved the refs, and the requests are repeated."""
+    served.push([], {b"refs/heads/x": line[3]})
+    force = (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[3], Rule.FORCE))
+    delete = (branch_delete, BranchDeleteRequest(b"refs/heads/y"))
+    requests = [message(force, request=numbered(1)), message(delete, request=numbered(2))]
+    before = known(served)
+    first = [done(dialog.ask(request)) for request in requests]
+    assert known(served).version == before.version + 2
+    served.push([], {b"refs/heads/x": line[1], b"refs/heads/y": line[1]})
+    again = [done(dialog.ask(msgspec.structs.replace(request, age=5000))) for request in requests]
+    assert [each.outcomes for each in again] == [each.outcomes for each in first]
+    assert served.refs() == {MAIN: line[3], b"refs/heads/x": line[1], b"refs/heads/y": line[1]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3])),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.NEW)),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.LEASE, expected=line[0])),
+        lambda line: (branch_delete, BranchDeleteRequest(b"refs/heads/y", line[0])),
+    ],
+)
+def test_what_has_a_condition_writes_nothing_in_vain(
+    dialog: Dialog, served: Served, line: list[bytes], call: Callable[[list[bytes]], tuple[AnyVerb, Arguments]]
+) -> None:
+    before = known(served)
+    answer = done(dialog.ask(message(call(line))))
+    assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 0)
+    assert known(served) == before
+
+
+def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = known(served)
+    force = (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.FORCE))
+    assert done(dialog.ask(message(force, flags=RequestFlag.CHECK_ONLY)))
+    assert known(served) == before
+
+
 def test_an_empty_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     assert done(dialog.ask(message(INSERT, set_ref(line[1], b"refs/heads/x"), flags=BODY)))
     assert served.refs()[b"refs/heads/x"] == line[1]
@@ -244,8 +288,7 @@ def test_a_failure_of_the_store_is_told(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
-        upload = arguments[-1]
-        assert isinstance(upload, Upload)
+        (upload,) = (each for each in arguments if isinstance(each, Upload))
         upload.abandon()  # As a commit does whatever happens to it.
         raise NoSpace("project/packs/x")
 
@@ -415,6 +458,21 @@ def test_a_repeat_with_a_body(dialog: Dialog, served: Served, line: list[bytes])
         assert again.outcomes == first.outcomes
     assert served.refs() == {MAIN: line[3]}
     assert served.files() == files
+
+
+def test_a_repeat_beside_its_first_sending_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The first is carried out while the body of the second is on its way."""
+    body = served.history.body(line[4:6])
+    request = message(INSERT, set_ref(line[5]), flags=BODY)
+    second = Dialog(served.site)
+    number = second.begin(msgspec.structs.replace(request, age=1000))
+    second.send(Body(number, body))
+    first = done(dialog.ask(request, body, 2))
+    second.send(End(number, 2, len(body)))
+    again = second.answer(number)
+    assert isinstance(again, Reply)
+    assert again.outcomes == first.outcomes
+    assert not any(path.startswith("project/incoming/") for path in served.files())
 
 
 def test_a_repeat_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:

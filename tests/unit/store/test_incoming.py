@@ -3,7 +3,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, check_whole, create, push, request_id, upload
+from builders import (
+    GIT,
+    KINDS,
+    MAIN,
+    SETTINGS,
+    History,
+    Repeatable,
+    check_whole,
+    create,
+    locate,
+    push,
+    request_id,
+    upload,
+)
 
 from smartserver.errors import (
     ConflictingRecord,
@@ -253,7 +266,7 @@ def test_a_reference_to_another_branchs_record(repository: PackRepository, histo
     assert isinstance(error, MissingReference)
     assert error.missing == blob
     push(repository, history, [child], {b"refs/heads/child": child})
-    assert len(check_whole(repository, history).locate(0, blob)) == 2
+    assert len(locate(check_whole(repository, history), 0, blob)) == 2
 
 
 def test_a_base_of_another_branch(repository: PackRepository, history: History) -> None:
@@ -436,7 +449,7 @@ def test_a_key_may_mean_several_texts_where_it_is_no_base(repository: PackReposi
     sent = text_upload(repository, first, second)
     repository.commit(request_id(), 0, "user", text_plan, sent)
     snapshot = repository.snapshot()
-    texts = [snapshot.record(location).text for location in snapshot.locate(1, b"k")]
+    texts = [snapshot.record(location).text for location in locate(snapshot, 1, b"k")]
     assert texts == [b"signed once", b"signed twice"]
     assert repository.verify().problems == ()
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from builders import locate
 from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
@@ -119,8 +120,8 @@ def test_nothing_changes_but_the_files(part: slice) -> None:
         assert after.graph.parents(ordinal) == before.graph.parents(ordinal)
     for revision in made.revisions:
         for record, _ in revision.records:
-            (old,) = before.locate(record.kind, record.key)
-            (new,) = after.locate(record.kind, record.key)
+            (old,) = locate(before, record.kind, record.key)
+            (new,) = locate(after, record.kind, record.key)
             assert after.record(new) == record
             assert (new.ordinal, new.depth, new.chain_kib, new.lineage) == (
                 old.ordinal,

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from builders import locate
 
 from smartserver.records.model import Kind, Parent, Record
 from smartserver.records.segment import decode_segment
@@ -64,7 +65,7 @@ def test_the_pack_is_read_and_written() -> None:
     decoded = [decode_segment(segment, 0, KINDS) for segment in segments.values()]
     assert list(segments) == [31, 91]
     assert [segment.parents for segment in decoded] == [(Parent(b"r0"),), (Parent(b"r1"), Parent(b"gh", True))]
-    pack.verify_hash(blocks()[PACK][-16:])
+    assert pack.trailer() == blocks()[PACK][-16:]
     transport = MemoryTransport()
     writer = PackWriter(transport.create("again"), KINDS)
     for segment in segments.values():
@@ -97,7 +98,7 @@ def test_the_records_are_read_through_the_index() -> None:
     snapshot = Snapshot.open(transport, Root(incarnation=bytes(16), version=1, vcs="v", kinds=KINDS, packs=packs))
     texts = [b"alpha\nbravo\ncharlie\ndelta\n", b"alpha\nbravo\ncharlie\ndelta\necho\n"]
     for number, expected in enumerate(texts, 1):
-        (location,) = snapshot.locate(0, b"k%d" % number)
+        (location,) = locate(snapshot, 0, b"k%d" % number)
         assert snapshot.record(location) == Record(0, b"k%d" % number, b"", expected)
         assert location.ordinal == number
     assert [snapshot.graph.parents(ordinal) for ordinal in range(3)] == [(), (0,), (1,)]

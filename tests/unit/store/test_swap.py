@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -20,11 +22,11 @@ from smartserver.errors import (
 from smartserver.records.model import RefValue
 from smartserver.store.document import Root, encode_root
 from smartserver.store.root import RootView, empty_root, next_root, tombstone
-from smartserver.store.swap import RootFile, RootMoved
+from smartserver.store.swap import LOCK_WAIT, RootFile, RootMoved
 from transports.base import Capability, Stat, Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
+from transports.errors import FileExists, Locked, NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import Aftermath, MemoryTransport
 
@@ -579,3 +581,63 @@ def test_the_write_order_of_a_creation() -> None:
         *["create format", "write format", "sync format", "rename format", "sync_directory deep/a"],
         *["create root", "write root", "sync root", "rename root", "sync_directory deep/a"],
     ]
+
+
+# -- a writer that does not let go
+
+
+class Waits(PassingTransport):
+    """Notes how long each lock would be waited for; with a clock that stands, nobody is."""
+
+    def __init__(self, inner: Transport, *, prefix: str = "", waits: list[float] | None = None) -> None:
+        super().__init__(inner, prefix=prefix)
+        self.waits: list[float] = [] if waits is None else waits
+
+    def wrap(self, inner: Transport, prefix: str) -> Waits:
+        return Waits(inner, prefix=prefix, waits=self.waits)
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        assert wait is not None
+        self.waits.append(wait)
+        return self.inner.lock(path, 0)
+
+
+def test_a_lock_that_is_held_is_given_up(storage: Transport) -> None:
+    """Once after its time; then at once, until somebody has it or that time has passed again."""
+    make(storage, {MAIN: tip(1)}, "project")
+    watched = Waits(storage)
+    file = RootFile(watched, "project")
+    with storage.lock("project/lock"):
+        for _ in range(2):
+            with pytest.raises(Locked) as raised, file.swapping():
+                raise AssertionError("held a lock that another holds")
+            assert (raised.value.path, raised.value.seconds) == ("project/lock", 30)
+            with pytest.raises(Locked):
+                file.sweep()
+    first, *rest = watched.waits
+    assert 0 < first <= LOCK_WAIT
+    assert rest == [0.0] * 3
+    with file.swapping():
+        pass
+    with file.swapping():
+        pass
+    assert watched.waits[4] == 0.0
+    assert 0 < watched.waits[5] <= LOCK_WAIT
+
+
+def test_threads_of_a_process_wait_for_each_other_no_longer(
+    storage: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(storage, {MAIN: tip(1)}, "project")
+    file = RootFile(storage, "project")
+
+    def try_it() -> None:
+        with file.swapping():
+            raise AssertionError("held a lock that another thread holds")
+
+    with ThreadPoolExecutor(1) as threads, file.swapping():
+        monkeypatch.setattr("smartserver.store.swap.LOCK_WAIT", 0.01)
+        with pytest.raises(Locked, match="project/lock"):
+            threads.submit(try_it).result()
+    with file.swapping():
+        pass

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, request_id, upload
+from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
@@ -88,13 +88,13 @@ def test_no_depth_changes_when_packs_are_joined(repository: PackRepository, hist
             push(repository, history, [tips[branch]], {b"refs/heads/%d" % branch: tips[branch]})
     before = repository.snapshot()
     listed = [each for each, _path in {pair for pairs in history.introduced.values() for pair in pairs}]
-    depths = {key: [(found.ordinal, found.depth) for found in before.locate(0, key)] for key in listed}
+    depths = {key: [(found.ordinal, found.depth) for found in locate(before, 0, key)] for key in listed}
     assert max(len(found) for found in depths.values()) > 1
     while repository.repack_if_needed():
         pass
     after = check_whole(repository, history)
     assert len(after.packs) < len(before.packs)
-    assert {key: [(found.ordinal, found.depth) for found in after.locate(0, key)] for key in listed} == depths
+    assert {key: [(found.ordinal, found.depth) for found in locate(after, 0, key)] for key in listed} == depths
 
 
 def test_old_packs_go_a_day_later(

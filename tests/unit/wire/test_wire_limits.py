@@ -31,7 +31,6 @@ def test_frames_fit_their_fields() -> None:
 
 def test_order() -> None:
     assert limits.INITIAL_WINDOW < limits.RECEIVE_CHUNK <= limits.MAX_FRAME < limits.MAX_MESSAGE
-    assert limits.FAST_OPEN_REQUEST < limits.INITIAL_WINDOW
     assert limits.PING_INTERVAL < limits.IDLE_TIMEOUT < limits.KEEP_IDLE
 
 
