@@ -224,7 +224,15 @@ class RemoteRepository:
                     return self._refused(updates, refusal, outgoing)
                 continue
             self._learn(answer)
-            return self._updated(updates, answer.results[-len(updates) :])
+            done = self._updated(updates, answer.results[-len(updates) :])
+            lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
+            if lacking and len(lacking) < len(updates):
+                # Made anew, and something could be done there all the same: what is known now plans the rest.
+                rest = [updates[number] for number in lacking]
+                again = self.push(rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan)
+                for number, each in zip(lacking, again, strict=True):
+                    done[number] = each
+            return done
         raise AssertionError("the last attempt returns or raises")
 
     def _outgoing(
