@@ -16,8 +16,9 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import BadUrl, parse
-from smartserver.plugins.git import CannotGoOn, GitRemote
+from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
+from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.trace import text
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
@@ -121,7 +122,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     with Client(connect, observers, agent="git") as client:
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
-        client.progress = git.server_progress
+        client.progress = git.terminal.server_progress
         try:
             git.run()
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from git_histories import Builder, RandomHistory, environment
 
-from smartserver.vcs.base import CannotSend, LocalRepository, Plan, ToolFailed, VcsError
+from smartserver.vcs.base import CannotSend, Plan, ToolFailed, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import BLOB, MissingObject
 from smartserver.vcs.git_plan import introduced_few, introduced_many, revisions
@@ -41,7 +41,7 @@ def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes
 def test_it_is_what_the_client_expects_of_any_repository(env: dict[str, str], builder: Builder) -> None:
     (commit,) = chain(builder, 1)
     builder.ref("refs/heads/main", commit)
-    repository: LocalRepository = GitRepository(builder.path, env)
+    repository = GitRepository(builder.path, env)
     assert (repository.vcs, repository.refs()) == ("git sha1", {b"refs/heads/main": commit})
     with GitRepository(builder.path, env) as own:
         sending: Plan = plan(own, [commit], [])
