@@ -326,9 +326,9 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
-        data = self._medium.read(RECEIVE_CHUNK)
-        if data:
-            self._connection.receive_data(data)
+        received = self._medium.read(RECEIVE_CHUNK)
+        if received:
+            self._connection.receive_data(received)
         else:
             self._connection.receive_eof()
         try:
@@ -337,7 +337,7 @@ class Link:
         except Interrupted as early:
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer") from early
-        if not data and self._outbox:
+        if not received and self._outbox:
             raise ConnectionLost("the server has closed the connection and takes no more")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
