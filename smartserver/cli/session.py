@@ -35,7 +35,8 @@ def client_for(url: str, flags: Set[str], agent: str = AGENT) -> Iterator[tuple[
         return TcpMedium(location.host, location.port)
 
     observers = [recorder] if recorder is not None else []
-    with Client(connect, observers, agent=agent, progress=_progress) as client:
+    progress = _progress if sys.stderr.isatty() else None
+    with Client(connect, observers, agent=agent, progress=progress) as client:
         try:
             yield client, location
         finally:
