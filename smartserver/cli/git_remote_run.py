@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.git_remote import cache_folder
-from smartserver.cli.session import client_for
+from smartserver.cli.session import cache_folder, client_for
 from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError

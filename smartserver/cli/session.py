@@ -1,13 +1,15 @@
-"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for.
+"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for,
+and the place of the cache.
 
 `git-remote-hpss` starts for every command of git: nothing here takes time to load.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 
 import smartserver
@@ -42,6 +44,17 @@ def client_for(url: str, flags: Set[str], agent: str = AGENT) -> Iterator[tuple[
         finally:
             if recorder is not None:
                 _say(text.summary(recorder, time.monotonic()))
+
+
+def cache_folder(environment: Mapping[str, str]) -> str | None:
+    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
+    base = environment.get("XDG_CACHE_HOME")
+    if not base or not os.path.isabs(base):
+        home = environment.get("HOME")
+        if not home:
+            return None
+        base = os.path.join(home, ".cache")
+    return os.path.join(base, "smartserver", "remotes")
 
 
 def _say(line: str) -> None:

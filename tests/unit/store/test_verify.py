@@ -25,11 +25,6 @@ from transports.memory import MemoryTransport
 
 
 @pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
 def storage() -> MemoryTransport:
     return MemoryTransport()
 
