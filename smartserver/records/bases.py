@@ -119,6 +119,7 @@ class SegmentWriter:
     def __init__(self, kinds: Sequence[Kind], *, bulk: bool, texts: Texts, cache: int = limits.TEXT_CACHE) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
+        self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = _ByteCache(cache)
         self._frames = _ByteCache(_FRAME_CACHE)
@@ -200,7 +201,7 @@ class SegmentWriter:
         return alone
 
     def _alone(self, record: NewRecord) -> _Choice:
-        encoding, frame = delta.compress(record.text)
+        encoding, frame = delta.compress(record.text, level=self._level)
         return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
     def _again(self, record: NewRecord | Repeated) -> _Choice | None:
@@ -243,7 +244,7 @@ class SegmentWriter:
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        encoding, frame = delta.compress(record.text, text)
+        encoding, frame = delta.compress(record.text, text, self._level)
         if encoding == STORED:
             return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1

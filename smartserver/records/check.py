@@ -152,6 +152,11 @@ def is_label(kind: Kind, meta: bytes) -> bool:
     return kind.check in _GIT and meta == TAG
 
 
+def may_refer(kind: Kind, meta: bytes) -> bool:
+    """Whether a record of this kind and meta can refer to others, whatever its text."""
+    return kind.check in _GIT and meta != BLOB
+
+
 def references(kind: Kind, key: Key, meta: bytes, text: bytes) -> Sequence[Key]:
     """The keys of the records of the same kind that this one needs, in its order; a key may come twice.
 
@@ -160,9 +165,9 @@ def references(kind: Kind, key: Key, meta: bytes, text: bytes) -> Sequence[Key]:
     Raises:
         ValueError: the record cannot be parsed.
     """
-    rules = _GIT.get(kind.check)
-    if rules is None or meta == BLOB:
+    if not may_refer(kind, meta):
         return ()
+    rules = _GIT[kind.check]
     if meta == TREE:
         return _tree_references(rules, key, text)
     if meta == COMMIT:

@@ -1,8 +1,8 @@
 """A record's frame: its text, compressed by zstd with the text of its base as prefix. Only here is zstd imported.
 
-A frame is one zstd frame of level 9 without its magic number: content size on, checksum and dictionary id off, the base
-a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame can claim more than
-its header or its own blocks could hold.
+A frame is one zstd frame of level 9, in bulk 8, without its magic number: content size on, checksum and dictionary id
+off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame can
+claim more than its header or its own blocks could hold.
 
 zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
 records); else through zstandard's public interface. Both read and refuse the same; the frames they make differ by some
@@ -21,6 +21,9 @@ from smartserver.records.segment import STORED, ZSTD
 from smartserver.records.varint import Malformed
 
 LEVEL: Final = 9
+
+BULK_LEVEL: Final = 8
+"""For much history at once: 0.8 % more bytes for a third less time than `LEVEL`."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
@@ -52,7 +55,7 @@ class _Zstd(Protocol):
         """
 
 
-def compress(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
+def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
     """The encoding and frame of `text`; a base that does not count (see `usable_base`) is left out.
 
     Where the frame would be no smaller than the text, the text itself is stored. Then it has no base.
@@ -64,7 +67,7 @@ def compress(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
     zstd = _zstd()
     if len(text) >= _PROBED and not base and incompressible(text):
         return STORED, text
-    frame = zstd.compress(text, base, LEVEL) if text else b""
+    frame = zstd.compress(text, base, level) if text else b""
     if len(frame) >= len(text):
         return STORED, text
     return ZSTD, frame

@@ -128,6 +128,19 @@ class Arrivals:
         found = self._copies.get((kind, key))
         return found[0] if isinstance(found, list) else found
 
+    def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
+        """Whether the first copy of a record came as the very bytes of `frame`, on the same base."""
+        number = self.first(kind, key)
+        return (
+            number is not None
+            and self._sizes[number] == place.size
+            and self._lengths[number] == place.length
+            and self._encodings[number] == place.encoding
+            and self._metas[number] == meta
+            and self.base(number)[1] == base_key
+            and self._read(self._offsets[number], place.size) == frame
+        )
+
     def ordinals(self, kind: int, key: Key) -> Sequence[int]:
         """The revisions of the stream that introduced a record."""
         found = self._copies.get((kind, key))

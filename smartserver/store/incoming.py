@@ -172,20 +172,22 @@ class Intake:
                 self._unreachable[wrong.key] = None
                 self._name_unreachable(segment, ordinal)
                 return
-            base = None if base_key is None else self._base(entry.kind, base_key)
-            record = self._decode(segment.revision, entry, frame, base)
-            proof.add(entry, record, base)
-            self._refuse_conflict(entry, record)
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
-            if base_key is not None and (row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10):
-                rewritten[index], row = self._encode_anew(proof, entry, record, row, base_key)
-            rows.append(row)
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
+            deep = row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10
+            if deep or not self._is_repeat(proof, entry, place, base_key, frame):
+                base = None if base_key is None else self._base(entry.kind, base_key)
+                record = self._decode(segment.revision, entry, frame, base)
+                proof.add(entry, record, base)
+                self._refuse_conflict(entry, record)
+                if deep and base_key is not None:
+                    rewritten[index], row = self._encode_anew(proof, entry, record, row, base_key)
+                if self._kinds[entry.kind].base:
+                    self._arrivals.recent.put(record)
+                if entry.kind == self._own_kind and entry.key == segment.revision:
+                    own = record
+            rows.append(row)
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
-            if self._kinds[entry.kind].base:
-                self._arrivals.recent.put(record)
-            if entry.kind == self._own_kind and entry.key == segment.revision:
-                own = record
             at += entry.frame_length
         check_own_record(self._vcs, self._kinds, segment, own)
         proof.finish()
@@ -193,6 +195,17 @@ class Intake:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
         draft.add(self._content, segment, rows)
+
+    def _is_repeat(
+        self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
+    ) -> bool:
+        """Whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
+        return (
+            entry.key != proof.revision  # A revision's own record is looked into.
+            and not check_bytes(self._kinds[entry.kind])  # A check beside the key would have to be proved, too.
+            and self._arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
+            and proof.add_repeat(entry, base_key)
+        )
 
     def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         try:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
-from smartserver.records.check import own_parents, references, revision_record
+from smartserver.records.check import may_refer, own_parents, references, revision_record
 from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId, Segment
 from smartserver.store.ancestry import Reach
 
@@ -128,13 +128,29 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        self.claim(entry)
         needed = self.references(record)
-        if base is not None:
-            granted = self.references(base)
+        self._need(entry, needed, NOTHING if base is None else self.references(base))
+
+    def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
+        """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
+        needed = NOTHING
+        if may_refer(self._kinds[entry.kind], entry.meta):
+            cached = self._cache.get(entry.kind, entry.key)
+            if cached is None:
+                return False
+            needed = cached
+        granted = self._cache.get(entry.kind, base_key) if needed and base_key is not None else None
+        self._need(entry, needed, granted or NOTHING)
+        return True
+
+    def _need(self, entry: Entry, needed: frozenset[Key], granted: frozenset[Key]) -> None:
+        """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
+        self.claim(entry)
+        if granted:
+            base = (entry.kind, self._segment.base_of(entry))
+            if base not in self._own:
+                self._granted.append((entry.kind, granted))
             needed -= granted
-            if granted and (base.kind, base.key) not in self._own:
-                self._granted.append((base.kind, granted))
         if needed:
             self._needed.append((entry, needed))
 

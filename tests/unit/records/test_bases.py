@@ -98,6 +98,20 @@ def test_skip_distance(number: int, distance: int) -> None:
 # ---- candidates
 
 
+@pytest.mark.parametrize(("bulk", "level"), [(False, delta.LEVEL), (True, delta.BULK_LEVEL)])
+def test_bulk_takes_less_time_for_a_frame(bulk: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[int] = []
+
+    def compress(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
+        levels.append(level)
+        return STORED, text
+
+    monkeypatch.setattr(delta, "compress", compress)
+    old = prose(1)
+    Push(bulk=bulk, outside=[old]).writer.segment(b"r", [], [record(edited(old, 3), old)])
+    assert set(levels) == {level}
+
+
 @pytest.mark.parametrize("bulk", [False, True])
 def test_the_smaller_frame_of_two_parents_wins(bulk: bool) -> None:
     old = prose(1)
@@ -163,9 +177,9 @@ def test_incompressible_text_is_stored_after_one_try(bulk: bool, monkeypatch: py
     tried: list[bytes] = []
     compress = delta.compress
 
-    def spy(text: bytes, base: bytes = b"") -> tuple[int, bytes]:
+    def spy(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
         tried.append(base)
-        return compress(text, base)
+        return compress(text, base, level)
 
     monkeypatch.setattr(delta, "compress", spy)
     push = Push(bulk=bulk, outside=[old, other])

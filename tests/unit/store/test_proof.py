@@ -119,6 +119,25 @@ def test_what_a_base_of_the_same_revision_refers_to_must_be_proved() -> None:
         proof.finish()
 
 
+def test_a_repeated_entry_is_proved_by_what_is_known_of_it() -> None:
+    case, kept, old, new = Case(), blob(b"kept"), blob(b"old"), blob(b"new")
+    before, after = tree(kept, old), tree(kept, new)
+    case.copies[before.key] = [0]
+    repeated = (entry(after, BaseTag.FULL_KEY, before.key), entry(new))
+    assert not case.proof(*repeated).add_repeat(repeated[0], before.key)
+    case.proof(*repeated).add(repeated[0], after, before)
+    alone = case.proof(repeated[0])
+    assert alone.add_repeat(repeated[0], before.key)
+    with pytest.raises(MissingReference) as caught:
+        alone.finish()
+    assert caught.value.missing == new.key
+    both = case.proof(*repeated)
+    assert both.add_repeat(repeated[0], before.key)
+    assert both.add_repeat(repeated[1], None)
+    both.finish()
+    assert kept.key not in case.asked
+
+
 def test_claimed_records_count_as_introduced() -> None:
     case, record = Case(), blob(b"text")
     proof = case.proof(entry(record))

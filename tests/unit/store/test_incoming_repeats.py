@@ -1,0 +1,114 @@
+"""store.incoming: records that come again, byte for byte, in another revision of one upload."""
+
+from __future__ import annotations
+
+import pytest
+from builders import KINDS, MAIN, History, Repeatable, check_whole, push, upload
+
+from smartserver.errors import CorruptRecord, MissingReference
+from smartserver.records import delta
+from smartserver.records.delta import compress
+from smartserver.records.model import BaseTag, Entry, Parent
+from smartserver.records.segment import encode_segment
+from smartserver.store import incoming
+from smartserver.store.proof import ReferenceCache
+from smartserver.store.repository import PackRepository
+from transports.errors import CodedError
+from transports.memory import MemoryTransport
+
+LINES = [b"%d: a line that stays\n" % number for number in range(40)]
+OLD, NEW = b"".join(LINES), b"".join([*LINES[:7], b"a new one\n", *LINES[7:]])
+
+
+class Twins:
+    """A commit and two children that make the same change; `decoded` counts the texts that were looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.history = History()
+        self.first = self.history.commit({"src/file.txt": OLD, "README": b"a project\n"})
+        files = {"src/file.txt": NEW, "README": b"a project\n"}
+        self.twins = [self.history.commit(files, (self.first,), message) for message in ("one", "two")]
+        self.repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+        self.decoded = 0
+
+        def counted(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
+            self.decoded += 1
+            return decompress(encoding, frame, length, base)
+
+        decompress = delta.decompress
+        monkeypatch.setattr(incoming, "decompress", counted)
+
+    @property
+    def distinct(self) -> int:
+        """Records, each counted once."""
+        return len({key for records in self.history.introduced.values() for key, _ in records})
+
+    def send(self, *segments: bytes) -> None:
+        """The first commit, its first child, then these."""
+        sent = [self.history.segment(self.first), self.history.segment(self.twins[0]), *segments]
+        upload(self.repository, b"".join(sent), len(sent)).abandon()
+
+    def refused(self, *segments: bytes) -> CodedError:
+        """The error they end in."""
+        with pytest.raises(CodedError) as caught:
+            self.send(*segments)
+        return caught.value
+
+    def second(self, *, based: bool = True, without: bytes = b"", damaged: bytes = b"") -> bytes:
+        """The second child's segment, record by record as the first's; one left out, or damaged near its end."""
+        tip = self.twins[1]
+        entries, bodies = [], []
+        for key, path in self.history.introduced[tip]:
+            if key == without:
+                continue
+            record = self.history.objects[key]
+            base = self.before(path) if based else b""
+            encoding, frame = compress(record.text, self.history.objects[base].text if base else b"")
+            if key == damaged:
+                frame = frame[:-4] + bytes((frame[-4] ^ 255,)) + frame[-3:]
+            tag = BaseTag.FULL_KEY if base else BaseTag.NONE
+            entries.append(Entry(0, encoding, key, record.meta, tag, base, len(record.text), len(frame), b""))
+            bodies.append(frame)
+        return encode_segment(tip, [Parent(self.first)], entries, bodies, KINDS)
+
+    def before(self, path: bytes) -> bytes:
+        """What the first commit has at a path; the commit itself where there is none."""
+        return next((key for key, each in self.history.introduced[self.first] if path and each == path), self.first)
+
+
+@pytest.fixture
+def twins(monkeypatch: pytest.MonkeyPatch) -> Twins:
+    return Twins(monkeypatch)
+
+
+def test_a_copy_is_not_decoded_again(twins: Twins) -> None:
+    push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})
+    assert twins.decoded == twins.distinct
+    check_whole(twins.repository, twins.history)
+
+
+def test_a_copy_on_another_base_is_decoded(twins: Twins) -> None:
+    twins.send(twins.second(based=False))
+    assert twins.decoded > twins.distinct
+
+
+def test_a_damaged_copy_is_refused(twins: Twins) -> None:
+    for key, _ in twins.history.introduced[twins.twins[1]]:
+        error = twins.refused(twins.second(damaged=key))
+        assert isinstance(error, CorruptRecord)
+        assert error.key == key
+
+
+def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
+    """The first child brought the file, but is no ancestor of the second."""
+    file = twins.history.key_at(twins.twins[1], "src/file.txt")
+    error = twins.refused(twins.second(without=file))
+    assert isinstance(error, MissingReference)
+    assert (error.revision, error.missing) == (twins.twins[1], file)
+
+
+def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "ReferenceCache", lambda: ReferenceCache(0))
+    push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})
+    assert twins.decoded == twins.distinct + 2  # The two trees; a file refers to nothing.
+    check_whole(twins.repository, twins.history)
