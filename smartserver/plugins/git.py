@@ -34,6 +34,7 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
+from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.rules import Rule
 
 HEAD = "HEAD"
@@ -220,7 +221,7 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _pull(self, local: GitRepository, wanted: Wants) -> None:
-        haves = local.complete_haves(self._knowledge.tips())
+        haves = local.complete_haves(self._knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
         self._check_vcs()
         head = self._knowledge.settings.get(HEAD, b"")

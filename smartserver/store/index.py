@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
@@ -32,8 +33,6 @@ EXTERNAL = 0x80000000
 OUTSIDE = 0x80000000
 """In the parents: the rest is an entry of the table of outside parents."""
 MAX_ROWS = 0x7FFFFFFE
-MAX_DEPTH = 255
-"""What the depth column can say; ingest allows no more (DESIGN 4)."""
 U32 = 0xFFFFFFFF
 MOST_KNOWN = 1 << 14
 """Segments of an index whose revisions are listed in memory once they are asked for often: about 2 MB."""

@@ -95,7 +95,7 @@ class LocalRepository(Protocol):
     def refs(self) -> dict[bytes, RevisionId]:
         """Every ref and its tip."""
 
-    def complete_haves(self, candidates: Iterable[RevisionId], limit: int = 256) -> list[RevisionId]:
+    def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
 
         `candidates`: tips of the remote as last seen, newest first.
