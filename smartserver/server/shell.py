@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol as Interface
 from typing import cast
 
@@ -16,9 +15,10 @@ from zope.interface import implementer
 from smartserver.errors import ServerBusy
 from smartserver.server.access import Access
 from smartserver.server.executor import Executor
+from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.session import Session
 from smartserver.server.site import Site
-from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL, STALL_TIMEOUT
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -68,28 +68,8 @@ SLICE = 128 * KIB
 TICKS = 4
 """How often the time a peer is given is looked at before it is over."""
 
-MAX_CONNECTIONS = 512
-"""A connection costs some 20 KB while nothing is asked on it, and a push at most 4 MiB of unchecked bytes: 2 GiB."""
-
-MAX_OF_ADDRESS = 128
-"""A quarter of all: one address is a whole office behind a router, but not everybody."""
-
-MAX_REFUSED = 64
-"""Connections over the limit that are told so; further ones are closed without a word."""
-
 REPORT_EVERY = 60.0
 """Seconds between two lines in the log about connections that were refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a server grants its peers."""
-
-    connections: int = MAX_CONNECTIONS
-    of_address: int = MAX_OF_ADDRESS
-    """Of the connections of one address."""
-    idle: float = STALL_TIMEOUT
-    """Seconds a peer in the middle of something may do nothing."""
 
 
 @implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
@@ -388,10 +368,22 @@ class Sessions:
         def stop() -> defer.Deferred[None]:
             done = self.go_away("the server is stopping")
             if not done.called:
-                self.clock.callLater(seconds, lambda: None if done.called else self.changed(force=True))
+                self.clock.callLater(seconds, self.cut)
             return done
 
         return stop
+
+    @property
+    def busy(self) -> int:
+        """Connections on which a request is open."""
+        return sum(each.session is not None and not each.session.idle for each in self.open)
+
+    def cut(self) -> None:
+        """Having been told to stop, wait no longer."""
+        if self._empty is not None:
+            if self.busy:
+                log.warning("stopping: open requests are cut off (connections: %d)", self.busy)
+            self.changed(force=True)
 
     def go_away(self, reason: str) -> defer.Deferred[None]:
         """Let every connection finish what it does and close; fires when none is left."""

@@ -10,8 +10,9 @@ from twisted.internet.task import Clock
 
 from smartserver.server.access import invoking_user
 from smartserver.server.executor import InlineExecutor
+from smartserver.server.limits import Limits
 from smartserver.server.shell import Clock as ShellClock
-from smartserver.server.shell import Limits, SessionProtocol, Sessions
+from smartserver.server.shell import SessionProtocol, Sessions
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection
 from smartserver.wire.events import Event, Request

@@ -13,7 +13,8 @@ from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.access import invoking_user
-from smartserver.server.shell import MAX_REFUSED, PARTING, REPORT_EVERY, SLICE, Limits, SessionProtocol, Sessions
+from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.shell import PARTING, REPORT_EVERY, SLICE, SessionProtocol, Sessions
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
@@ -334,7 +335,7 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
 class Never:
     """An executor that is busy."""
 
-    def run(self, *_: object, long: bool = False) -> None: ...
+    def run(self, *_: object, **__: object) -> None: ...
 
     def soon(self, *_: object) -> None: ...
 
@@ -588,7 +589,7 @@ def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(sessions: S
     made.connectionLost()
 
 
-def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock) -> None:
+def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     made, _ = begin(sessions)
     made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
     stopped = sessions.stop_within(30.0)()
@@ -596,6 +597,19 @@ def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock) -> No
     assert not stopped.called
     clock.advance(0.1)
     assert stopped.called
+    assert [each.message for each in caplog.records] == ["stopping: open requests are cut off (connections: 1)"]
+
+
+def test_stopping_can_be_hurried(sessions: Sessions, clock: Clock) -> None:
+    made, _ = begin(sessions)
+    sessions.cut()  # Nobody said stop.
+    made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
+    assert sessions.busy == 1
+    stopped = sessions.stop_within(30.0)()
+    assert not stopped.called
+    sessions.cut()
+    assert stopped.called
+    sessions.cut()
 
 
 def test_stopping_without_connections(sessions: Sessions, clock: Clock) -> None:

@@ -14,7 +14,8 @@ from twisted.internet.task import Clock
 
 from smartserver.server import tcp
 from smartserver.server.access import Access, Anonymous
-from smartserver.server.shell import MAX_REFUSED, Limits, Sessions
+from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.shell import Sessions
 from smartserver.verbs.declare import Permission
 from smartserver.wire.limits import NOTSENT_LOWAT
 
