@@ -15,6 +15,7 @@ from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.vcs.git import GitRepository
+from smartserver.verbs.repository_pull import MAX_HAVES
 
 
 class Fetch:
@@ -37,7 +38,7 @@ class Fetch:
     def pull(self, local: GitRepository, wanted: Wants) -> None:
         """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
         knowledge = self._repository.knowledge
-        haves = local.complete_haves(knowledge.tips())
+        haves = local.complete_haves(knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
         head = knowledge.settings.get(HEAD, b"")
         covered = [value for name, value in knowledge.refs().items() if _covers(wanted, name, head)]

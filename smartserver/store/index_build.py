@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
@@ -29,8 +30,6 @@ from smartserver.store.index import (
 from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
-MAX_DEPTH = 255
-"""What the depth column can say; ingest allows no more (DESIGN 4)."""
 U32 = 0xFFFFFFFF
 
 Before = Callable[[int, Key], bool]

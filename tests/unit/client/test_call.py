@@ -19,6 +19,7 @@ from smartserver.errors import (
     NotDone,
     OutcomeUnknown,
     RequestRefused,
+    ServerBusy,
     UnknownRemoteError,
     Unsupported,
 )
@@ -327,6 +328,34 @@ def test_going_away_is_heeded_by_the_next_request() -> None:
         client.request(READ)
         client.request(READ)
     assert [connection.closed for connection in server.connections] == [1, 1]
+
+
+@pytest.mark.parametrize("sent_all", [True, False])
+def test_the_reason_of_a_server_that_goes_away_without_an_answer_is_told(sent_all: bool) -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request if sent_all else Body) and not medium.has_refused:
+            medium.has_refused = True
+            medium.say(GoAway(b"nothing came for 9 s"))
+            medium.end()
+
+    server = Server([leaving] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost, match="its answer: nothing came for 9 s"):
+        client.request(READ if sent_all else upload(1000))
+    assert server.tried == 3
+
+
+def test_a_server_that_is_busy_says_so_and_is_not_asked_again() -> None:
+    """GOAWAY first, for whoever has not asked yet; the ERROR is what counts."""
+
+    def busy(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(GoAway(b"busy"), Error(event.id, refused(ServerBusy("connections", 7))))
+            medium.end()
+
+    server = Server([busy])
+    with server.client() as client, pytest.raises(Refusal, match="no more than 7 connections at a time"):
+        client.request(DELETE)
+    assert server.tried == 1
 
 
 def test_a_server_that_answers_and_closes_is_met_anew() -> None:
