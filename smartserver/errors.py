@@ -179,12 +179,13 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
 
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
-    """There is no repository at that path."""
+    """There is no repository at that path; `found`: what is there instead, where that is worth a word."""
 
     path: str
+    found: str = ""
 
     def __str__(self) -> str:
-        return f"no repository at {self.path!r}"
+        return f"no repository at {self.path!r}" + (f" but {self.found}" if self.found else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -313,6 +314,8 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
     why: str
 
     def __str__(self) -> str:
+        if not self.revision:
+            return self.why  # What is wrong is not inside one segment.
         return f"record {self.key.hex()} of revision {self.revision.hex()}: {self.why}"
 
 

@@ -17,6 +17,7 @@ from smartserver.client.url import BadUrl, parse
 from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import in_words
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError
@@ -62,11 +63,17 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
         place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
         sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
-    except (CannotGoOn, VcsError, CodedError, BadUrl) as wrong:
+    except (VcsError, CodedError) as wrong:
+        location = parse(url)
+        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, location.path, location.where))}\n")
+        return FAILED
+    except (CannotGoOn, BadUrl) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
-        sys.stderr.write(f"fatal: hpss: {wrong.filename or 'this machine'}: {wrong.strerror or wrong}\n")
+        # What is written without a name is the repository's.
+        place = wrong.filename or environment.get("GIT_DIR") or "this machine"
+        sys.stderr.write(f"fatal: hpss: {place}: {wrong.strerror or wrong}\n")
         return FAILED
     return 0
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 import sys
+from typing import NoReturn
 
 import click
 
@@ -59,7 +62,8 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Run a command; what goes wrong is one line on stderr."""
+    """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         code = group.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -74,7 +78,16 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as wrong:
+        click.echo(f"smartserver: {wrong.filename or 'output'}: {wrong.strerror or wrong}", err=True)
+        with contextlib.suppress(OSError):
+            sys.stdout.close()  # What it could not write it would try to once more at the end.
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(_signal: int, _frame: object) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -117,10 +117,10 @@ def command(
     if not root.is_dir():
         raise CommandError(f"{root} is not a folder: make it first, or name another")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise CommandError(f"{root} cannot be read by user {_user()}")
+        raise CommandError(f"{root} cannot be read by user {user()}")
     host, port = ("", 0) if stdio else parse_listen(listen)
     if not no_create and (stdio or anonymous == "write") and not os.access(root, os.W_OK):
-        click.echo(f"{root} cannot be written to by user {_user()}: no repository can be made in it", err=True)
+        click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
@@ -157,7 +157,7 @@ def command(
         stop()
 
     if stdio:
-        session = stdio_shell.serve(sessions, _user())
+        session = stdio_shell.serve(sessions, user())
         session.when_lost = stop
     else:
         try:
@@ -231,7 +231,8 @@ def _use_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
-def _user() -> str:
+def user() -> str:
+    """The name of who runs this, else the number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

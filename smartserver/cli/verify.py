@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.serve import user
 from smartserver.cli.session import client_for
+from smartserver.client.url import parse
 from smartserver.errors import NoSuchRepository
 from smartserver.store.model import VerifyReport
 from smartserver.trace.text import size
@@ -43,17 +46,23 @@ def command(flags: frozenset[str], path: str) -> None:
 
 
 def _verify_folder(path: str) -> VerifyReport:
-    from smartserver.store.format import recognise
     from smartserver.store.repository import PackRepository
     from transports.local import LocalTransport
 
-    folder = LocalTransport(path)
+    if "://" in path:
+        with one_line():
+            parse(path)  # Which says what it should begin with.
+    if not os.path.isdir(path):
+        raise CommandError(f"{path!r} is {'not a folder' if os.path.exists(path) else 'not there'}")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise CommandError(f"{path} cannot be read by user {user()}")
+    repository = PackRepository(LocalTransport(path))
     try:
         with one_line(path):
-            return PackRepository(folder).verify(_progress if sys.stderr.isatty() else lambda done, total: None)
+            return repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
     except CommandError as wrong:
         if isinstance(wrong.__cause__, NoSuchRepository):
-            found = recognise(folder)
+            found = repository.instead()
             raise CommandError(
                 f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
             ) from None

@@ -192,7 +192,7 @@ class GitRemote:
 
     def _push(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("push")
-        lines = push(self._repository, local, self._options, batch, self.terminal.count)
+        lines = push(self._path, self._repository, local, self._options, batch, self.terminal.count)
         self._check_vcs()
         if removes_others(self._hint, self._remote, local):
             self._tell_of_others({line.rpartition(b":")[2] for line in batch})

@@ -11,6 +11,7 @@ from smartserver.errors import MissingRevision, WrongVcs
 from smartserver.plugins.git_names import HEAD
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import Wants
+from smartserver.plugins.git_words import ADVICE
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
@@ -81,7 +82,8 @@ class Fetch:
         try:
             inserted = Inserter(local).insert(segments, loose=loose)
         except Malformed as wrong:
-            raise CannotGoOn(f"what the server sent of {self._path!r} cannot be read: {wrong}") from wrong
+            why = f"what the server sent of {self._path!r} cannot be read: {wrong}"
+            raise CannotGoOn(f"{why} {ADVICE}") from wrong
         if inserted.keep:
             self.keeps.append(inserted.keep)
 

@@ -30,6 +30,8 @@ class Options:
     atomic: bool = False
     leases: dict[bytes, bytes] = field(default_factory=dict)
     """Ref -> the tip its lease expects."""
+    told: set[str] = field(default_factory=set)
+    """Options the user was told are not supported."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
         """Take `NAME VALUE`; the answer.
@@ -52,7 +54,8 @@ class Options:
             # Git turns off depth for the tags it follows after a fetch: that needs no word.
             if name == "depth" and value == UNSHALLOW:
                 raise CannotGoOn("--unshallow is not supported: clone anew, or unshallow from where this was cloned")
-            if name in UNSUPPORTED and value != "0":
+            if name in UNSUPPORTED and value != "0" and name not in self.told:
+                self.told.add(name)  # Git sets some of them twice.
                 terminal.say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"
         return b"ok"

@@ -10,10 +10,12 @@ from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDo
 from smartserver.plugins.git_names import HEAD, HEADS, TAGS
 from smartserver.plugins.git_options import Options
 from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import in_words
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
+from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 NOT_ATOMIC = b"atomic push failed"
@@ -24,7 +26,12 @@ Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
 
 
 def push(
-    repository: RemoteRepository, local: GitRepository, options: Options, refspecs: Sequence[bytes], count: Count
+    path: str,
+    repository: RemoteRepository,
+    local: GitRepository,
+    options: Options,
+    refspecs: Sequence[bytes],
+    count: Count,
 ) -> list[bytes]:
     """Push; the lines that say what became of each refspec.
 
@@ -33,9 +40,9 @@ def push(
         CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
     """
     updates = [_update(local, options, refspec) for refspec in refspecs]
-    refused = [update for update in updates if not _may_be(local, update)]
-    lines = [b"error " + update.ref + b" " + NOT_A_COMMIT for update in refused]
-    updates = [update for update in updates if update not in refused]
+    refused = {update.ref: why for update in updates if (why := _objection(local, update))}
+    lines = [b"error " + ref + b" " + why for ref, why in refused.items()]
+    updates = [update for update in updates if update.ref not in refused]
     if refused and options.atomic:
         return lines + [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
     if not updates:
@@ -45,7 +52,7 @@ def push(
         done = repository.push(updates, _Source(local, count), new, atomic=options.atomic, check_only=options.dry_run)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
-    return lines + [line for updated in done for line in _report(local, updated)]
+    return lines + [line for updated in done for line in _report(path, local, updated)]
 
 
 def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
@@ -66,12 +73,15 @@ def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate
     return RefUpdate(ref, found.key, rule)
 
 
-def _may_be(local: GitRepository, update: RefUpdate) -> bool:
-    """Whether git allows it on its own server: a branch points at a commit and at nothing else."""
+def _objection(local: GitRepository, update: RefUpdate) -> bytes:
+    """Why an update cannot be sent: git's own server refuses a branch that points at something else than a commit, ours
+    a name it has no room for. Empty where nothing is wrong."""
+    if len(update.ref) > MAX_NAME:
+        return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
     if update.tip is None or not update.ref.startswith(HEADS):
-        return True
+        return b""
     found = local.find(update.tip.hex().encode())
-    return found is not None and found.type == COMMIT
+    return b"" if found is not None and found.type == COMMIT else NOT_A_COMMIT
 
 
 def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
@@ -81,10 +91,10 @@ def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     return head if head in pushed or not pushed else pushed[0]
 
 
-def _report(local: GitRepository, updated: Updated) -> list[bytes]:
+def _report(path: str, local: GitRepository, updated: Updated) -> list[bytes]:
     update, ref = updated.update, updated.update.ref
     if updated.outcome is Outcome.REFUSED:
-        return [b"error " + ref + b" " + _why(local, updated).encode()]
+        return [b"error " + ref + b" " + _why(path, local, updated).encode()]
     if updated.outcome is Outcome.UNCHANGED and update.tip is not None:
         return [b"error " + ref + b" up to date"]
     lines = [b"ok " + ref]
@@ -96,7 +106,7 @@ def _report(local: GitRepository, updated: Updated) -> list[bytes]:
     return lines
 
 
-def _why(local: GitRepository, updated: Updated) -> str:
+def _why(path: str, local: GitRepository, updated: Updated) -> str:
     """The reason in the words git knows, so that it gives its own advice."""
     error = updated.error
     match error:
@@ -111,7 +121,7 @@ def _why(local: GitRepository, updated: Updated) -> str:
         case NotDone():
             return NOT_ATOMIC.decode()
         case _:
-            return " ".join(str(error).split())
+            return " ".join(in_words(error, path).split()) if error is not None else "no reason given"
 
 
 @dataclass(frozen=True, slots=True)

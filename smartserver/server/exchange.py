@@ -233,7 +233,8 @@ class Exchange:
             if self._answer is None:
                 return
             if isinstance(piece, CodedError):
-                self._refuse(piece)
+                assert self._work is not None  # The answer is its.
+                self._refuse(self._work.in_words(piece))
             elif isinstance(piece, Exception):
                 self._refuse(internal(piece, log_bug))
             elif piece:

@@ -200,14 +200,14 @@ class Session:
             return
         if not self._writable and isinstance(event, Progress):
             return  # It would be old when it is read.
-        data = self._connection.send(event)
+        encoded = self._connection.send(event)
         if not self._writable:
-            self._unread += len(data)
-            self._longest = max(self._longest, len(data))
+            self._unread += len(encoded)
+            self._longest = max(self._longest, len(encoded))
             if self._unread - self._longest > UNREAD_BYTES:
                 self.abort(f"it takes no answers: expected no more than {UNREAD_BYTES} bytes of them unread")
                 return
-        self._shell.write(data)
+        self._shell.write(encoded)
 
     @property
     def writable(self) -> bool:

@@ -16,6 +16,7 @@ from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, decide, declared, fault, internal
 from smartserver.server.site import Found, Site
+from smartserver.server.words import in_words
 from smartserver.store.incoming import Upload
 from smartserver.store.model import Changes, Transaction
 from smartserver.store.repository import Committed, PackRepository
@@ -298,7 +299,12 @@ class RequestWork:
         except Exception as wrong:  # The boundary of a request: a bug must not end the server.
             error, outcomes = internal(wrong, log_bug), []
         self.abandon()
+        error = self.in_words(error)
         return Answer(Failure(fault(error), outcomes, self._state_after(error), capabilities=self._capabilities()))
+
+    def in_words(self, error: CodedError) -> CodedError:
+        """An error of the store as it is sent."""
+        return in_words(error, self._found)
 
     def _state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""

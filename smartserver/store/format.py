@@ -68,13 +68,13 @@ def parse_format(content: bytes) -> Format:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
     words = line.decode("utf-8", "backslashreplace")
     if not words.startswith(FAMILY + " "):
-        raise Unsupported(f"the repository format {words!r}", SPOKEN)
+        raise Unsupported(f"the repository format {words!r} in the file {FORMAT!r}", SPOKEN)
     version, _, swap = words.removeprefix(FAMILY + " ").partition(" ")
     if version != VERSION:
-        raise Unsupported(f"version {version} of the repository format", SPOKEN)
+        raise Unsupported(f"version {version} of the repository format in the file {FORMAT!r}", SPOKEN)
     name, _, value = swap.partition("=")
     if name != "swap" or value not in {discipline.value for discipline in Discipline}:
-        raise Unsupported(f"the swap discipline {swap!r}", SPOKEN)
+        raise Unsupported(f"the swap discipline {swap!r} in the file {FORMAT!r}", SPOKEN)
     return Format(Discipline(value))
 
 

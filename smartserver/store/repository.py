@@ -30,7 +30,7 @@ from smartserver.store.swap import RootFile, RootMoved, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, TransportError
+from transports.errors import NoSuchFile, NotADirectory, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
@@ -110,6 +110,10 @@ class PackRepository:
             return not self._file.read().deleted
         except NoSuchRepository:
             return False
+
+    def instead(self) -> str:
+        """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
+        return self._file.instead()
 
     def snapshot(self) -> Snapshot:
         """The repository as it is now; the root is read each time, what did not change is taken over.
@@ -334,7 +338,7 @@ class PackRepository:
     def _quarantine(self, request: bytes, made: list[str]) -> Quarantine:
         try:
             return Quarantine(self.folder, request, self._randomness)
-        except NoSuchFile:
+        except (NoSuchFile, NotADirectory):
             # No repository yet, or one whose folders a refused creation took away while this one was made.
             parts = self.path.split("/") if self.path else []
             places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]

@@ -19,6 +19,7 @@ from smartserver.store.format import (
     LOCK,
     LOG,
     NAMES,
+    PACKS,
     ROOT,
     SPOKEN,
     TABLES,
@@ -27,7 +28,7 @@ from smartserver.store.format import (
     parse_format,
     recognise,
 )
-from transports.base import Capability, Transport
+from transports.base import Capability, EntryKind, Transport
 from transports.errors import FileExists, NoSuchFile, NotADirectory, PermissionDenied, TransportError
 
 TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
@@ -87,44 +88,74 @@ class RootFile:
         """
         if not self.folder.capabilities & Capability.LOCK:
             raise Unsupported("a new repository on a store without file locks", SPOKEN)
-        parts = self.path.split("/") if self.path else []
-        places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+        places = self._places()
+        file = self._file_in_the_way()
+        if file is not None:
+            raise InvalidPath(self.path, "a file is there" if file == self.path else f"{file!r} is a file")
         for place in places[:-1]:
             above = f"{place}/" if place else ""
             if self._above.exists(above + ROOT) and self._above.exists(above + FORMAT):
                 raise NestedRepository(self.path, place)
         for place in places[1:]:
             _ensure_folder(self._above, place)
+            if not self._above.exists(place):
+                raise InvalidPath(self.path, f"{place!r} is a link that leads nowhere")
         other = recognise(self.folder)
         if other is not None:
             raise InvalidPath(self.path, f"{other} is there")
         for name in self.folder.list_directory(""):
             if name not in NAMES and not name.startswith(TEMPORARY):
                 raise InvalidPath(self.path, f"the folder holds {name!r}, which belongs to no repository")
-        self._refuse_remains()
+        remains = self._remains()
+        if remains:
+            raise InvalidPath(self.path, f"the folder holds {remains}: restore that file, or move the folder away")
         for name in FOLDERS:
             _ensure_folder(self.folder, name)
         # Also what another process made: it may have crashed before it synced.
         for place in places[::-1]:
             self._above.sync_directory(place)
 
-    def _refuse_remains(self) -> None:
-        """Never make a repository over one that has lost its root or its format: its packs may be all there is.
+    def instead(self) -> str:
+        """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
+        try:
+            file = self._file_in_the_way()
+            if file is not None:
+                return "a file" if file == self.path else f"a file at {file!r}"
+            remains = self._remains()
+            if not remains and _names_in(self.folder, PACKS) and not self.folder.exists(ROOT):
+                remains = f"{PACKS!r} files and no {ROOT!r}"
+            return recognise(self.folder) or (f"what is left of one: {remains}" if remains else "")
+        except TransportError:
+            return ""
 
-        Creations that were killed, or are going on, leave packs too, but no log and no tables.
+    def _places(self) -> list[str]:
+        """The folders on the way to the repository's, the store's own first, and its own."""
+        parts = self.path.split("/") if self.path else []
+        return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
-        Raises:
-            InvalidPath: the folder holds what only a repository that was in use leaves.
+    def _file_in_the_way(self) -> str | None:
+        """The first of the places that is there and is no folder."""
+        for place in self._places()[1:]:
+            try:
+                if self._above.stat(place).kind is not EntryKind.DIRECTORY:
+                    return place
+            except NoSuchFile:
+                break
+        return None
+
+    def _remains(self) -> str:
+        """What says that there was a repository, which has lost its root or its format; empty where nothing does.
+
+        No repository is ever made over one: its packs may be all there is. Creations that were killed, or are going on,
+        leave packs too, but no log and no tables.
         """
         if self.folder.exists(ROOT):
-            if self.folder.exists(FORMAT):
-                return  # A whole one, some of whose folders were taken away.
-            why = f"the folder holds a root and no {FORMAT!r}: restore that file, or move the folder away"
-            raise InvalidPath(self.path, why)
+            # With a format it is a whole one, some of whose folders were taken away.
+            return "" if self.folder.exists(FORMAT) else f"a root and no {FORMAT!r}"
         for place in (LOG, TABLES):
             if _names_in(self.folder, place):
-                why = f"the folder holds {place!r} files and no {ROOT!r}: restore that file, or move the folder away"
-                raise InvalidPath(self.path, why)
+                return f"{place!r} files and no {ROOT!r}"
+        return ""
 
     @contextlib.contextmanager
     def swapping(self, *, create: bool = False) -> Iterator[Swap]:
@@ -288,7 +319,7 @@ def _discard(folder: Transport, path: str) -> None:
 def _names_in(folder: Transport, place: str) -> list[str]:
     try:
         return folder.list_directory(place)
-    except NoSuchFile:
+    except (NoSuchFile, NotADirectory):
         return []
 
 

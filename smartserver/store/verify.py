@@ -51,7 +51,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
     try:
         root = file.read()
     except (CorruptFile, TransportError) as wrong:
-        return VerifyReport(0, 0, 0, 0, (f"{ROOT}: {wrong}",))
+        return VerifyReport(0, 0, 0, 0, (str(wrong),))
     if root.deleted:
         raise NoSuchRepository(file.path)
     return _Verification(file, root, progress).run()

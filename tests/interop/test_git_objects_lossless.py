@@ -374,6 +374,25 @@ def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, s
     assert target.reachable(second) == source.reachable(second)
 
 
+@pytest.mark.parametrize("limit", [None, 100])
+def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    monkeypatch.setattr(git_insert, "LARGE_PULL", 1 << 20)
+    source = Builder(tmp_path / "a.git", env)
+    noise = source.blob(random.Random(1).randbytes(2 << 20))
+    commit = source.commit(source.tree({b"n": (b"100644", noise)}), [])
+    target = Builder(tmp_path / "b.git", env)
+    if limit is not None:
+        with (target.path / "config").open("a") as file:
+            file.write(f"[fetch]\n\tunpackLimit = {limit}\n")
+    with GitRepository(source.path, env) as repository:
+        insert(target, list(plan(repository, [commit], []).segments()))
+    assert len(list((target.path / "objects" / "pack").glob("*.pack"))) == (limit is None)
+    assert target.fsck("--full")[0] == 0
+    assert target.reachable(commit) == source.reachable(commit)
+
+
 def test_start_up_is_light() -> None:
     heavy = {"twisted", "click", "asyncio", "importlib.metadata", "tempfile", "multiprocessing", "zstandard"}
     code = "import sys, smartserver.vcs.git_read, smartserver.vcs.git_insert; print(*sys.modules)"

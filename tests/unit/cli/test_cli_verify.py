@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from stored import pack_of, stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.cli.serve import user
 from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.cli.verify import _progress
 
@@ -86,8 +88,24 @@ def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: 
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    said = why(run("verify", str(tmp_path / "absent")))
-    assert said == f"{tmp_path / 'absent'} is not a repository of smartserver"
+    (tmp_path / "file").write_text("")
+    assert why(run("verify", str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"
+    assert why(run("verify", str(tmp_path / "file"))) == f"'{tmp_path / 'file'}' is not a folder"
+    assert why(run("verify", "")) == "'' is not there"
+    said = why(run("verify", "http://h/a"))
+    assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
+
+
+def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert why(run("verify", str(tmp_path))) == f"{tmp_path} cannot be read by user {user()}"
+
+
+def test_what_is_left_of_a_repository_is_said(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    (tmp_path / "project" / "format").unlink()
+    said = why(run("verify", str(tmp_path / "project")))
+    assert said.endswith(" is not a repository of smartserver but what is left of one: a root and no 'format'")
 
 
 def test_a_folder_of_a_later_release_is_not_judged(tmp_path: Path) -> None:

@@ -116,6 +116,34 @@ def test_nobody_reading_is_one_and_nothing_more() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    # In a process of its own, for it closes its standard output.
+    script = (
+        "import errno, os\n"
+        "from smartserver.cli import main as program\n"
+        "def command(**_):\n    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "smartserver: output: No space left on device\n"
+
+
+def test_told_to_end_it_tidies_up() -> None:
+    script = (
+        "import os, signal\n"
+        "from smartserver.cli import main as program\n"
+        "def command(**_):\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGTERM)\n        signal.pause()\n"
+        "    finally:\n        print('tidied')\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "tidied\n", "")
+
+
 def test_as_a_process() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "smartserver.cli.main", "ping", "http://h/"], capture_output=True, text=True, check=False

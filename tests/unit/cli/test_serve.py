@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from smartserver.cli import serve
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import _log_to_stderr, _user, parse_listen
+from smartserver.cli.serve import _log_to_stderr, parse_listen, user
 from smartserver.client.url import DEFAULT_PORT
 
 PATIENCE = 60
@@ -73,7 +73,7 @@ def test_a_root_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = CliRunner().invoke(group, ["serve", str(tmp_path)])
     assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"{tmp_path} cannot be read by user {_user()}"
+    assert str(result.exception) == f"{tmp_path} cannot be read by user {user()}"
 
 
 def test_a_wrong_address_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, erro
         raise error
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert _user() == str(os.getuid())
+    assert user() == str(os.getuid())
 
 
 @pytest.mark.sockets
@@ -182,7 +182,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
         raise CommandError("enough")
 
     monkeypatch.setattr(serve, "_use_one_heap", refuse)
-    said = f"{tmp_path} cannot be written to by user {_user()}: no repository can be made in it\n"
+    said = f"{tmp_path} cannot be written to by user {user()}: no repository can be made in it\n"
     for options, expected in (
         (["--anonymous", "write"], said),
         (["--stdio"], said),

@@ -64,3 +64,11 @@ def test_what_is_set() -> None:
 def test_a_shallow_repository_cannot_be_made_whole() -> None:
     with pytest.raises(CannotGoOn, match="--unshallow is not supported"):
         Options().set("depth 2147483647", Terminal(lambda _line: None))
+
+
+@pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])
+def test_what_is_not_supported_is_said_once(option: str) -> None:
+    lines: list[str] = []
+    options, terminal = Options(), Terminal(lines.append)
+    assert [options.set(option, terminal), options.set(option, terminal)] == [b"unsupported"] * 2
+    assert len(lines) == 1

@@ -12,12 +12,14 @@ from smartserver.client.repository import Outcome, RefUpdate, Updated
 from smartserver.errors import (
     AccessDenied,
     BranchExists,
+    CorruptFile,
     DivergedBranches,
     HeadBranch,
     NotDone,
     StaleLease,
 )
 from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import ADVICE
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git_objects import BLOB, TAG
 from smartserver.verbs.rules import Rule
@@ -119,6 +121,23 @@ def test_other_outcomes() -> None:
         "ok refs/heads/deleted",
         "",
     ]
+
+
+def test_a_name_that_is_too_long_is_refused_alone() -> None:
+    remote = FakeRemote({}, known=True)
+    long = "refs/heads/" + "x" * 1014
+    push = f"push refs/heads/main:{long}\npush refs/heads/main:refs/heads/y\n\n"
+    lines = Conversation(push, remote, local_with(main=key(1))).run()
+    assert lines == [f"error {long} its name has 1025 bytes, expected no more than 1024", "ok refs/heads/y", ""]
+    assert [update.ref for update in remote.pushed] == [b"refs/heads/y"]
+
+
+def test_damage_that_refuses_one_ref_says_who_can_find_more() -> None:
+    refused = Updated(RefUpdate(TOPIC, None), Outcome.REFUSED, error=CorruptFile("log/5-1", 0, "the file is missing"))
+    remote = FakeRemote({MAIN: key(1), TOPIC: key(1)}, known=True, answers=[refused])
+    line, _ = Conversation("push :refs/heads/topic\n\n", remote, local_with(main=key(1))).run()
+    damage = "the repository 'x' is damaged: log/5-1 at byte 0: the file is missing"
+    assert line == f"error refs/heads/topic {damage} {ADVICE}"
 
 
 @pytest.mark.parametrize("atomic", [False, True])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,10 +21,10 @@ from smartserver.records.model import RefValue
 from smartserver.store.document import Root, empty_root, encode_root
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.swap import RootFile, RootMoved
-from transports.base import Capability, Transport
+from transports.base import Capability, Stat, Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
+from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import Aftermath, MemoryTransport
 
@@ -111,6 +113,59 @@ def test_another_tools_repository_is_left_alone(storage: Transport, name: str, w
     assert storage.list_directory("a") == [name]
     with pytest.raises(NoSuchRepository):
         RootFile(storage, "a").read()
+
+
+def test_a_file_in_the_place_of_a_repository_is_left_alone(storage: Transport) -> None:
+    storage.put("file", [b"somebody's"])
+    for path, why in [("file", "a file is there"), ("file/a", "'file' is a file"), ("file/a/b", "'file' is a file")]:
+        with pytest.raises(InvalidPath) as raised:
+            make(storage, {}, path)
+        assert (raised.value.path, raised.value.why) == (path, why)
+    assert storage.list_directory("") == ["file"]
+    assert storage.get("file") == b"somebody's"
+
+
+def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("nowhere")
+    with pytest.raises(InvalidPath, match="'a' is a link that leads nowhere"):
+        make(LocalTransport(str(tmp_path)), {}, "a/b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ([], ""),
+        (["a/notes.txt"], ""),
+        (["a"], "a file"),
+        (["a/.git/HEAD"], "a git repository"),
+        (["a/HEAD", "a/objects/x"], "a git repository"),
+        (["a/root"], "what is left of one: a root and no 'format'"),
+        (["a/log/1"], "what is left of one: 'log' files and no 'root'"),
+        (["a/packs/1.pack"], "what is left of one: 'packs' files and no 'root'"),
+    ],
+)
+def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[str], found: str) -> None:
+    for file in files:
+        parts = file.split("/")
+        for depth in range(1, len(parts)):
+            with contextlib.suppress(FileExists):
+                storage.make_directory("/".join(parts[:depth]))
+        storage.put(file, [b""])
+    assert RootFile(storage, "a").instead() == found
+    below = RootFile(storage, "a/b").instead()
+    assert below == ("a file at 'a'" if found == "a file" else "")
+
+
+def test_a_store_that_fails_knows_of_nothing_instead() -> None:
+    class Sick(PassingTransport):
+        def wrap(self, inner: Transport, prefix: str) -> Sick:
+            return Sick(inner, prefix=prefix)
+
+        def stat(self, path: str) -> Stat:
+            raise TransportFailed(path, "input/output error")
+
+    assert RootFile(Sick(MemoryTransport()), "a").instead() == ""
 
 
 def test_a_store_without_locks_holds_no_new_repository() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import random
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records import delta as frames
+from smartserver.records.segment import STORED
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE, GitObject, MissingObject
 from smartserver.vcs.git_pack import (
@@ -181,6 +184,26 @@ def test_dropped_texts_are_decoded_again(spool: Spool, cache: int) -> None:
     reader = Texts(spool.file, nothing_outside, cache)
     for row, text in zip([*rows, again], [*texts, texts[2] + b"late\n"], strict=True):
         assert reader.add(row)[0] == text
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_large_text_is_never_held_twice(spool: Spool, stored: bool) -> None:
+    text = random.Random(1).randbytes(16 << 20) if stored else b"a line of text, and another\n" * (1 << 19)
+    row = spool.row(BLOB, text)
+    assert (row.encoding == STORED) == stored
+    small = spool.row(BLOB, b"small\n")
+    length = len(text)
+    del text
+    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
+    tracemalloc.start()
+    try:
+        writer.add_all([small, row, small._replace(key=small.key)])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The frame of what is stored is the text.
+    assert peak < length + row.frame_length * (not stored) + (4 << 20)
+    assert [(kind, len(text)) for kind, text in entries(writer, spool)] == [(BLOB, 6), (BLOB, length), (BLOB, 6)]
 
 
 def test_bases_outside_are_asked_for(spool: Spool) -> None:
