@@ -40,10 +40,11 @@ class CodedError(Exception):
         CodedError.by_code[code] = cls
 
     def wire_arguments(self) -> dict[str, object]:
-        """The fields by name, as they travel."""
+        """The fields by name, as they travel; one that was added later and says nothing does not."""
         if not dataclasses.is_dataclass(self):
             return {"message": str(self)}
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        return {field.name: value for field, value in values if value != field.default}
 
 
 class TransportError(CodedError):

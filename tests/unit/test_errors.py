@@ -93,7 +93,13 @@ def test_an_argument_of_a_later_release_is_skipped() -> None:
 def test_an_argument_an_earlier_release_does_not_send_has_a_default() -> None:
     got = errors.error_from_wire("no-such-repository", {"path": "a"})
     assert isinstance(got, errors.NoSuchRepository)
-    assert got.wire_arguments() == {"path": "a", "found": ""}
+    assert got.found == ""
+
+
+def test_an_argument_that_says_nothing_is_not_sent_where_it_has_a_default() -> None:
+    assert errors.NoSuchRepository("a").wire_arguments() == {"path": "a"}
+    assert errors.NoSuchRepository("a", "a file").wire_arguments() == {"path": "a", "found": "a file"}
+    assert errors.NoSuchRepository("").wire_arguments() == {"path": ""}
 
 
 @pytest.mark.parametrize("arguments", [{}, {"ref": 3}, {"ref": None}, {"ref": "base64"}, {"ref": "bWFpbg=="}])
