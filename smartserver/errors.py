@@ -13,6 +13,7 @@ CodedError (transports.errors)
     │   ├── Cancelled              the client cancelled before it was done
     │   ├── RequestRefused         nothing was changed: see the outcome of each call
     │   ├── NotDone                not done because another call of the request was refused
+    │   ├── ServerBusy             the server has as many connections as it takes
     │   ├── InternalError          a bug of the server
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
@@ -142,6 +143,17 @@ class NotDone(RequestError, code="not-done"):
 
     def __str__(self) -> str:
         return "not done because another change of the request was refused"
+
+
+@dataclasses.dataclass(eq=False)
+class ServerBusy(RequestError, code="server-busy", retryable=True):
+    """The server has as many connections as it takes; nothing was read of the request."""
+
+    what: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"the server is busy: it takes no more than {self.limit} {self.what} at a time; try again later"
 
 
 @dataclasses.dataclass(eq=False)

@@ -128,6 +128,17 @@ class History:
         """The id of the file at a path."""
         return self._paths[commit][path.encode()]
 
+    def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
+        """Those of `tips` that are here, and all they descend from."""
+        found: set[bytes] = set()
+        todo = [tip for tip in tips if tip in self.parents]
+        while todo:
+            revision = todo.pop()
+            if revision not in found:
+                found.add(revision)
+                todo += self.parents[revision]
+        return found
+
     def announced(self, revision: bytes) -> Announced:
         """A revision and its parents."""
         return Announced(revision, tuple(Parent(parent) for parent in self.parents[revision]))

@@ -77,6 +77,7 @@ class Dialog:
 
     def __init__(self, site: Site, access: Access | None = None, executor: Executor | None = None) -> None:
         self.closed = False
+        self.aborted = False
         self.reading = True
         self.paused: list[bool] = []
         """Each pause (True) and resumption of reading."""
@@ -100,6 +101,9 @@ class Dialog:
     def close(self) -> None:
         assert not self.closed
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -266,11 +266,14 @@ class LocalTransport(Transport):
         finally:
             os.close(descriptor)
 
+    def _open_lock(self, path: str) -> int:
+        """Anew each time, because flock excludes by open file: threads too."""
+        with _translated(self._name(path)):
+            return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
     @contextlib.contextmanager
     def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        """Hold the lock file; opened anew each time, because flock excludes by open file: threads too."""
-        with _translated(self._name(path)):
-            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = self._open_lock(path)
         try:
             with _translated(self._name(path)):
                 if wait is None:
@@ -283,8 +286,7 @@ class LocalTransport(Transport):
 
     @contextlib.contextmanager
     def try_lock(self, path: str) -> Iterator[bool]:
-        with _translated(self._name(path)):
-            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = self._open_lock(path)
         try:
             with _translated(self._name(path)):
                 held = _lock_within(descriptor, 0)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.git_remote import cache_folder
-from smartserver.client.call import Client, NotOurProtocol
+from smartserver.cli.session import cache_folder, client_for
+from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import BadUrl, parse
-from smartserver.plugins.git import CannotGoOn, GitRemote
+from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
+from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import in_words
-from smartserver.trace import text
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError
@@ -105,14 +103,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
     """
-    location = parse(url)
-    debug = "hpss" in environment.get("SMARTSERVER_DEBUG", "").split(",")
-    recorder = text.printing(lambda line: print(line, file=sys.stderr, flush=True)) if debug else None
-
-    def connect() -> TcpMedium:
-        if recorder is not None:
-            recorder.connected()
-        return TcpMedium(location.host, location.port)
+    flags = set(environment.get("SMARTSERVER_DEBUG", "").split(","))
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")
@@ -123,14 +114,9 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    hint = read(reader, os.getppid())
-    observers = [recorder] if recorder is not None else []
-    with Client(connect, observers, agent="git") as client:
+    with client_for(url, flags, agent="git") as (client, location):
+        hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
-        client.progress = git.server_progress
-        try:
-            git.run()
-        finally:
-            if recorder is not None:
-                say(text.summary(recorder, time.monotonic()))
+        client.progress = git.terminal.server_progress
+        git.run()

@@ -228,6 +228,8 @@ class Link:
         self._last_id = 0
         self._silent = 0.0
         self._going_away = False
+        self._why = ""
+        """What the server said when it took no more requests here."""
         self._open_body = 0
         self._outbox = bytearray()
         """What is to be written, in order: nothing may come between the bytes of a frame."""
@@ -331,9 +333,9 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
-        data = self._medium.read(RECEIVE_CHUNK)
-        if data:
-            self._connection.receive_data(data)
+        received = self._medium.read(RECEIVE_CHUNK)
+        if received:
+            self._connection.receive_data(received)
         else:
             self._connection.receive_eof()
         try:
@@ -341,9 +343,9 @@ class Link:
                 self._handle(event, incoming)
         except Interrupted as early:
             when = "in the middle of" if incoming.final else "before"
-            raise ConnectionLost(f"the server closed the connection {when} its answer") from early
-        if not data and self._outbox:
-            raise ConnectionLost("the server has closed the connection and takes no more")
+            raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
+        if not received and self._outbox:
+            raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:
@@ -361,6 +363,7 @@ class Link:
                 self._outbox += self._connection.send(Pong(event.payload))
             case GoAway():
                 self._going_away = True
+                self._why = f": {event.reason.decode('utf-8', 'backslashreplace')}" if event.reason else ""
             case VersionMismatch():
                 spoken = ", ".join(map(str, event.versions))
                 raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")

@@ -8,6 +8,9 @@ MAX_ID: Final = 1024
 """Bytes of a revision id or record key. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
 and git's are 20 or 32. A longer one would not fit beside others in one small reply."""
 
+MAX_NAME: Final = MAX_ID
+"""Bytes of a ref name or map key: some maps have ids as keys."""
+
 MAX_META: Final = 65_536
 """Bytes of a record's meta. The longest known is a Breezy text's list of parents: a few ids."""
 

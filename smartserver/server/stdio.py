@@ -24,19 +24,21 @@ class StdioProtocol(SessionProtocol):
     Once its output is gone Twisted's StandardIO never says that the connection is, whatever becomes of the input.
     """
 
-    _mute = False
-
     def writeConnectionLost(self) -> None:
         """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
-        self._mute = True
-        if not self.draining:
+        super().writeConnectionLost()
+        if not self.closing:
             self._end()
 
     def lose(self) -> None:
         """Close both directions once everything is sent; `connectionLost` follows."""
         super().lose()
-        if self._mute:
+        if self.draining:
             self._end()
+
+    def abort(self) -> None:
+        """Close both directions at once; `connectionLost` follows."""
+        self._end()
 
     def _end(self) -> None:
         reason = Failure(error.ConnectionDone())  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.

@@ -20,12 +20,12 @@ from smartserver.records.segment import STORED, SegmentStream, decode_segment, e
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
+from smartserver.store.document import PackEntry
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
 from smartserver.store.pack import PackReader
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import DraftPack, Quarantine
-from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 

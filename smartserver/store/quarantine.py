@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from smartserver.records.model import Kind, Segment
+from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Before, IndexBuilder, Row
+from smartserver.store.index import Row
+from smartserver.store.index_build import Before, IndexBuilder
 from smartserver.store.pack import TRAILER, PackWriter
-from smartserver.store.root import PackEntry
 from transports.base import Capability, ReadFile, Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
 

@@ -16,11 +16,13 @@ from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.store.caches import TextCache
+from smartserver.store.document import PackEntry, Root
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
-from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, rebuild, record_digest
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
+from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader
-from smartserver.store.root import PackEntry, Root, RootView
+from smartserver.store.root import RootView
 from transports.base import Transport
 from transports.errors import NoSuchFile
 

@@ -25,7 +25,8 @@ from smartserver.store.arrivals import RecentRecords
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
-from smartserver.store.index import Index, IndexBuilder, Row, kib
+from smartserver.store.index import Index, Row, kib
+from smartserver.store.index_build import IndexBuilder
 from smartserver.store.model import VerifyReport
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record

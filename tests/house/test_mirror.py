@@ -11,7 +11,15 @@ import re
 import pytest
 from sources import Source, parse, sources
 
-MIRRORED = ("smartserver/records", "smartserver/store", "smartserver/verbs", "smartserver/wire", "transports", "netem")
+MIRRORED = (
+    "smartserver/records",
+    "smartserver/server",
+    "smartserver/store",
+    "smartserver/verbs",
+    "smartserver/wire",
+    "transports",
+    "netem",
+)
 TESTS = ("tests/unit", "tests/conformance", "tests/property", "tests/simulated", "tests/sockets")
 
 

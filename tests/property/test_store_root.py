@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Kind, RefValue, Tip
-from smartserver.store.document import encode_root
-from smartserver.store.root import FOLD_AT, NewLogEntry, RootView, empty_root, next_root, tombstone
+from smartserver.store.document import empty_root, encode_root
+from smartserver.store.log import NewLogEntry
+from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from transports.memory import Aftermath, MemoryTransport
 

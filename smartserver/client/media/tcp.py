@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 
+from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.wire.limits import NOTSENT_LOWAT
 
@@ -38,10 +38,7 @@ class TcpMedium:
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
-        readable, writable, _ = select.select(
-            [self._socket] if read else [], [self._socket] if write else [], [], timeout
-        )
-        return bool(readable), bool(writable)
+        return ready(self._socket.fileno() if read else None, self._socket.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
         """What came, waiting for the first byte."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import re
 import signal
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from smartserver.cli import serve
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import parse_listen, user
+from smartserver.cli.serve import _log_to_stderr, parse_listen, user
 from smartserver.client.url import DEFAULT_PORT
 
 PATIENCE = 60
@@ -127,3 +129,64 @@ def test_on_standard_input_it_ends_with_its_client(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     assert out in ("", "hpss/1\n")
+
+
+@pytest.mark.sockets
+def test_every_address_is_said_in_words(tmp_path: Path) -> None:
+    process = start(str(tmp_path), "--listen", "0.0.0.0:0")
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert re.search(r"hpss://0\.0\.0\.0:\d+/, every address of this machine \(anonymous users: read\)$", first), first
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("options", [["--max-connections", "0"], ["--max-per-address", "x"], ["--idle-timeout", "0.5"]])
+def test_limits_that_are_none(tmp_path: Path, options: list[str]) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert options[0] in result.output
+
+
+@pytest.mark.parametrize(
+    ("journal", "lines"),
+    [
+        (True, ["<6>said", "<4>odd", "<3>wrong", "<3>NoneType: None"]),
+        (False, ["INFO said", "WARNING odd", "ERROR wrong", "NoneType: None"]),
+    ],
+)
+def test_lines_are_dated_unless_the_journal_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], journal: bool, lines: list[str]
+) -> None:
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    try:
+        _log_to_stderr(True, journal=journal)
+        log = logging.getLogger("smartserver")
+        log.info("said")
+        log.warning("odd")
+        log.error("wrong", exc_info=(None, None, None))
+    finally:
+        root.setLevel(level)
+    said = capsys.readouterr().err.splitlines()
+    dated = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", "", line) for line in said]
+    assert dated == lines
+    assert (dated == said) is journal
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+
+    def refuse(*_: object) -> None:
+        raise CommandError("enough")
+
+    monkeypatch.setattr(serve, "_use_one_heap", refuse)
+    said = f"{tmp_path} cannot be written to by user {user()}: no repository can be made in it\n"
+    for options, expected in (
+        (["--anonymous", "write"], said),
+        (["--stdio"], said),
+        ([], ""),
+        (["--anonymous", "write", "--no-create"], ""),
+    ):
+        assert CliRunner().invoke(group, ["serve", str(tmp_path), *options]).output == expected

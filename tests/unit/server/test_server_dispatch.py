@@ -152,19 +152,6 @@ def test_bodies() -> None:
 # -- decide
 
 
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
 def context(
     served: Served, access: Access | None = None, *, early: bool = False, may_create: bool = True
 ) -> CallContext:

@@ -1,4 +1,4 @@
-"""server.session, server.exchange: one connection, from the first byte to the last."""
+"""server.session, server.exchange: the requests of one connection, one by one and several at once."""
 
 from __future__ import annotations
 
@@ -8,72 +8,31 @@ import msgspec
 import pytest
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
+from session_calls import INSERT, PING, PULL, code, set_main
 
 from smartserver.errors import CorruptFile
 from smartserver.server import exchange, session
-from smartserver.server.work import RequestWork
 from smartserver.store.snapshot import SegmentReader
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import repository_create
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
-from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
     End,
     Error,
-    GoAway,
-    PeerClosed,
     Ping,
     Pong,
     Progress,
     Reply,
     Request,
-    VersionMismatch,
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, decode_progress, encode
 from smartserver.wire.messages import Reply as ReplyMessage
-
-PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
-PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
-INSERT: tuple[AnyVerb, Arguments] = (repository_insert_pack, InsertPackRequest())
-
-
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
-@pytest.fixture
-def dialog(served: Served) -> Dialog:
-    return Dialog(served.site)
-
-
-def code(answer: ReplyMessage | Failure | None) -> str:
-    """The fault of a refusal; `ok` for a reply."""
-    assert answer is not None
-    return answer.fault.code if isinstance(answer, Failure) else "ok"
-
-
-def set_main(tip: bytes) -> tuple[AnyVerb, Arguments]:
-    return branch_set_last_revision, SetLastRevisionRequest(MAIN, tip)
-
-
-# -- single requests
 
 
 def test_a_ping_takes_no_repository(dialog: Dialog) -> None:
@@ -160,140 +119,6 @@ def test_ping_is_answered_at_any_time(dialog: Dialog, line: list[bytes]) -> None
     assert dialog.send(Ping(b"2")) == [Pong(b"2")]
 
 
-# -- refusals while the body is coming
-
-
-def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    side = served.history.line(3, line[0], "side")
-    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
-    body = served.history.body(side, graph_first=True)
-    graph = body[: len(body) - len(served.history.body(side))]
-    number = dialog.begin(message(INSERT, set_main(side[2]), flags=flags))
-    (error,) = dialog.send(Body(number, graph))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "refused"
-    assert dialog.session.idle
-    assert dialog.send(Body(number, body[len(graph) :]), Cancel(number)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-    assert "incoming" not in "".join(path for path in served.files() if path.startswith("project/incoming/"))
-
-
-def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes]) -> None:
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    (error,) = dialog.send(Body(number, b"\x05garbage of a segment"))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.send(Body(number, b"more"), End(number, 1, 25)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
-def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> None:
-    """What was queued for the store before the refusal was known is dropped."""
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, b"\x05garbage of a segment"), Body(number, b"more"), End(number, 1, 25))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Error]
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.session.idle
-
-
-# -- cancelling
-
-
-def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    segment = served.history.segment(line[4])
-    assert dialog.send(Body(number, segment)) == []
-    assert served.files() != before
-    dialog.send(Cancel(number))
-    assert code(dialog.answer(number)) == "cancelled"
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
-def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
-    """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    body = served.history.body(line[4:6])
-
-    first = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(first, body), End(first, 2, len(body)), Cancel(first))
-    stepped.run_all()
-    assert code(dialog.answer(first)) == "cancelled"
-    assert served.refs() == {MAIN: line[3]}
-
-    second = dialog.begin(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY))
-    dialog.send(Body(second, body), End(second, 2, len(body)))
-    stepped.run_all()
-    assert code(dialog.answer(second)) == "ok"
-    # The client had not read it when it cancelled: the two crossed, and nothing more is said.
-    late = Cancel(second)
-    dialog.session.data_received(bytes.fromhex("0000000007") + second.to_bytes(4, "big"))
-    stepped.run_all()
-    assert late.id == second
-    assert len(dialog.heard) == 2
-    assert served.refs() == {MAIN: line[5]}
-
-
-def test_cancel_in_the_commit_changes_nothing_more(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cancelled between the end of the body and the plan under the lock."""
-    dialog = Dialog(served.site)
-    finish = RequestWork._commit
-
-    def cancelled(work: RequestWork, *arguments: object) -> object:
-        work.cancel()
-        return finish(work, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RequestWork, "_commit", cancelled)
-    request = message(INSERT, set_main(line[5]), flags=RequestFlag.BODY)
-    before = served.files()
-    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
-    assert served.files() == before
-
-
-def test_a_cancelled_pull_ends_at_once(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    stepped.step()  # The answer; the read of the body waits.
-    assert isinstance(dialog.heard[-1], Reply)
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Reply, Error]
-    assert code(dialog.answer(number)) == "cancelled"
-    assert dialog.session.idle
-
-
-def test_a_read_cancelled_before_its_answer(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert code(dialog.answer(number)) == "cancelled"
-    other = dialog.begin(message(PING, path=""))
-    stepped.run_all()
-    assert code(dialog.answer(other)) == "ok"
-
-
-def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> None:
-    dialog.send(Request(1, bytes(MAX_FRAME), more=True))
-    (error,) = dialog.send(Cancel(1))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(1)) == "cancelled"
-    assert dialog.session.idle
-
-
-# -- several at once
-
-
 def test_bodies_go_one_at_a_time_and_small_answers_between(served: Served, line: list[bytes]) -> None:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
@@ -332,9 +157,6 @@ def test_a_pull_beside_an_upload(served: Served, line: list[bytes]) -> None:
     assert dialog.body(pull) == served.history.body(line[:4])
     dialog.send(Body(number, segment[10:]), End(number, 1, len(segment)))
     assert code(dialog.answer(number)) == "ok"
-
-
-# -- flow
 
 
 def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
@@ -421,9 +243,6 @@ def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
         assert not dialog.ended(number)
     assert code(dialog.ask(message(PING, path=""))) == "ok"
     assert "internal error" in caplog.text
-
-
-# -- progress
 
 
 def test_a_long_verification_says_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -694,145 +513,6 @@ def test_no_progress_before_the_end_of_an_upload(dialog: Dialog, served: Served,
     assert served.refs() == {MAIN: line[3]}
 
 
-# -- the end
-
-
-def test_the_clients_end_closes_an_idle_connection(dialog: Dialog) -> None:
-    dialog.ask(message(PING, path=""))
-    dialog.session.eof_received()
-    assert dialog.closed
-    dialog.session.eof_received()
-    dialog.session.data_received(b"more")
-    dialog.session.go_away("late")
-
-
-def test_a_client_that_ended_still_gets_its_answers(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    first, second = dialog.begin(message(PULL)), dialog.begin(message(PING, path=""))
-    dialog.session.eof_received()
-    assert not dialog.closed
-    stepped.run_all()
-    assert code(dialog.answer(first)) == code(dialog.answer(second)) == "ok"
-    assert dialog.ended(first)
-    assert dialog.closed
-
-
-@pytest.mark.parametrize("part", ["request", "body"])
-def test_an_end_in_the_middle_of_an_upload_abandons_it(served: Served, line: list[bytes], part: str) -> None:
-    dialog = Dialog(served.site)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    if part == "body":
-        dialog.send(Body(number, served.history.segment(line[4])))
-        assert served.files() != before
-    dialog.session.eof_received()
-    assert dialog.closed
-    assert dialog.heard == []
-    assert served.files() == before
-
-
-def test_a_lost_connection_abandons_what_was_not_committed(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    body = served.history.body(line[4:6])
-    dialog.send(Body(number, body))
-    stepped.step()
-    assert served.files() != before
-    dialog.send(End(number, 2, len(body)))
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert dialog.heard == []
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-    assert not dialog.session.writable
-
-
-def test_a_lost_connection_in_a_pull(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    dialog.begin(message(PULL))
-    stepped.step()
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Reply]
-
-
-def test_going_away_finishes_what_is_open(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.session.go_away("the server is stopping")
-    assert dialog.heard == [GoAway(b"the server is stopping")]
-    assert not dialog.closed
-    stepped.run_all()
-    assert dialog.ended(number)
-    assert dialog.closed
-
-
-def test_going_away_from_an_idle_connection(dialog: Dialog) -> None:
-    dialog.session.go_away("x" * 5000)
-    assert isinstance(dialog.heard[0], GoAway)
-    assert dialog.closed
-
-
-# -- peers that are none
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\x16\x03\x01\x02\x00",
-        b"hpss/1\n" + bytes(9),
-        b"hpss/1\n" + b"\xff" * 9,
-        b"hpss/1\n\x00\x00\x00\x01\x02\x00\x00\x00\x01x",
-        b"hpss/1 and no newline for a while" * 3,
-    ],
-)
-def test_garbage_closes_without_an_answer(served: Served, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    dialog.session.data_received(data)
-    assert dialog.closed
-    assert dialog.raw == b""
-    assert len(caplog.records) == 1
-    assert caplog.records[0].message.startswith("a test: ")
-    dialog.session.data_received(b"more")
-    dialog.session.eof_received()
-    dialog.session.connection_lost()
-
-
-def test_garbage_after_a_request_abandons_it(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, served.history.segment(line[4])))
-    dialog.session.data_received(b"\xff" * 9)
-    assert dialog.closed
-    assert served.files() == before
-
-
-def test_another_version_is_told_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    dialog.session.data_received(b"hpss/2\nwhatever version 2 says")
-    assert bytes(dialog.raw) == b"hpss! 1\n"
-    assert dialog.closed
-    assert "(2,)" in caplog.text
-    # What it says to a client of our release, which would have opened otherwise.
-    assert dialog.heard == [VersionMismatch((1,))]
-
-
-def test_the_client_side_would_notice_a_server_that_breaks_the_rules(dialog: Dialog) -> None:
-    """The check the other tests lean on."""
-    with pytest.raises(RemoteProtocolError):
-        dialog.write(b"hpss/1\n" + bytes(9))
-
-
 def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "smartserver")
     dialog = Dialog(served.site)
@@ -859,10 +539,3 @@ def test_creating_and_filling_in_one_request(served: Served, line: list[bytes]) 
     request = message((repository_create, CREATE), INSERT, set_main(line[2]), path="new/one", flags=RequestFlag.BODY)
     assert code(dialog.ask(request, served.history.body(line[:3]), 3)) == "ok"
     assert served.refs("new/one") == {MAIN: line[2]}
-
-
-def test_the_peer_may_say_pong_and_closes(dialog: Dialog) -> None:
-    """What a session has no use for is skipped."""
-    dialog.session._handle(Pong(b""))
-    dialog.session._handle(PeerClosed())
-    assert dialog.closed

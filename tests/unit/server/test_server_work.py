@@ -42,24 +42,6 @@ def set_ref(tip: bytes, ref: bytes = MAIN) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(ref, tip)
 
 
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
-@pytest.fixture
-def dialog(served: Served) -> Dialog:
-    return Dialog(served.site)
-
-
 def done(answer: Reply | Failure) -> Reply:
     assert isinstance(answer, Reply), answer
     return answer

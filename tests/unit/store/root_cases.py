@@ -6,7 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 
 from smartserver.records.model import Kind, RefValue, Tip
-from smartserver.store.root import NewLogEntry, PackEntry, Root, RootView, empty_root, next_root
+from smartserver.store.document import PackEntry, Root, empty_root
+from smartserver.store.log import NewLogEntry
+from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile
 from transports.base import Transport
 

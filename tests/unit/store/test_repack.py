@@ -9,9 +9,9 @@ from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
+from smartserver.store.document import PackEntry
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
-from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import OpenPack, Snapshot, index_path, pack_path
 from transports.memory import MemoryTransport
 

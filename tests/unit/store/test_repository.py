@@ -42,11 +42,6 @@ SIDE = b"refs/heads/side"
 
 
 @pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
 def storage() -> MemoryTransport:
     return MemoryTransport()
 

@@ -14,7 +14,7 @@ from smartserver.records.model import Parent, Record
 from smartserver.records.segment import decode_segment
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import TextCache
-from smartserver.store.root import Root
+from smartserver.store.document import Root
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile

@@ -11,11 +11,12 @@ from builders import locate
 from smartserver.records.model import Kind, Parent, Record
 from smartserver.records.segment import decode_segment
 from smartserver.store import index as index_module
+from smartserver.store import index_build, repack
 from smartserver.store import pack as pack_module
-from smartserver.store import repack
-from smartserver.store.index import Index, Row, rebuild
+from smartserver.store.document import PackEntry, Root
+from smartserver.store.index import Index, Row
+from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.root import PackEntry, Root
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.memory import MemoryTransport
 
@@ -147,4 +148,4 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
 )
 def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in text()
-    assert index_module.MAX_ROWS == (1 << 31) - 2
+    assert index_build.MAX_ROWS == (1 << 31) - 2

@@ -20,8 +20,8 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.records.model import RefValue
-from smartserver.store.document import Root, encode_root
-from smartserver.store.root import RootView, empty_root, next_root, tombstone
+from smartserver.store.document import Root, empty_root, encode_root
+from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.swap import LOCK_WAIT, RootFile, RootMoved
 from transports.base import Capability, Stat, Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport

@@ -1,24 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
+from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 
 from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.records.model import Announced, Kind, Parent, Tip
 from smartserver.store.model import Transaction
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction, merge
-from transports.memory import MemoryTransport
-
-
-@pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
-def repository() -> PackRepository:
-    return PackRepository(MemoryTransport(), "project", randomness=Repeatable())
 
 
 @pytest.fixture

@@ -19,11 +19,6 @@ DAY = upkeep.UNNAMED_KEPT
 
 
 @pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

@@ -11,7 +11,7 @@ from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.document import PackEntry, Root, decode_root, encode_root
 from smartserver.store.format import FORMAT, PACKS, ROOT
-from smartserver.store.index import rebuild
+from smartserver.store.index_build import rebuild
 from smartserver.store.log import NewLogEntry
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repository import PackRepository
@@ -22,11 +22,6 @@ from transports.base import ReadFile
 from transports.decorators.faulty import FaultyTransport
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
-
-
-@pytest.fixture
-def history() -> History:
-    return History()
 
 
 @pytest.fixture

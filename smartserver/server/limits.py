@@ -1,0 +1,28 @@
+"""What a server grants its peers, each number with where it comes from; those of the protocol are in `wire.limits`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smartserver.wire.limits import STALL_TIMEOUT
+
+MAX_CONNECTIONS = 512
+"""A connection costs 4 KB while nothing is asked on it (500 were measured), and an upload whose disk is slower than its
+link 4 MiB of unchecked bytes: 2 GiB for as many as this."""
+
+MAX_OF_ADDRESS = 128
+"""A quarter of all: one address is a whole office behind a router, but not everybody."""
+
+MAX_REFUSED = 64
+"""Connections over the limit that are told so; further ones are closed without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What can be chosen."""
+
+    connections: int = MAX_CONNECTIONS
+    of_address: int = MAX_OF_ADDRESS
+    """Of the connections of one address."""
+    idle: float = STALL_TIMEOUT
+    """Seconds a peer in the middle of something may do nothing."""

@@ -1,0 +1,25 @@
+"""A served repository with four commits of a line of six, and a connection to it."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from dialogs import Dialog, Served
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(6)
+    served.push(line[:4], {MAIN: line[3]})
+    return served
+
+
+@pytest.fixture
+def line(served: Served) -> list[bytes]:
+    return list(served.history.parents)
+
+
+@pytest.fixture
+def dialog(served: Served) -> Dialog:
+    return Dialog(served.site)

@@ -1,0 +1,78 @@
+"""server.stdio: a connection of two pipes, which end one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from carriers import PING, Carrier, sessions_of
+from twisted.internet import stdio as twisted_stdio
+from twisted.internet.task import Clock
+
+from smartserver.server import stdio
+from smartserver.server.access import invoking_user
+from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.limits import DRAIN_SECONDS
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(clock: Clock) -> Sessions:
+    return sessions_of(clock)
+
+
+def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[object] = []
+    monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
+    made = stdio.serve(sessions, "joe")
+    assert joined == [made]
+    assert made._access == invoking_user("joe")
+
+
+class Streams(Carrier):
+    """Twisted's StandardIO."""
+
+    def connectionLost(self, reason: object) -> None:
+        self.calls.append("lost")
+
+
+def on_streams(sessions: Sessions) -> tuple[SessionProtocol, Streams]:
+    made = stdio.StdioProtocol(sessions, invoking_user("joe"), "joe on standard input")
+    carrier = Streams()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    return made, carrier
+
+
+def test_output_that_nobody_reads_ends_the_connection(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.writeConnectionLost()
+    assert carrier.calls == ["lost"]
+
+
+def test_output_that_was_closed_here_leaves_the_input_to_its_end(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(b"hpss/2\n")
+    made.writeConnectionLost()
+    assert carrier.calls == ["resume", "lose write"]
+    made.readConnectionLost()
+    assert carrier.calls[2:] == ["lose", "lost"]
+
+
+def test_input_that_ends_first_is_answered(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(Connection(Role.CLIENT).send(PING))
+    made.readConnectionLost()
+    assert carrier.calls == ["lose"]  # StandardIO says that it is lost once the answer is out.
+
+
+def test_output_that_nobody_takes_does_not_keep_it(sessions: Sessions, clock: Clock) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(b"hpss/2\n")
+    clock.advance(DRAIN_SECONDS)
+    assert carrier.calls == ["resume", "lose write", "lost"]
