@@ -146,8 +146,11 @@ class NotDone(RequestError, code="not-done"):
 
 
 @dataclasses.dataclass(eq=False)
-class ServerBusy(RequestError, code="server-busy", retryable=True):
-    """The server has as many connections as it takes; nothing was read of the request."""
+class ServerBusy(RequestError, code="server-busy"):
+    """The server has as many connections as it takes; nothing was read of the request.
+
+    Not repeated by itself: that would be one connection more.
+    """
 
     what: str
     limit: int

@@ -12,6 +12,7 @@ from builders import MAIN, History
 from pushing import Source, connected, count_segments, push
 from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
 
+from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Outcome
 
 pytestmark = pytest.mark.sockets
@@ -97,3 +98,22 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE / 4) == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): tip.hex()}
     check_store(tmp_path, "p")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals) -> None:
+    """The first one says what is waited for."""
+    history, tip = big_history()
+    with Server(tmp_path) as server:
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        with connected(server.port) as remote:
+            pulled = remote.pull()
+            server.process.send_signal(sent)
+            wait_until(lambda: any("stopping: 1 connection has 30 s" in line for line in server.log), "it says so")
+            assert server.process.poll() is None
+            server.process.send_signal(sent)
+            assert server.process.wait(PATIENCE / 4) == 0
+            with pytest.raises(ConnectionLost):
+                count_segments(pulled.body)
+        wait_until(lambda: any("cut off (connections: 1)" in line for line in server.log), "it says that it did")
