@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import getpass
 import logging
 import os
@@ -184,6 +185,9 @@ def command(
     if not stdio:  # Once a server, not once for each client that sshd lets in.
         executor.run(lambda: tidy_all(site), lambda _: None, Lane.LONG)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
+    # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
+    # nothing is answered.
+    gc.freeze()
     reactor.run()
 
 

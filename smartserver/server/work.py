@@ -185,8 +185,7 @@ class RequestWork:
 def tidy(repository: PackRepository) -> None:
     """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
     try:
-        if repository.repack_if_needed():
-            repository.collect_garbage_files()
+        repository.tidy()
     except Exception as wrong:  # It runs in a thread whose errors nobody sees.
         log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
 

@@ -37,6 +37,8 @@ Plan = Callable[[RepositoryTransaction], bytes]
 
 UNLOCKED_CHECKS = 3
 """Times a body is checked again without the lock, because another push brought some of it; then it is done under it."""
+COLLECT_INTERVAL = 3600.0
+"""Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -96,6 +98,7 @@ class PackRepository:
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._repacking = threading.Lock()
+        self._collected: float | None = None
 
     # -- reading
 
@@ -280,12 +283,22 @@ class PackRepository:
         finally:
             self._repacking.release()
 
+    def tidy(self) -> None:
+        """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
+
+        Raises:
+            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        if self.repack_if_needed() and (self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL):
+            self.collect_garbage_files()
+
     def collect_garbage_files(self) -> int:
         """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        self._collected = self._clock()
         try:
             return upkeep.collect(
                 self._file, partial(self._quarantine, upkeep.PROBE, []), self._clock, self._randomness

@@ -11,7 +11,7 @@ from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repack import MOST_PACKS
-from smartserver.store.repository import PackRepository
+from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.memory import MemoryTransport
 
@@ -90,6 +90,34 @@ def test_no_depth_changes_when_packs_are_joined(repository: PackRepository, hist
     after = check_whole(repository, history)
     assert len(after.packs) < len(before.packs)
     assert {key: [(found.ordinal, found.depth) for found in locate(after, 0, key)] for key in listed} == depths
+
+
+def test_leftovers_are_looked_for_once_an_hour(
+    repository: PackRepository, history: History, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In passing, after a repack; whoever asks for it gets it at once."""
+    collected: list[float] = []
+    collect = upkeep.collect
+
+    def counted(*arguments: Any) -> int:
+        collected.append(clock.now)
+        return collect(*arguments)
+
+    monkeypatch.setattr(upkeep, "collect", counted)
+    begun = clock.now
+    line = iter(history.line(4 * (MOST_PACKS + 1)))
+    for later in (0, 0, COLLECT_INTERVAL - 1, COLLECT_INTERVAL):
+        clock.now = begun + later
+        for _ in range(MOST_PACKS + 1):
+            tip = next(line)
+            push(repository, history, [tip], {MAIN: tip})
+        repository.tidy()
+    assert collected == [begun, begun + COLLECT_INTERVAL]
+    repository.tidy()
+    assert len(repository.snapshot().packs) <= MOST_PACKS
+    assert len(collected) == 2
+    repository.collect_garbage_files()
+    assert len(collected) == 3
 
 
 def test_old_packs_go_a_day_later(
