@@ -147,8 +147,13 @@ class RequestWork:
         )
 
     def _committed(self, committed: Committed) -> Answer:
-        asked = self._asked
-        reply = asked.reply(_outcomes.decode(committed.outcome), committed.changes_since(asked.known))
+        asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
+        try:
+            reply = asked.reply(outcomes, committed.changes_since(asked.known))
+        except CodedError as wrong:
+            # The change is made, whatever is damaged beside it: an error would say that it is not.
+            log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)
+            reply = asked.reply(outcomes, None)
         return Answer(reply, changed=asked.find().repository if committed.swapped else None)
 
     # -- refusals

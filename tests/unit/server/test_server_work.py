@@ -13,6 +13,7 @@ from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.asked import state_of
+from smartserver.server.site import Site
 from smartserver.server.work import tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
@@ -278,6 +279,45 @@ def test_a_failure_of_the_store_is_told(
     answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), served.history.body(line[4:6]), 2)
     assert refused(answer).code == "no-space"
     assert not any(path.startswith("project/incoming/") for path in served.files())
+
+
+@pytest.mark.parametrize("creating", [False, True])
+def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
+    served: Served, line: list[bytes], creating: bool
+) -> None:
+    """All that comes is stored already when it comes, and is gone, with the whole repository, before the end."""
+    dialog = Dialog(served.site)
+    calls = [CREATION] * creating + [INSERT, set_ref(line[3], b"refs/heads/x")]
+    number = dialog.begin(message(*calls, flags=BODY))
+    body = served.history.body(line[:4])
+    dialog.send(Body(number, body))
+    served.repository().delete(numbered(90), 0, "somebody")
+    if not creating:
+        other = served.history.line(1, None, "other")
+        served.push(other, {MAIN: other[0]})
+    dialog.send(End(number, 4, len(body)))
+    answer = dialog.answer(number)
+    assert answer is not None
+    assert refused(answer).code == "missing-parents"
+    assert served.refs() == ({} if creating else {MAIN: other[0]})
+    again = dialog.ask(message(CREATION, *calls[-2:], flags=BODY, request=numbered(91)), body, 4)
+    assert done(again)
+    assert served.repository().verify().problems == ()
+
+
+def test_a_change_that_is_made_is_no_error_whatever_is_damaged(served: Served, line: list[bytes]) -> None:
+    served.push(line[:4], {b"refs/tags/%06d" % number: line[1] for number in range(800)})
+    (table,) = (path for path in served.files() if "/tables/" in path)
+    damaged = bytearray(served.transport.get(table))
+    damaged[len(damaged) // 2] ^= 1
+    served.transport.delete(table)
+    served.transport.put(table, [bytes(damaged)])
+    version = served.repository().snapshot().root.version
+    dialog = Dialog(Site(served.transport, wall_clock=lambda: served.now))
+    answer = dialog.ask(message(set_ref(line[3], b"refs/tags/000001")))
+    assert done(answer)
+    assert answer.state is None
+    assert served.repository().snapshot().root.version == version + 1
 
 
 @pytest.mark.parametrize("moment", ["begin", "commit", "receive"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN, History, push, request_id, upload
-from incoming_uploads import left_in_quarantine
+from builders import MAIN, History, create, push, request_id, upload
+from incoming_uploads import left_in_quarantine, receive
 
 from smartserver.errors import (
     MissingParents,
 )
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from transports.decorators.faulty import FaultyTransport
-from transports.errors import TransportFailed
+from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport
 
 
@@ -26,6 +27,61 @@ def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, hist
         slow.check_again(repository.begin(b"", "user"))
     assert len(left_in_quarantine(repository)) == 1
     slow.abandon()
+    assert left_in_quarantine(repository) == []
+
+
+@pytest.mark.parametrize("new", [0, 1])
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_was_left_out_must_still_be_there(
+    repository: PackRepository, history: History, new: int, anew: bool
+) -> None:
+    """What came was stored already, all of it or some: it may not be acknowledged once that is gone."""
+    line = history.line(4)
+    push(repository, history, line[:3], {MAIN: line[2]})
+    slow = upload(repository, history.body(line[: 3 + new]), 3 + new)
+    assert not slow.stale(repository.snapshot())
+    repository.delete(request_id(), 0, "user")
+    transaction = repository.begin(b"", "user")
+    if anew:
+        push(repository, History(), [], {})
+        assert slow.stale(repository.snapshot())
+        transaction = repository.begin(b"", "user")
+    else:
+        assert slow.stale(None)
+        create(transaction)
+    with pytest.raises(MissingParents) as caught:
+        slow.check_again(transaction)
+    assert caught.value.revisions == line[:3]
+    slow.abandon()
+
+
+def test_what_is_cut_out_must_stay_too(repository: PackRepository, history: History) -> None:
+    line = history.line(5)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[:4]), 4)
+    push(repository, history, line[1:3], {MAIN: line[2]})
+    slow.check_again(repository.begin(b"", "user"))
+    repository.delete(request_id(), 0, "user")
+    push(repository, history, [], {})
+    with pytest.raises(MissingParents) as caught:
+        slow.check_again(repository.begin(b"", "user"))
+    assert set(caught.value.revisions) == set(line[:3])
+    slow.abandon()
+
+
+def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(draft: DraftPack) -> None:
+        raise NoSpace("what a network file system says as late as this")
+
+    (tip,) = history.line(1)
+    push(repository, History(), [])
+    sent = receive(repository)
+    sent.write(history.segment(tip))
+    assert len(left_in_quarantine(repository)) == 1
+    monkeypatch.setattr(DraftPack, "close", full)
+    sent.abandon()
     assert left_in_quarantine(repository) == []
 
 
