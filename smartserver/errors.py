@@ -180,6 +180,10 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
         return f"{self.remote_code}: {self.detail}"
 
 
+A_GIT_REPOSITORY = "a git repository"
+"""What `NoSuchRepository.found` says of one: git's user is told how to have it served."""
+
+
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
     """There is no repository at that path; `found`: what is there instead, where that is worth a word."""

@@ -12,6 +12,7 @@ from smartserver.cli.session import cache_folder, client_for
 from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import BadUrl, parse
 from smartserver.plugins.git import GitRemote
@@ -48,11 +49,6 @@ def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     os._exit(status)
 
 
-def plain(text: str) -> str:
-    """Text that may be a server's, for a terminal: one line, and no sequence that could command it."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
 def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     """Exit status of a run; what went wrong was said."""
     try:
@@ -64,8 +60,7 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
     except (VcsError, CodedError) as wrong:
-        location = parse(url)
-        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, location.path, location.where))}\n")
+        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse(url)))}\n")
         return FAILED
     except (CannotGoOn, BadUrl) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
@@ -117,6 +112,6 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     with client_for(url, flags, agent="git") as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
-        git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
         client.progress = git.terminal.server_progress
         git.run()

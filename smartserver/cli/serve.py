@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import getpass
-import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -16,6 +13,8 @@ from typing import cast
 import click
 
 from smartserver.cli.errors import CommandError
+from smartserver.cli.logs import is_journal, log_to_stderr
+from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
 from smartserver.wire.limits import STALL_TIMEOUT
@@ -105,7 +104,7 @@ def command(
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://.
 
-    It runs until it gets SIGTERM or SIGINT (^C), then takes no more connections and gives open requests 30 seconds.
+    It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.
 
     \b
@@ -114,7 +113,7 @@ def command(
     smartserver serve ~/repositories --anonymous write --no-create
     ssh host smartserver serve /srv/code --stdio
     """
-    _log_to_stderr(verbose, journal="JOURNAL_STREAM" in os.environ)
+    log_to_stderr(verbose, journal=is_journal(2, os.environ))
     if not root.is_dir():
         raise CommandError(f"{root} is not a folder: make it first, or name another")
     if not os.access(root, os.R_OK | os.X_OK):
@@ -158,6 +157,12 @@ def command(
         told.append(True)
         stop()
 
+    def stopping() -> object:
+        if sessions.busy:
+            grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
+            click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
+        return sessions.stop_within(STOP_AFTER)()
+
     if stdio:
         session = stdio_shell.serve(sessions, user())
         session.when_lost = stop
@@ -172,49 +177,27 @@ def command(
         serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {anonymous})"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
-
-        def stopping() -> object:
-            listening.stopListening()
-            if sessions.busy:
-                grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
-                click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
-            return sessions.stop_within(STOP_AFTER)()
-
-        reactor.addSystemEventTrigger("before", "shutdown", stopping)
-        reactor.callLater(0, lambda: _on_signals(lambda: reactor.callFromThread(again)))
-    if not stdio:  # Once a server, not once for each client that sshd lets in.
+        reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
+        # Once a server, not once for each client that sshd lets in.
         executor.run(lambda: tidy_all(site), lambda _: None, Lane.LONG)
+    reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
+    _on_signals(lambda: reactor.callFromThread(again))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()
-    reactor.run()
+    reactor.run(installSignalHandlers=False)
 
 
 def _on_signals(call: Callable[[], None]) -> None:
-    """Have SIGTERM and ^C do this, but not where whoever started this wants them ignored (nohup, `&` in a script)."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Have SIGTERM, ^C and the end of the terminal do this, but not where whoever started this wants them ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame: call())
 
 
 def _connections(count: int) -> str:
     return "1 connection has" if count == 1 else f"{count} connections have"
-
-
-class _Journal(logging.Formatter):
-    """Lines for journald, which dates them itself and takes how urgent one is from its start (sd-daemon(3))."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """A line, or several where there is a traceback."""
-        urgency = 3 if record.levelno >= logging.ERROR else 4 if record.levelno >= logging.WARNING else 6
-        return "\n".join(f"<{urgency}>{line}" for line in super().format(record).splitlines())
-
-
-def _log_to_stderr(verbose: bool, *, journal: bool) -> None:
-    stream = logging.StreamHandler(sys.stderr)
-    stream.setFormatter(_Journal() if journal else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
 
 
 def _raise_descriptors() -> None:
@@ -234,11 +217,3 @@ def _use_one_heap() -> None:
 
     with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
-
-
-def user() -> str:
-    """The name of who runs this, else the number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import smartserver
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.plain import plain
 from smartserver.client.url import Location, parse
 from smartserver.trace import text
 
@@ -64,4 +65,4 @@ def _say(line: str) -> None:
 def _progress(phase: str, done: int, total: int) -> None:
     if total:
         end = "\n" if done >= total else ""
-        print(f"\r{phase}: {100 * done // total} %", end=end, file=sys.stderr, flush=True)
+        print(f"\r{plain(phase)}: {100 * done // total} %", end=end, file=sys.stderr, flush=True)

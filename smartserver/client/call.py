@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from smartserver.client.medium import ConnectionLost, Medium, MediumError
-from smartserver.client.retry import Attempts
+from smartserver.client.retry import Attempts, tells_of_earlier
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
@@ -154,7 +154,7 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the connection broke after a change may have been made.
+            OutcomeUnknown: the connection broke after a change may have been made, and no answer since says whether.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         attempts = Attempts()
@@ -162,17 +162,16 @@ class Client:
         lost: MediumError | None = None
         perhaps_done = False
         while True:
+            link: Link | None = None
             try:
                 link = self._ready()
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
-                try:
-                    return link.exchange(outgoing, age, self._agent)
-                finally:
-                    perhaps_done |= outgoing.mutates and link.sent_all
+                return link.exchange(outgoing, age, self._agent)
             except MediumError as wrong:
+                perhaps_done |= outgoing.mutates and link is not None and link.sent_all
                 self.close()
                 again = attempts.pause() if isinstance(wrong, ConnectionLost) or lost is not None else None
                 lost = lost or wrong
@@ -186,6 +185,8 @@ class Client:
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
                 again = attempts.pause() if refusal.error.retryable and small else None
                 if again is None:
+                    if perhaps_done and not tells_of_earlier(refusal.error):
+                        raise OutcomeUnknown(str(refusal.error)) from refusal
                     raise
                 self._sleep(again)
             except BaseException:

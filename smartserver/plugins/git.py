@@ -7,12 +7,12 @@ git's command line cannot be read the server is asked, for one more round trip.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import IO
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.url import Location
 from smartserver.errors import NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_hint import Hint
@@ -31,7 +31,7 @@ class GitRemote:
     def __init__(
         self,
         remote: str,
-        path: str,
+        location: Location,
         repository: RemoteRepository,
         local: Callable[[], GitRepository | None],
         hint: Hint,
@@ -41,7 +41,7 @@ class GitRemote:
     ) -> None:
         """`local` opens the repository git runs in, None where there is none (`ls-remote` anywhere)."""
         self._remote = remote
-        self._path = path
+        self._location = location
         self._repository = repository
         self._open_local = local
         self._hint = hint
@@ -49,7 +49,7 @@ class GitRemote:
         self._answers = answers
         self.terminal = Terminal(say)
         self._options = Options()
-        self._fetched = Fetch(path, repository, self.terminal)
+        self._fetched = Fetch(location.path, repository, self.terminal)
         self._opened: GitRepository | None = None
         self._listed: set[bytes] = set()
         """The refs of the remote a push was decided on."""
@@ -144,7 +144,7 @@ class GitRemote:
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs
         if vcs and not vcs.startswith("git "):
-            raise WrongVcs(self._path, vcs, "git")
+            raise WrongVcs(self._location.path, vcs, "git")
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("fetch")
@@ -187,12 +187,14 @@ class GitRemote:
         return {name: refs.get(name, NO_TIP) for name in leases.expected}
 
     def _ask_refs(self) -> None:
-        with contextlib.suppress(NoSuchRepository):  # The push will make it.
+        try:
             self._repository.learn_refs()
+        except NoSuchRepository:  # The push will make it; what is remembered is of one that is gone.
+            self._knowledge.forget()
 
     def _push(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("push")
-        lines = push(self._path, self._repository, local, self._options, batch, self.terminal.count)
+        lines = push(self._location, self._repository, local, self._options, batch, self.terminal.count)
         self._check_vcs()
         if removes_others(self._hint, self._remote, local):
             self._tell_of_others({line.rpartition(b":")[2] for line in batch})

@@ -18,14 +18,15 @@ UNSUPPORTED = {
 }
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
-WITHOUT_EFFECT = frozenset({"verbosity", "followtags", "cloning", "object-format", "force", "force-if-includes"})
+WITHOUT_EFFECT = frozenset({"followtags", "cloning", "object-format", "force", "force-if-includes"})
 """Options that are what happens anyway, or that git acts on itself."""
 
 
 @dataclass(slots=True)
 class Options:
-    """What a push is told."""
+    """What git has set: what a push is to be, and what its user was told is not supported."""
 
+    quiet: bool = False
     dry_run: bool = False
     atomic: bool = False
     leases: dict[bytes, bytes] = field(default_factory=dict)
@@ -42,6 +43,8 @@ class Options:
         name, _, value = argument.partition(" ")
         if name == "progress":
             terminal.shows_progress = value == "true"
+        elif name == "verbosity":
+            self.quiet = value == "0"
         elif name == "dry-run":
             self.dry_run = value == "true"
         elif name == "atomic":
@@ -54,7 +57,7 @@ class Options:
             # Git turns off depth for the tags it follows after a fetch: that needs no word.
             if name == "depth" and value == UNSHALLOW:
                 raise CannotGoOn("--unshallow is not supported: clone anew, or unshallow from where this was cloned")
-            if name in UNSUPPORTED and value != "0" and name not in self.told:
+            if name in UNSUPPORTED and value != "0" and name not in self.told and not self.quiet:
                 self.told.add(name)  # Git sets some of them twice.
                 terminal.say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from smartserver.client.plain import plain
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.url import Location
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
 from smartserver.plugins.git_names import HEAD, HEADS, TAGS
 from smartserver.plugins.git_options import Options
@@ -26,7 +28,7 @@ Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
 
 
 def push(
-    path: str,
+    location: Location,
     repository: RemoteRepository,
     local: GitRepository,
     options: Options,
@@ -52,7 +54,7 @@ def push(
         done = repository.push(updates, _Source(local, count), new, atomic=options.atomic, check_only=options.dry_run)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
-    return lines + [line for updated in done for line in _report(path, local, updated)]
+    return lines + [line for updated in done for line in _report(location, local, updated)]
 
 
 def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
@@ -91,10 +93,10 @@ def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     return head if head in pushed or not pushed else pushed[0]
 
 
-def _report(path: str, local: GitRepository, updated: Updated) -> list[bytes]:
+def _report(location: Location, local: GitRepository, updated: Updated) -> list[bytes]:
     update, ref = updated.update, updated.update.ref
     if updated.outcome is Outcome.REFUSED:
-        return [b"error " + ref + b" " + _why(path, local, updated).encode()]
+        return [b"error " + ref + b" " + _why(location, local, updated)]
     if updated.outcome is Outcome.UNCHANGED and update.tip is not None:
         return [b"error " + ref + b" up to date"]
     lines = [b"ok " + ref]
@@ -106,22 +108,24 @@ def _report(path: str, local: GitRepository, updated: Updated) -> list[bytes]:
     return lines
 
 
-def _why(path: str, local: GitRepository, updated: Updated) -> str:
+def _why(location: Location, local: GitRepository, updated: Updated) -> bytes:
     """The reason in the words git knows, so that it gives its own advice."""
     error = updated.error
     match error:
         case DivergedBranches():
-            return "non-fast forward" if local.find(error.tip.hex().encode()) else "fetch first"
+            return b"non-fast forward" if local.find(error.tip.hex().encode()) else b"fetch first"
         case BranchExists():
-            return "already exists"
+            return b"already exists"
         case StaleLease():
-            return "stale info"
+            return b"stale info"
         case HeadBranch():
-            return "deletion of the current branch prohibited"
+            return b"deletion of the current branch prohibited"
         case NotDone():
-            return NOT_ATOMIC.decode()
+            return NOT_ATOMIC
+        case None:
+            return b"no reason given"
         case _:
-            return " ".join(in_words(error, path).split()) if error is not None else "no reason given"
+            return " ".join(plain(in_words(error, location)).split()).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from smartserver.client.plain import plain
+
 INTERVAL = 0.2
 """Seconds between two lines of progress, as git's own."""
 
@@ -48,6 +50,5 @@ class Terminal:
     def server_progress(self, phase: str, done: int, total: int) -> None:
         """Show what the server says of itself."""
         if self.shows_progress:
-            phase = "".join(character for character in phase if character.isprintable())
             share = f" {100 * done // total:3d}%" if total else ""
-            self.say(f"remote: {phase}{share}" + ("\n" if done >= total else "\r"))
+            self.say(f"remote: {plain(phase)}{share}" + ("\n" if done >= total else "\r"))

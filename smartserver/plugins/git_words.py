@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.client.url import Location
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
@@ -10,15 +11,15 @@ ADVICE = "(its server's administrator can run `smartserver verify` on it)"
 """Where the client cannot know what else is damaged, and can mend none of it."""
 
 
-def in_words(error: CodedError | VcsError, path: str, server: str = "SERVER") -> str:
-    """An error that came of the repository at `path` of `server`, on one line."""
+def in_words(error: CodedError | VcsError, location: Location) -> str:
+    """An error that came of the repository there, on one line."""
     match error:
         case CorruptFile():
-            return f"the repository {path!r} is damaged: {error} {ADVICE}"
+            return f"the repository {location.path!r} is damaged: {error} {ADVICE}"
         case WrongContent():
-            return f"the repository {path!r} seems to be damaged: {error} {ADVICE}"
-        case NoSuchRepository(found="a git repository"):
-            there = f"hpss://{server}/ANOTHER-PATH"
+            return f"the repository {location.path!r} seems to be damaged: {error} {ADVICE}"
+        case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
+            there = f"hpss://{location.where}/ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
         case _:
             return str(error)

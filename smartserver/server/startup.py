@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 class Reactor(Clock, TcpReactor, Protocol):
     """What the program uses of Twisted's reactor, whose own interfaces say nothing to a type checker."""
 
-    def run(self) -> None:
+    def run(self, *, installSignalHandlers: bool) -> None:
         """Move bytes until `stop`."""
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from smartserver.errors import CorruptFile, Unsupported
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, Unsupported
 from transports.base import Transport
 
 FORMAT = "format"
@@ -81,7 +81,7 @@ def parse_format(content: bytes) -> Format:
 def recognise(transport: Transport) -> str | None:
     """What another tool keeps in this folder, e.g. `a git repository`, or None."""
     if transport.exists(".git") or (transport.exists("HEAD") and transport.exists("objects")):
-        return "a git repository"
+        return A_GIT_REPOSITORY
     if transport.exists(".hg"):
         return "a Mercurial repository"
     if transport.exists(".bzr"):

@@ -64,7 +64,11 @@ class Inserted(NamedTuple):
 
 
 class Plan(Protocol):
-    """What a push will send: the graph now, the segments when asked."""
+    """What a push will send: the graph now, the segments when asked.
+
+    It is what an adapter gives the client, which declares what it reads of it (`client.repository.Plan`): of `client`
+    and `vcs` neither may import the other.
+    """
 
     @property
     def graph(self) -> Sequence[Announced]:

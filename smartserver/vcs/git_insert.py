@@ -49,6 +49,7 @@ class Inserter:
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
+            BaseNotHere: one rests on an object that should be in the repository.
             ToolFailed: git refused the objects, e.g. because `fetch.fsckObjects` is set and one is broken.
         """
         folder = os.path.join(self._repository.object_dir, "pack")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key
 from smartserver.records.segment import STORED
-from smartserver.vcs.base import WrongContent
+from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git_delta import delta, size, tree_entries
 from smartserver.vcs.git_objects import COMMIT, TREE, TYPE_NAMES, GitObject, MissingObject
 
@@ -157,6 +157,20 @@ def index(table: Table, pack_hash: bytes) -> bytes:
     return body + hash_of(len(pack_hash))(body).digest()
 
 
+class BaseNotHere(VcsError):
+    """A delta base was not sent, since it should be in the repository, and it is not: most likely that is damaged."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"object {self.key.hex()}, which what came rests on, is missing here: run `git fsck` "
+            "(where that finds nothing wrong, the server left it out)"
+        )
+
+
 class Texts:
     """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again."""
 
@@ -172,7 +186,8 @@ class Texts:
         """The text of a record and that of its base.
 
         Raises:
-            WrongContent: it cannot be decoded, or its base is neither among those added nor in the repository.
+            WrongContent: it cannot be decoded.
+            BaseNotHere: its base is neither among those added nor in the repository.
         """
         self._rows[row.key] = row
         base = self._get(row.base) if row.base else b""
@@ -189,7 +204,7 @@ class Texts:
                 try:
                     text = self._outside(key).text
                 except MissingObject as missing:
-                    raise WrongContent(key, "it is a delta base, and neither sent nor here") from missing
+                    raise BaseNotHere(key) from missing
             else:
                 chain.append(row)
                 key = row.base
@@ -245,6 +260,7 @@ class EntryWriter:
 
         Raises:
             WrongContent: it is not what its key says, or cannot be decoded.
+            BaseNotHere: it rests on an object that should be in the repository.
         """
         kind = row.type
         text, base = self._texts.add(row)

@@ -1,4 +1,5 @@
-"""Whatever git holds comes out of segments as it went in: random histories in random parts, stored in every way."""
+"""vcs.git_read, vcs.git_insert, vcs.git_build: whatever git holds comes out of segments as it went in: random
+histories in random parts, stored in every way."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from smartserver.vcs import git_build, git_insert, git_read
 from smartserver.vcs.base import CannotSend, ToolFailed, VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_insert import Inserter
+from smartserver.vcs.git_pack import BaseNotHere
 from smartserver.vcs.git_read import plan
 
 pytestmark = pytest.mark.interop
@@ -230,13 +232,14 @@ def test_wrong_content_is_refused_and_leaves_nothing(
         odd_meta = encode_segment(commit, [], [Entry(0, 0, commit, b"\7", 0, b"", 0, 0, b"")], [b""], repository.kinds)
     for segment, why in (
         (wrong_text, rf"object {blob.hex()} from the server: its content has the id"),
-        (wrong_base, "it is a delta base, and neither sent nor here"),
+        (wrong_base, f"object {'00' * 19}01, which what came rests on, is missing here: run `git fsck`"),
         (short_key, "not a git object of this repository's format"),
         (odd_meta, "not a git object of this repository's format"),
     ):
         target = Builder(tmp_path / f"{jobs}-{abs(hash(why))}.git", env)
-        with pytest.raises(WrongContent, match=why):
+        with pytest.raises(VcsError, match=why) as raised:
             insert(target, [segment], jobs=jobs)
+        assert type(raised.value) is (BaseNotHere if segment is wrong_base else WrongContent)
         assert leftovers(target) == []
         assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
 

@@ -1,4 +1,4 @@
-"""What a git repository says of itself, and which of its revisions it may offer as haves."""
+"""vcs.git, vcs.base: what a git repository says of itself, and which of its revisions it may offer as haves."""
 
 from __future__ import annotations
 

@@ -74,15 +74,19 @@ def test_many_blocked_pushes_hold_up_no_read(tmp_path: Path) -> None:
         with connected(port) as remote:
             return push(remote, source, ref, first).outcome
 
+    def read_one(port: int) -> int:
+        with connected(port) as remote:
+            return count_segments(remote.pull().body)
+
     with Server(tmp_path, program=(sys.executable, "-c", PATIENT)) as server:
         with connected(server.port) as remote:
             assert push(remote, source, MAIN, first).outcome is Outcome.DONE
-        with stopped_writer(tmp_path, "p") as holder, ThreadPoolExecutor(len(refs)) as threads:
+        # The writer ends first, whatever happens: nobody then waits for it, nor the test for whoever did.
+        with ThreadPoolExecutor(len(refs) + 1) as threads, stopped_writer(tmp_path, "p") as holder:
             pushes = [threads.submit(push_one, server.port, ref) for ref in refs]
             wait_until(lambda: waiting(tmp_path / "p" / "lock", server.process.pid) >= 1, "somebody waits for the lock")
             for _ in range(2 * THREADS[Lane.QUICK]):
-                with connected(server.port) as remote:
-                    assert count_segments(remote.pull().body) == 1
+                assert threads.submit(read_one, server.port).result(PATIENCE) == 1
             assert not any(each.done() for each in pushes)
             holder.send_signal(signal.SIGCONT)
             assert {each.result(PATIENCE) for each in pushes} == {Outcome.DONE}

@@ -22,7 +22,7 @@ class TcpMedium:
         """Connect.
 
         Raises:
-            CannotConnect: the name is unknown, nobody listens, or nothing answers.
+            CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -31,6 +31,8 @@ class TcpMedium:
             raise CannotConnect(where, f"no answer within {CONNECT_TIMEOUT:.0f} s") from None
         except OSError as wrong:
             raise CannotConnect(where, wrong.strerror or str(wrong)) from None
+        except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
+            raise CannotConnect(where, "no host can have that name") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):  # An older kernel: a refusal is then noticed a socket buffer later.
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT)

@@ -13,9 +13,11 @@ from stored import pack_of, stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import user
 from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.user import user
 from smartserver.cli.verify import _progress
+from smartserver.client.call import Client
+from smartserver.verbs.repository_verify import VerifyResult
 
 WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
 
@@ -147,7 +149,14 @@ def test_a_url_of_nothing(server: Server) -> None:
     assert why(run("verify", url)) == f"{url}: no repository at 'absent'"
 
 
-def test_a_url_of_nobody() -> None:
+def test_problems_of_a_server_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = VerifyResult(1, 1, 1, 1, ["packs/\x1b[2J at byte 0"])
+    monkeypatch.setattr(Client, "call", lambda *_: result)
+    assert run("verify", "hpss://h/a").stderr == "packs/ [2J at byte 0\n"
+
+
+@pytest.mark.parametrize("scheme", ["hpss", "HPSS"])
+def test_a_url_of_nobody(scheme: str) -> None:
     port = free_port()
-    said = why(run("verify", f"hpss://127.0.0.1:{port}/a"))
+    said = why(run("verify", f"{scheme}://127.0.0.1:{port}/a"))
     assert said.endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-import logging
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,17 @@ from click.testing import CliRunner
 from smartserver.cli import serve
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import _log_to_stderr, parse_listen, user
+from smartserver.cli.serve import parse_listen
+from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "smartserver.cli.main", "serve", *arguments],
+        [*before, sys.executable, "-m", "smartserver.cli.main", "serve", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -88,15 +88,6 @@ def test_a_permission_there_is_not(tmp_path: Path) -> None:
     assert "'admin' is not one of 'none', 'read', 'write'" in result.output
 
 
-@pytest.mark.parametrize("error", [KeyError("uid"), OSError("no user")])
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def nameless() -> str:
-        raise error
-
-    monkeypatch.setattr(getpass, "getuser", nameless)
-    assert user() == str(os.getuid())
-
-
 @pytest.mark.sockets
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -108,7 +99,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
     process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--anonymous", "write")
     assert process.stderr is not None
@@ -121,6 +112,21 @@ def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: sign
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path, number: signal.Signals) -> None:
+    ignoring = ["sh", "-c", f"trap '' {number.name[3:]}; exec \"$@\"", "sh"]
+    process = start(str(tmp_path), "--listen", "127.0.0.1:0", before=ignoring)
+    assert process.stderr is not None
+    process.stderr.readline()
+    with open(f"/proc/{process.pid}/status") as status:
+        (mask,) = [int(line.split()[1], 16) for line in status if line.startswith("SigIgn:")]
+    assert mask >> (number - 1) & 1
+    process.send_signal(signal.SIGTERM if number is not signal.SIGTERM else signal.SIGHUP)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
 
 
 @pytest.mark.sockets
@@ -146,33 +152,6 @@ def test_limits_that_are_none(tmp_path: Path, options: list[str]) -> None:
     result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
     assert result.exit_code == 2
     assert options[0] in result.output
-
-
-@pytest.mark.parametrize(
-    ("journal", "lines"),
-    [
-        (True, ["<6>said", "<4>odd", "<3>wrong", "<3>NoneType: None"]),
-        (False, ["INFO said", "WARNING odd", "ERROR wrong", "NoneType: None"]),
-    ],
-)
-def test_lines_are_dated_unless_the_journal_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], journal: bool, lines: list[str]
-) -> None:
-    root = logging.getLogger()
-    level = root.level
-    monkeypatch.setattr(root, "handlers", [])
-    try:
-        _log_to_stderr(True, journal=journal)
-        log = logging.getLogger("smartserver")
-        log.info("said")
-        log.warning("odd")
-        log.error("wrong", exc_info=(None, None, None))
-    finally:
-        root.setLevel(level)
-    said = capsys.readouterr().err.splitlines()
-    dated = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", "", line) for line in said]
-    assert dated == lines
-    assert (dated == said) is journal
 
 
 def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,4 +34,5 @@ def test_progress_ends_its_line_when_it_is_done(capsys: pytest.CaptureFixture[st
     for done in (1, 2, 3):
         _progress("verify", done, 3)
     _progress("store", 7, 0)
-    assert capsys.readouterr() == ("", "\rverify: 33 %\rverify: 66 %\rverify: 100 %\n")
+    _progress("\x1b[2J", 1, 1)
+    assert capsys.readouterr() == ("", "\rverify: 33 %\rverify: 66 %\rverify: 100 %\n\r [2J: 100 %\n")

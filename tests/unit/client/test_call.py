@@ -14,6 +14,7 @@ from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.retry import PAUSES
 from smartserver.errors import (
+    AccessDenied,
     DivergedBranches,
     LimitExceeded,
     NotDone,
@@ -45,7 +46,7 @@ from smartserver.wire.limits import IDLE_TIMEOUT, PING_INTERVAL
 from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
-from transports.errors import Locked
+from transports.errors import CodedError, Locked, NoSpace
 
 
 def test_a_call_gives_its_result() -> None:
@@ -266,6 +267,41 @@ def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
         client.request(DELETE)
     assert server.tried == 3
     assert server.pauses == list(PAUSES)
+
+
+@pytest.mark.parametrize("error", [ServerBusy("connections", 7), AccessDenied("write", "why"), NoSpace("p")])
+def test_a_repeat_refused_before_the_log_was_read_leaves_it_unknown(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(OutcomeUnknown) as raised:
+        client.request(DELETE)
+    assert raised.value.why == str(error)
+    assert server.tried == 2
+
+
+def test_a_repeat_that_waits_in_vain_leaves_it_unknown() -> None:
+    """The first sending may be in line for the same lock."""
+    server = Server([broken, refuse_times(9)])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="held by another writer"):
+        client.request(DELETE)
+
+
+@pytest.mark.parametrize("error", [DivergedBranches(MAIN, b"t" * 20), OutcomeUnknown("the log is too short")])
+def test_a_repeat_refused_for_its_change_is_answered(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(Refusal) as raised:
+        client.request(DELETE)
+    assert type(raised.value.error) is type(error)
+
+
+def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, LOCKED), GoAway(b"the server is stopping"))
+
+    server = Server([leaving])
+    with server.client() as client, pytest.raises(CannotConnect):
+        client.request(DELETE)
+    assert server.tried == 2
 
 
 def test_a_read_that_is_never_answered_is_lost() -> None:

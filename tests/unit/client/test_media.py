@@ -1,4 +1,5 @@
-"""smartserver.client.media: what TCP and a pipe make of a peer that is not there, goes away, or does not listen."""
+"""client.media.tcp, client.media.pipe, client.media.ready, client.medium: what TCP and a pipe make of a peer that is
+not there, goes away, or does not listen."""
 
 from __future__ import annotations
 
@@ -53,6 +54,12 @@ def read_all(medium: Medium, size: int) -> bytes:
 
 
 # -- TCP
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "b." * 40 + "c" * 64])
+def test_a_name_no_host_can_have_is_one_line(host: str) -> None:
+    with pytest.raises(CannotConnect, match=r"^cannot connect to .*:7: no host can have that name$"):
+        TcpMedium(host, 7)
 
 
 def test_tcp_carries_bytes_both_ways(pair: tuple[TcpMedium, socket.socket]) -> None:

@@ -10,6 +10,7 @@ from git_local import FakeLocal
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import Outcome, Pulled, RefUpdate, RemoteRepository, Updated
+from smartserver.client.url import Location
 from smartserver.errors import (
     NoSuchRepository,
 )
@@ -44,6 +45,10 @@ class FakeRemote:
         self._answers = answers
         if known:
             self._learn()
+
+    def vanish(self) -> None:
+        """Somebody deletes the repository."""
+        self._refs = None
 
     def _learn(self) -> None:
         if self._refs is None:
@@ -82,7 +87,7 @@ class Conversation:
         self.said: list[str] = []
         self.git = GitRemote(
             "o",
-            "x",
+            Location("h", 1, "x"),
             cast("RemoteRepository", remote),
             lambda: cast("GitRepository | None", local),
             hint or Hint(),

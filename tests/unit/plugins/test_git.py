@@ -117,6 +117,16 @@ def test_a_push_asks_first_where_it_must(line: str, lacking: str) -> None:
     assert Conversation("list for-push\n", nothing, here, parse(line.split())).run() == [""]
 
 
+@pytest.mark.parametrize("line", ["git push --force-with-lease=main:" + key(1).hex() + " o main", ""])
+def test_what_is_known_of_a_repository_that_is_gone_is_not_listed(line: str) -> None:
+    """Git would find nothing to push."""
+    remote = FakeRemote({MAIN: key(1)}, known=True)
+    remote.vanish()
+    hint = parse(line.split()) if line else Hint()
+    assert Conversation("list for-push\n", remote, local_with(main=key(1)), hint).run() == [""]
+    assert not remote.knowledge.met
+
+
 def test_a_leased_ref_is_listed_as_expected() -> None:
     remote = FakeRemote({TOPIC: key(2), MAIN: key(1)}, known=True)
     hint = parse(["git", "push", f"--force-with-lease=main:{key(7).hex()}", "o", "main"])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
+from typing import cast
 
 import pytest
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.repository import Pulled
+from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.errors import (
     MissingRevision,
 )
-from smartserver.plugins.git_hint import parse
-from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_fetch import Fetch
+from smartserver.plugins.git_hint import Hint, parse
+from smartserver.plugins.git_terminal import CannotGoOn, Terminal
+from smartserver.plugins.git_wants import wants
 from smartserver.vcs.git import GitRepository
 from smartserver.verbs.repository_pull import PullResult
 
@@ -57,8 +59,7 @@ def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFacto
     subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
     with GitRepository(folder, {"PATH": os.environ["PATH"]}) as here:
         remote = FakeRemote({MAIN: key(9)}, pull=Pulled(PullResult(1, len(body)), iter([body] if body else [])))
-        conversation = Conversation("", remote)
-        conversation.git._opened = here
-        conversation.git._commands = io.BytesIO(f"list\nfetch {key(9).hex()} refs/heads/main\n\n".encode())
+        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
+        fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(CannotGoOn):
-            conversation.run()
+            fetched.bring(here, {key(9)})

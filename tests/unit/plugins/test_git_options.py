@@ -66,6 +66,16 @@ def test_a_shallow_repository_cannot_be_made_whole() -> None:
         Options().set("depth 2147483647", Terminal(lambda _line: None))
 
 
+@pytest.mark.parametrize(("verbosity", "lines"), [("0", 0), ("1", 1), ("2", 1)])
+def test_who_wants_it_quiet_is_told_nothing(verbosity: str, lines: int) -> None:
+    """Git says how loud before anything else."""
+    said: list[str] = []
+    options, terminal = Options(), Terminal(said.append)
+    assert options.set(f"verbosity {verbosity}", terminal) == b"ok"
+    assert options.set("depth 1", terminal) == b"unsupported"
+    assert len(said) == lines
+
+
 @pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])
 def test_what_is_not_supported_is_said_once(option: str) -> None:
     lines: list[str] = []

@@ -10,14 +10,17 @@ from git_local import key
 
 from smartserver.client.repository import Outcome, RefUpdate, Updated
 from smartserver.errors import (
+    A_GIT_REPOSITORY,
     AccessDenied,
     BranchExists,
     CorruptFile,
     DivergedBranches,
     HeadBranch,
+    NoSuchRepository,
     NotDone,
     StaleLease,
 )
+from smartserver.plugins.git_push import NOT_A_COMMIT, NOT_ATOMIC
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import ADVICE
 from smartserver.vcs.base import CannotSend
@@ -74,8 +77,14 @@ def test_flags() -> None:
         (BranchExists(MAIN, key(9)), "already exists"),
         (StaleLease(MAIN, key(1), key(2)), "stale info"),
         (HeadBranch(MAIN), "deletion of the current branch prohibited"),
-        (NotDone(), "atomic push failed"),
+        (NotDone(), NOT_ATOMIC.decode()),
         (AccessDenied("write", "this is\nread-only"), "write: this is read-only"),
+        (AccessDenied("write", "\x1b[2Jno \udcff"), "write: [2Jno"),
+        (
+            NoSuchRepository("x", A_GIT_REPOSITORY),
+            "no repository at 'x' but a git repository, which is not served: to have it served, run "
+            "`git push --mirror hpss://h:1/ANOTHER-PATH` in it",
+        ),
     ],
 )
 def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> None:
@@ -103,6 +112,12 @@ def test_success_tells_old_and_new(rule: Rule, ref: bytes, related: bool, forced
     lines = Conversation("push refs/heads/main:x\n\n", remote, here).run()
     told = [f"ok {ref.decode()}", f"option old-oid {key(7).hex()}", f"option new-oid {key(1).hex()}"]
     assert lines == [*told, *(["option forced-update"] if forced else []), ""]
+
+
+def test_a_refusal_without_a_reason() -> None:
+    remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(MAIN, key(1)), Outcome.REFUSED)])
+    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    assert lines == ["error refs/heads/main no reason given", ""]
 
 
 def test_other_outcomes() -> None:
@@ -148,7 +163,7 @@ def test_what_is_no_commit_is_not_pushed_to_a_branch(atomic: bool) -> None:
     option = "option atomic true\n" if atomic else ""
     push = f"push {key(4).hex()}:refs/heads/x\npush refs/heads/main:refs/heads/y\npush {key(4).hex()}:refs/tags/z\n\n"
     lines = Conversation(option + push, remote, here).run()[1 if atomic else 0 :]
-    assert lines[0] == "error refs/heads/x failed to update ref: a branch must point at a commit"
+    assert lines[0] == f"error refs/heads/x {NOT_A_COMMIT.decode()}"
     names = [b"refs/heads/y", b"refs/tags/z"]
     assert [update.ref for update in remote.pushed] == ([] if atomic else names)
     assert lines[1:3] == [

@@ -51,7 +51,7 @@ def test_what_the_server_says_of_itself() -> None:
     shown.server_progress("checking", 1, 2)
     shown.server_progress("che\x1bcking", 2, 2)
     shown.server_progress("checking", 2, 0)
-    assert said == ["remote: checking  50%\r", "remote: checking 100%\n", "remote: checking\n"]
+    assert said == ["remote: checking  50%\r", "remote: che cking 100%\n", "remote: checking\n"]
 
 
 def test_progress_is_told_only_where_git_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
