@@ -35,8 +35,6 @@ from transports.errors import NoSuchFile, NotADirectory, TransportError
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
-UNLOCKED_CHECKS = 3
-"""Times a body is checked again without the lock, because another push brought some of it; then it is done under it."""
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
 ROOT_READS = 4
@@ -209,7 +207,7 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
-            for attempt in range(UNLOCKED_CHECKS + 1):
+            while True:  # Each time round, another writer has brought some of what the body has.
                 state = self._state()
                 first = self._earlier(state, request, age)
                 if first is not None:
@@ -228,12 +226,9 @@ class PackRepository:
                         first = self._earlier(state, request, age)
                         if first is not None:
                             return first
-                        if upload is not None and upload.stale(state.snapshot) and attempt < UNLOCKED_CHECKS:
-                            continue
-                        transaction, outcome = self._plan(state, plan, upload)
                         if upload is not None and upload.stale(state.snapshot):
-                            upload.check_again(transaction, progress)
-                            upload.publish()
+                            continue  # Checked again without the lock: it may take minutes.
+                        transaction, outcome = self._plan(state, plan, upload)
                         if not _changes(transaction, upload):
                             return Committed(self._view(state), outcome, swapped=False)
                     entry = NewLogEntry(user, request, outcome)
@@ -241,7 +236,6 @@ class PackRepository:
                 if upload is not None:
                     upload.leave()
                 return Committed(view, outcome, swapped=True)
-        raise AssertionError("the last attempt ends under the lock")
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> Committed:
         """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.

@@ -1,8 +1,9 @@
 """How the root is read and replaced: the only module that writes `format`, `root` and `lock`.
 
 Write order: the files a new root names, synced, their folders synced; then, all under the lock, the new root under a
-temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one. What
-fails before the rename changed nothing; what fails at or after it is `OutcomeUnknown`, and no sync is tried twice.
+temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one (of a
+creation: none, a tombstone or the new one). What fails before the rename changed nothing; what fails at or after it is
+`OutcomeUnknown`, and no sync is tried twice.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
-from smartserver.store.document import Root, check_writable, decode_root, encode_root
+from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import (
     FOLDERS,
     FORMAT,
@@ -158,15 +161,14 @@ class RootFile:
         """What says that there was a repository, which has lost its root or its format; empty where nothing does.
 
         No repository is ever made over one: its packs may be all there is. Creations that were killed, or are going on,
-        leave packs too, but no log and no tables.
+        leave packs too, but no log and no tables without a root: `Swap.replace` sees to it.
         """
+        # Listed before the root is looked for: a creation that is going on writes it first.
+        kept = next((place for place in (LOG, TABLES) if _names_in(self.folder, place)), "")
         if self.folder.exists(ROOT):
             # With a format it is a whole one, some of whose folders were taken away.
             return "" if self.folder.exists(FORMAT) else f"a root and no {FORMAT!r}"
-        for place in (LOG, TABLES):
-            if _names_in(self.folder, place):
-                return f"{place!r} files and no {ROOT!r}"
-        return ""
+        return f"{kept!r} files and no {ROOT!r}" if kept else ""
 
     @contextlib.contextmanager
     def swapping(self, *, create: bool = False) -> Iterator[Swap]:
@@ -300,6 +302,8 @@ class Swap:
         self._check_succession(root)
         content = encode_root(root)
         folder = self._file.folder
+        if self.existing is None and files:
+            self._hold_place(root)
         with contextlib.ExitStack() as undo:
             for path, file_content in files:
                 write_new(folder, path, file_content, undo)
@@ -321,6 +325,23 @@ class Swap:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+
+    def _hold_place(self, root: Root) -> None:
+        """Put an empty tombstone where `root` will be, as if a repository had been deleted.
+
+        There never is a table or a log file without a root: what is left of a creation that is cut short is no
+        repository and may be made anew, and what is left of one that lost its root may not.
+        """
+        folder = self._file.folder
+        empty = empty_root(self._randomness(16), root.vcs, root.kinds, now=0)
+        held = msgspec.structs.replace(empty, version=1, deleted=True)
+        with contextlib.ExitStack() as undo:
+            temporary = f"{ROOT}.{self._randomness(8).hex()}"
+            write_new(folder, temporary, encode_root(held), undo)
+            folder.rename(temporary, ROOT)
+            undo.pop_all()
+        folder.sync_directory("")
+        self.existing = held
 
     def _check_succession(self, root: Root) -> None:
         old = self.existing

@@ -451,6 +451,15 @@ class Creation(Case):
         return make(storage, {MAIN: tip(1)}, "deep/a").read()
 
 
+class LargeCreation(Creation):
+    """So many refs that they, and the log's entry, go to files."""
+
+    def change(self, storage: Transport) -> Root:
+        file = make(storage, many(800), "deep/a")
+        assert len(file.folder.list_directory("log")) == len(file.folder.list_directory("tables")) == 1
+        return file.read()
+
+
 class Push(Case):
     def change(self, storage: Transport) -> Root:
         return push(RootFile(storage, "deep/a", randomness=randomness(3)), {MAIN: tip(2)}, 1)
@@ -487,11 +496,13 @@ class Deletion(Case):
 
 
 def found(storage: Transport) -> Root | None:
-    """The root that is there, all of whose files are whole."""
+    """The root that is there, all of whose files are whole; None for that of a creation that was cut short."""
     file = RootFile(storage, "deep/a")
     try:
         root = file.read()
     except NoSuchRepository:
+        return None
+    if root.deleted and not root.log:
         return None
     assert RootView(root, file.folder).verify() == []
     return root
@@ -509,7 +520,7 @@ def works_on(storage: Transport) -> None:
     assert file.folder.list_directory("") == ["format", "incoming", "lock", "log", "packs", "root", "tables"]
 
 
-CASES = [Creation(), Push(), Fold(), Deletion()]
+CASES = [Creation(), LargeCreation(), Push(), Fold(), Deletion()]
 POWER: list[Aftermath | None] = [None, *Aftermath]
 
 
@@ -581,6 +592,69 @@ def test_the_write_order_of_a_creation() -> None:
         *["create format", "write format", "sync format", "rename format", "sync_directory deep/a"],
         *["create root", "write root", "sync root", "rename root", "sync_directory deep/a"],
     ]
+
+
+def test_the_write_order_of_a_creation_with_files() -> None:
+    """The place is held before the files are there, by a tombstone that names none."""
+    inner = MemoryTransport()
+    faulty = FaultyTransport(inner)
+    make(faulty, many(800), "deep/a")
+    calls = [call.replace("deep/a/", "").replace("deep/a", ".") for call in faulty.log]
+    kinds = [call.split(".")[0] if "root." in call else call.split("/")[0] for call in calls]
+    swap = ["create root", "write root", "sync root", "rename root", "sync_directory ."]
+    files = [f"{call} {place}" for place in ("tables", "log") for call in ("create", "write", "sync")]
+    assert kinds[-18:] == [*swap, *files, "sync_directory log", "sync_directory tables", *swap]
+    cut = MemoryTransport()
+    renames = [number for number, call in enumerate(faulty.log, 1) if call == "rename deep/a/root"]
+    with pytest.raises(OutcomeUnknown):
+        make(FaultyTransport(cut, fail_at=renames[1], mode="die"), many(800), "deep/a")
+    held = RootFile(cut, "deep/a").read()
+    assert (held.deleted, held.version, held.log_since, held.packs, held.log_files) == (True, 1, 0, (), ())
+    assert held.incarnation != b"i" * 16
+    assert all(table.file is None for table in held.tables.values())
+
+
+def test_another_may_create_at_any_moment_of_a_creation() -> None:
+    """It is never told that the folder holds what is left of a repository."""
+    inner = MemoryTransport()
+    looked: list[str] = []
+
+    class Watched(PassingTransport):
+        def wrap(self, inner: Transport, prefix: str) -> Watched:
+            return Watched(inner, prefix=prefix)
+
+        def sync_directory(self, path: str) -> None:
+            self.inner.sync_directory(path)
+            looked.append(self.inner.describe(path))
+            RootFile(inner, "a").prepare()
+
+    make(Watched(inner), many(800), "a")
+    assert len(looked) > 5
+
+    class Slow(PassingTransport):
+        """Between two of its looks the other makes the whole repository."""
+
+        def __init__(self, inner: Transport, prefix: str = "") -> None:
+            super().__init__(inner, prefix=prefix)
+
+        def wrap(self, inner: Transport, prefix: str) -> Slow:
+            return Slow(inner, prefix)
+
+        def exists(self, path: str) -> bool:
+            found = self.inner.exists(path)
+            if path == "root" and not found:
+                make(other, many(800), "a")
+            return found
+
+        def list_directory(self, path: str) -> list[str]:
+            found = self.inner.list_directory(path)
+            if path == "log" and not other.exists("a/root"):
+                make(other, many(800), "a")
+            return found
+
+    other = MemoryTransport()
+    RootFile(Slow(other), "a").prepare()
+    assert other.exists("a/root")
 
 
 # -- a writer that does not let go

@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from transports.decorators.faulty import FaultyTransport
 from transports.memory import MemoryTransport
 
 DAY = upkeep.UNNAMED_KEPT
@@ -270,6 +271,33 @@ def test_leftovers_where_a_creation_was_cut_short(
     assert storage.list_directory(INCOMING) == [place]
     sent.abandon()
     push(repository, history, tips, {MAIN: tips[0]})
+    check_whole(repository, history)
+
+
+def test_leftovers_of_a_creation_with_files(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """The repeated request makes the repository; what the first left goes as in any repository, a day later."""
+    (tip,) = history.line(1)
+    refs = {b"refs/tags/%04d" % number: tip for number in range(800)}
+    whole = FaultyTransport(MemoryTransport(clock))
+    push(PackRepository(whole, clock=clock, randomness=Repeatable()), history, [tip], refs)
+    at = max(number for number, call in enumerate(whole.log, 1) if call == "rename root")
+    killed = FaultyTransport(storage, fail_at=at, mode="die")
+    request = request_id()
+    with pytest.raises(OutcomeUnknown):
+        push(PackRepository(killed, clock=clock, randomness=Repeatable(9)), history, [tip], refs, request=request)
+    left = {f"{place}/{name}" for place in (LOG, PACKS, TABLES) for name in storage.list_directory(place)}
+    assert len(left) == 4
+    assert not repository.exists()
+    clock.now += 60
+    push(repository, history, [tip], refs, request=request, age=60_000)
+    check_whole(repository, history)
+    repository.collect_garbage_files()
+    assert all(storage.exists(path) for path in left)
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert not any(storage.exists(path) for path in left)
     check_whole(repository, history)
 
 
