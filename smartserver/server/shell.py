@@ -302,7 +302,7 @@ class SessionProtocol(protocol.Protocol):
                 session.discard_no_more(f"it still came {now - self._discarding[1]:.0f} s after that")
         elif session.idle and min(silent, now - self._spoke) >= (keep := DRAIN_SECONDS if self.refusal else KEEP_IDLE):
             session.go_away(f"no request for {keep:.0f} s")
-        elif session.awaiting and min(silent, now - self._pinged) >= PING_INTERVAL:
+        elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
             self._pinged = now
             session.ping()
         if session.discarding != self._discarding[0]:

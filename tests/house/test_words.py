@@ -17,6 +17,7 @@ FIXED = {
     "receive_data": "what the wire's core is given, called as in its kin (h11, h2, websockets)",
     "data_received": "what asyncio and Twisted call it when bytes arrive",
     "dataReceived": "the same, in Twisted's spelling",
+    "dataBuffer": "what Twisted calls the bytes a descriptor has not sent",
     "server_info": "the verb `Server.info`; names on the wire stay",
     "InfoRequest": "its arguments",
     "InfoResult": "its result",

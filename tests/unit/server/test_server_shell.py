@@ -325,6 +325,8 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
     made.session.backlog(100 << 20)
     wait(clock, 2 * STALL_TIMEOUT)
     assert carrier.calls == ["pause"]
+    # It hears that the server is there, whose answers to its own PINGs have to wait too.
+    assert heard(carrier, client) == [Ping()] * int(2 * STALL_TIMEOUT / PING_INTERVAL)
     made.session.backlog(-(100 << 20))
     wait(clock, STALL_TIMEOUT - PING_INTERVAL)
     assert carrier.calls == ["pause", "resume"]
