@@ -183,7 +183,7 @@ def command(
         reactor.addSystemEventTrigger("before", "shutdown", stopping)
         reactor.callLater(0, lambda: _on_signals(lambda: reactor.callFromThread(again)))
     if not stdio:  # Once a server, not once for each client that sshd lets in.
-        executor.run(lambda: tidy_all(site), lambda _: None, Lane.LONG)
+        executor.run(lambda: tidy_all(site), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.

@@ -13,7 +13,8 @@ from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
 from smartserver.server.site import Site
-from smartserver.server.work import Answer, RequestWork, log_bug, tidy
+from smartserver.server.tidying import tidy_later
+from smartserver.server.work import Answer, RequestWork, log_bug
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
@@ -249,8 +250,7 @@ class Exchange:
             self._session.send(Reply(self.id, payload))
             self._over()
             if answer.changed is not None:
-                repository = answer.changed
-                self._session.executor.run(lambda: tidy(repository), lambda _: None, Lane.LONG)
+                tidy_later(self._session.site, self._session.executor, answer.changed)
             return
         self._answer = answer
         self._first = Reply(self.id, payload, body=True)
