@@ -72,6 +72,18 @@ class SteppedExecutor:
             self.step()
 
 
+class Lanes(SteppedExecutor):
+    """Notes in which lane work was to run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lanes: list[Lane] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+        self.lanes.append(lane)
+        super().run(work, done, lane)
+
+
 class Dialog:
     """One connection: the session, and this object as its shell and its client. Answers are checked by the grammar."""
 

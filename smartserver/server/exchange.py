@@ -13,7 +13,8 @@ from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
 from smartserver.server.site import Site
-from smartserver.server.work import Answer, RequestWork, log_bug, tidy
+from smartserver.server.tidying import tidy_later
+from smartserver.server.work import Answer, RequestWork, log_bug
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
@@ -53,7 +54,7 @@ class Connected(Protocol):
         """Send one event unless the connection is gone."""
 
     def backlog(self, change: int) -> None:
-        """Account for bytes received and not yet checked."""
+        """Account for bytes received and not yet looked at."""
 
     def want_body(self, exchange: Exchange) -> None:
         """Queue an answer with a body; its `start_body` is called when it is its turn."""
@@ -70,6 +71,8 @@ class Exchange:
         self._session = session
         self._strand = Strand(session.executor)
         self._payload: list[bytes] = []
+        self._held = 0
+        """Bytes of its payload that are in the backlog."""
         self._size = 0
         self._work: RequestWork | None = None
         self._answer: Answer | None = None
@@ -103,11 +106,24 @@ class Exchange:
             return
         payload = b"".join(self._payload)
         self._payload.clear()
+        self._hold(len(payload))
         if len(payload) < LARGE_REQUEST:
             self._begin(_decoded(payload, event.body), event.body)
         else:
             decode = lambda: self._measured(lambda: _decoded(payload, event.body))  # noqa: E731
             self._step(decode, lambda prepared: self._begin(prepared, event.body))
+
+    def _hold(self, size: int) -> None:
+        """Have so many bytes of its payload counted in the backlog, which may pause all reading.
+
+        Whatever is counted must come to its answer though nothing more is read, or this side would wait for what it
+        does not read itself. A request without a body needs no more of its client: it counts until it is answered, and
+        not until its body down was taken. One with a body counts until it is decoded; there is one of those at a time.
+        An END or CANCEL behind what is counted is only late, since nothing that is counted waits for it.
+        """
+        change, self._held = size - self._held, size
+        if change:
+            self._session.backlog(change)
 
     def _begin(self, prepared: Prepared | CodedError, body: bool) -> None:
         if self._answered:  # Cancelled while it was decoded.
@@ -115,6 +131,8 @@ class Exchange:
         if isinstance(prepared, CodedError):
             self._refuse(prepared)
             return
+        if body:
+            self._hold(0)
         work = self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress)
         self._tells_phases = prepared.long
         if not body:
@@ -134,7 +152,7 @@ class Exchange:
                 self._progress("check", self._checked, self._received)
             return refusal
 
-        self._answering(take, done=lambda: session.backlog(-len(chunk)))
+        self._answering(take, anyway=lambda: session.backlog(-len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
@@ -163,9 +181,8 @@ class Exchange:
         """The connection is gone."""
         self._lost = True
         if self._work is not None:
-            work = self._work
-            work.cancel()
-            self._strand.submit(work.abandon, lambda _: None)
+            self._work.cancel()
+            self._step(self._work.abandon, lambda _: None)
 
     # -- steps
 
@@ -183,7 +200,15 @@ class Exchange:
             self._busy += site.clock() - start
             self._spent += site.spent - before
 
-    def _step(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+    def _step(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], None],
+        lane: Lane = Lane.QUICK,
+        anyway: Callable[[], None] = lambda: None,
+    ) -> None:
+        """While there is a connection `done` follows what the step gave, and `anyway` also what went wrong in it."""
+
         def guarded() -> T | InternalError:
             try:
                 return work()
@@ -193,15 +218,19 @@ class Exchange:
         def report(result: T | InternalError) -> None:
             if self._lost:
                 return
+            anyway()
             if isinstance(result, InternalError):
+                work = None if self._answered else self._work
                 self._refuse(result)
+                if work is not None:
+                    self._step(work.abandon, lambda _: None)
             else:
                 done(result)
 
         self._strand.submit(guarded, report, lane)
 
     def _answering(
-        self, work: Callable[[], Answer | None], lane: Lane = Lane.QUICK, done: Callable[[], None] = lambda: None
+        self, work: Callable[[], Answer | None], lane: Lane = Lane.QUICK, anyway: Callable[[], None] = lambda: None
     ) -> None:
         """A step that may end in the answer, which is encoded there too: the largest takes a tenth of a second."""
 
@@ -210,11 +239,10 @@ class Exchange:
             return None if answer is None else (answer, self._encoded(answer))
 
         def report(found: tuple[Answer, bytes] | None) -> None:
-            done()
             if found is not None:
                 self._reply(*found)
 
-        self._step(encoded, report, lane)
+        self._step(encoded, report, lane, anyway)
 
     # -- answering
 
@@ -238,6 +266,7 @@ class Exchange:
         if self._answered and self._answer is None:
             return
         self._answered = True
+        self._hold(0)
         if isinstance(answer.message, Failure):
             self._answer = None
             self._session.send(Error(self.id, payload))
@@ -249,8 +278,7 @@ class Exchange:
             self._session.send(Reply(self.id, payload))
             self._over()
             if answer.changed is not None:
-                repository = answer.changed
-                self._session.executor.run(lambda: tidy(repository), lambda _: None, Lane.LONG)
+                tidy_later(self._session.site, self._session.executor, answer.changed)
             return
         self._answer = answer
         self._first = Reply(self.id, payload, body=True)

@@ -14,11 +14,14 @@ class Lane(enum.Enum):
     """Where work runs, so that what may wait for long holds up nothing that does not."""
 
     QUICK = "quick"
-    """Reads, and the checking of bodies as they come: it waits for the disk alone."""
+    """Reads, and the checking of bodies as they come: it waits for the disk alone, and for no other writer."""
     COMMIT = "commit"
     """Changes: they wait for the disk to sync, and for other writers."""
     LONG = "long"
-    """Verification and repacking."""
+    """Verification, for any reader as often as he asks."""
+    UPKEEP = "upkeep"
+    """Repacking and the deletion of leftovers, which no number of readers may keep out: without it pushes come to an
+    end."""
 
 
 class Executor(Protocol):

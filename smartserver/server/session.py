@@ -143,6 +143,14 @@ class Session:
         return bool(self._owed) and not self._paused
 
     @property
+    def pinging(self) -> bool:
+        """Whether this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
+
+        A client counts a silent server as gone, and a PING of its own is not seen while nothing is read.
+        """
+        return bool(self._owed) or self._paused
+
+    @property
     def discarding(self) -> int:
         """The refused request whose upload still comes; 0 where there is none."""
         return next((each for each in self._owed if each not in self._exchanges), 0)

@@ -18,6 +18,7 @@ from smartserver.server.executor import Executor
 from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.session import Session
 from smartserver.server.site import Site
+from smartserver.server.untaken import Writer, untaken
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
 from transports.errors import CodedError
 
@@ -99,7 +100,9 @@ class SessionProtocol(protocol.Protocol):
         """When the peer last sent something, or took something that had to wait."""
         self._spoke = 0.0
         self._moved = 0.0
-        """When the carrier last sent something, or got the first that it has not sent."""
+        """When the peer is last known to have taken something, or the carrier got the first that it has not sent."""
+        self._untaken = 0
+        """Bytes the peer had not taken when that was looked at."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
         """The refused request whose upload still comes, and since when it is known."""
@@ -259,7 +262,12 @@ class SessionProtocol(protocol.Protocol):
             return
         now = self._server.clock.seconds()
         if self.closing:
-            since, most = self._moved if self._sent_all is None else self._sent_all, DRAIN_SECONDS
+            self._note_taken(now)
+            # What was asked is sent on for as long as the peer takes it. That all of it is sent says only that the
+            # kernel has it: what the peer still takes from there counts too.
+            since, most = self._moved, self._server.limits.idle
+            if self._sent_all is not None:
+                since, most = max(self._moved, self._sent_all), DRAIN_SECONDS
             if now - since >= most:
                 self._end_drain()
                 return
@@ -270,7 +278,20 @@ class SessionProtocol(protocol.Protocol):
         often = min(PING_INTERVAL, self._server.limits.idle / TICKS)
         self._timer = self._server.clock.callLater(often, self._watch)
 
+    def _writer(self) -> Writer | None:
+        """What sends, where there still is something that does."""
+        return cast("Writer | None", self.transport)
+
+    def _note_taken(self, now: float) -> None:
+        """Note whether the peer took anything since the last look, be it one byte: no least rate is asked of it."""
+        writer = self._writer()
+        left = 0 if writer is None else untaken(writer)
+        if left < self._untaken:
+            self._heard = self._moved = now
+        self._untaken = left
+
     def _look(self, session: Session, now: float) -> None:
+        self._note_taken(now)
         silent, idle = now - self._heard, self._server.limits.idle
         if self._full and now - self._moved >= idle:
             session.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
@@ -281,7 +302,7 @@ class SessionProtocol(protocol.Protocol):
                 session.discard_no_more(f"it still came {now - self._discarding[1]:.0f} s after that")
         elif session.idle and min(silent, now - self._spoke) >= (keep := DRAIN_SECONDS if self.refusal else KEEP_IDLE):
             session.go_away(f"no request for {keep:.0f} s")
-        elif session.awaiting and min(silent, now - self._pinged) >= PING_INTERVAL:
+        elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
             self._pinged = now
             session.ping()
         if session.discarding != self._discarding[0]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -18,8 +17,6 @@ from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
-
-log = logging.getLogger("smartserver")
 
 MAX_OPEN = 256
 """Repositories kept open; each holds at most 20 pack files open: 5,120, and `serve` asks for 65,536 descriptors."""
@@ -55,6 +52,8 @@ class Site:
     """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
+    due: set[PackRepository] = field(default_factory=set)
+    """Those that wait to be tidied."""
     _counted: CountedTransport = field(init=False)
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)

@@ -10,10 +10,13 @@ from twisted.python.failure import Failure
 
 from smartserver.server.access import invoking_user
 from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.untaken import Writer
 
 
 class _Streams(Interface):
     """What is used of Twisted's StandardIO besides."""
+
+    _writer: Writer | None
 
     def connectionLost(self, reason: Failure) -> None: ...
 
@@ -38,7 +41,11 @@ class StdioProtocol(SessionProtocol):
 
     def abort(self) -> None:
         """Close both directions at once; `connectionLost` follows."""
+        self.closing = True
         self._end()
+
+    def _writer(self) -> Writer | None:
+        return cast("_Streams", self.transport)._writer
 
     def _end(self) -> None:
         reason = Failure(error.ConnectionDone())  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.

@@ -1,5 +1,8 @@
-"""The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications, however many
-wait for whatever, ever delay a read."""
+"""The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications that wait,
+however many and for whatever, delay a read.
+
+The bodies of pushes are checked in the lane of the reads: what a push takes of the processor reads wait for, as for
+each other. What it waits for itself (other writers, syncs) it waits for in another lane."""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from smartserver.server.executor import Lane
 
 T = TypeVar("T")
 
-THREADS = {Lane.QUICK: 8, Lane.COMMIT: 16, Lane.LONG: 2}
+THREADS = {Lane.QUICK: 8, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
 """Quick work mostly waits for the disk, and Python runs one thread at a time. A commit waits for syncs, which go
 together on most disks, and, where a writer is stopped, for `store.swap.LOCK_WAIT`. Two verifications keep a processor
-busy."""
+busy, and one repack a disk."""
 
 
 class ThreadExecutor:

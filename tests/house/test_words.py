@@ -18,6 +18,7 @@ FIXED = {
     "data_received": "what asyncio and Twisted call it when bytes arrive",
     "dataReceived": "the same, in Twisted's spelling",
     "installSignalHandlers": "what Twisted calls it",
+    "dataBuffer": "what Twisted calls the bytes a descriptor has not sent",
     "server_info": "the verb `Server.info`; names on the wire stay",
     "InfoRequest": "its arguments",
     "InfoResult": "its result",

@@ -34,20 +34,27 @@ class Carrier:
         self.producer: object = None
         self.streaming = False
         self.stuck = False
-        self.unsent = 0
+        self.dataBuffer = b""
+        self.offset = 0
         self.writes: list[int] = []
 
     def write(self, data: bytes) -> None:
         self.written += data
         self.writes.append(len(data))
         if self.stuck:
-            self.unsent += len(data)
-            if self.unsent > ROOM and isinstance(self.producer, SessionProtocol):
+            self.dataBuffer += data
+            if len(self.dataBuffer) > ROOM and isinstance(self.producer, SessionProtocol):
                 self.producer.pauseProducing()
 
-    def take(self) -> None:
-        """The peer takes what there is, and no more."""
-        full, self.unsent = self.unsent > ROOM, 0
+    def fileno(self) -> int:
+        return -1
+
+    def take(self, size: int | None = None) -> None:
+        """The peer takes so much, or what there is, and no more."""
+        self.offset = len(self.dataBuffer) if size is None else self.offset + size
+        if self.offset < len(self.dataBuffer):
+            return
+        full, self.dataBuffer, self.offset = self.offset > ROOM, b"", 0
         if full and isinstance(self.producer, SessionProtocol):
             self.producer.resumeProducing()
 

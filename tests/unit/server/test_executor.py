@@ -6,27 +6,16 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from dialogs import SteppedExecutor
+from dialogs import Lanes, SteppedExecutor
 
 from smartserver.server.executor import InlineExecutor, Lane, Strand
-from smartserver.server.threads import ThreadExecutor
+from smartserver.server.threads import THREADS, ThreadExecutor
 
 T = TypeVar("T")
-
-
-class Lanes(SteppedExecutor):
-    """Notes in which lane work was to run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lanes: list[Lane] = []
-
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
-        self.lanes.append(lane)
-        super().run(work, done, lane)
 
 
 def test_inline_is_at_once() -> None:
@@ -151,7 +140,21 @@ def test_work_runs_elsewhere_and_reports_here() -> None:
     executor.stop()
 
 
-@pytest.mark.parametrize("slow", [Lane.COMMIT, Lane.LONG])
+def test_verifications_keep_out_no_upkeep() -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    go = threading.Event()
+    told: list[str] = []
+    for _ in range(40):
+        executor.run(lambda: go.wait(30), lambda _: told.append("verified"), Lane.LONG)
+    executor.run(lambda: None, lambda _: told.append("tidied"), Lane.UPKEEP)
+    main.turn()
+    assert told == ["tidied"]
+    go.set()
+    executor.stop()
+
+
+@pytest.mark.parametrize("slow", [Lane.COMMIT, Lane.LONG, Lane.UPKEEP])
 def test_work_that_waits_does_not_delay_what_is_quick(slow: Lane) -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)
@@ -169,25 +172,36 @@ def test_work_that_waits_does_not_delay_what_is_quick(slow: Lane) -> None:
     executor.stop()
 
 
-def test_stopping_waits_for_what_runs_and_begins_no_more() -> None:
+def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)
-    started, go = threading.Event(), threading.Event()
+    started, go, stopped = threading.Semaphore(0), threading.Event(), threading.Event()
     ran: list[int] = []
+    shutdown = ThreadPoolExecutor.shutdown
+
+    def shut(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        shutdown(pool, wait=False, cancel_futures=cancel_futures)
+        if pool is executor._pools[Lane.LONG]:
+            stopped.set()
+        shutdown(pool, wait=wait)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut)
 
     def work() -> None:
-        started.set()
+        started.release()
         go.wait(30)
         ran.append(1)
 
     for _ in range(10):
         executor.run(work, lambda _: None, Lane.LONG)
-    started.wait(30)
+    for _ in range(THREADS[Lane.LONG]):
+        assert started.acquire(timeout=30)
     stopping = threading.Thread(target=executor.stop)
     stopping.start()
+    assert stopped.wait(30)  # What waits for a thread is cancelled, or would be run now.
     go.set()
     stopping.join(30)
     assert not stopping.is_alive()
-    assert len(ran) >= 1
+    assert len(ran) == THREADS[Lane.LONG]
     with pytest.raises(RuntimeError):
         executor.run(lambda: None, lambda _: None)

@@ -145,8 +145,9 @@ def test_bodies() -> None:
     assert "BODY" in refusal(message(PING, flags=RequestFlag.BODY))
     assert "minutes" in refusal(message(VERIFY, (branch_delete, BranchDeleteRequest(MAIN))))
     prepare(message(PULL, PING, VERIFY))
+    assert "BODY" in refusal(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
     prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY))
-    prepare(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
+    prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
 
 
 # -- decide

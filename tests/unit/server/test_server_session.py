@@ -12,6 +12,7 @@ from session_calls import INSERT, PING, PULL, code, set_main
 
 from smartserver.errors import CorruptFile
 from smartserver.server import exchange, session
+from smartserver.server.work import RequestWork
 from smartserver.store.snapshot import SegmentReader
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
@@ -33,6 +34,7 @@ from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, decode_progress, encode
 from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import Request as RequestMessage
 
 
 def test_a_ping_takes_no_repository(dialog: Dialog) -> None:
@@ -220,6 +222,94 @@ def test_reading_pauses_while_much_of_an_upload_is_unchecked(
     stepped.run_all()
     assert dialog.paused == [True, False]
     assert code(dialog.answer(number)) == "ok"
+
+
+def padded(*calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> RequestMessage:
+    """A request of 100 KB."""
+    note = msgspec.Raw(msgspec.msgpack.encode("x" * 100_000))
+    return msgspec.structs.replace(message(*calls, flags=flags), extras={"note": note})
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_reading_pauses_while_requests_wait(served: Served, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    """Whether it is their decoding that waits or their answers; only what is counted keeps them from filling memory."""
+    monkeypatch.setattr(session, "BACKLOG_HIGH", 350_000)
+    monkeypatch.setattr(session, "BACKLOG_LOW", 150_000)
+    monkeypatch.setattr(exchange, "LARGE_REQUEST", 0 if large else 1 << 20)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    numbers = [dialog.begin(padded(PULL if number == 2 else PING)) for number in range(3)]
+    assert dialog.paused == []
+    numbers.append(dialog.begin(padded(PING)))
+    assert dialog.paused == [True]
+    assert dialog.session.pinging
+    assert not dialog.session.awaiting
+    dialog.session.pause_writing()  # That a body is not taken keeps nothing from being read.
+    stepped.run_all()
+    assert dialog.paused == [True, False]
+    assert not dialog.session.pinging
+    assert all(code(dialog.answer(number)) == "ok" for number in numbers)
+    assert dialog.session._backlog == 0
+
+
+def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decoded(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "BACKLOG_HIGH", 50_000)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(padded(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    assert dialog.paused == [True]
+    stepped.run_all()
+    assert dialog.paused == [True, False]
+    body = served.history.body(line[4:6])
+    dialog.send(Body(number, body), End(number, 2, len(body)))
+    stepped.run_all()
+    assert code(dialog.answer(number)) == "ok"
+
+
+@pytest.mark.parametrize("what", ["cancelled", "refused"])
+def test_what_ends_early_is_held_no_longer(served: Served, what: str) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(padded(PING if what == "cancelled" else set_main(bytes(20))))
+    if what == "cancelled":
+        dialog.send(Cancel(number))
+    stepped.run_all()
+    assert code(dialog.answer(number)) != "ok"
+    assert dialog.session._backlog == 0
+
+
+def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    body = served.history.body(line[4:6])
+    dialog.send(Body(number, body[:-10]))
+    assert served.files() != before
+    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    dialog.send(Body(number, body[-10:]))
+    assert code(dialog.answer(number)) == "internal"
+    assert dialog.session._backlog == 0
+    assert served.files() == before
+    dialog.send(Cancel(number))
+    assert dialog.session.idle
+
+
+def test_a_bug_in_giving_up_is_said_once(
+    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(RequestWork, "abandon", lambda *_: 1 / 0)
+    dialog.send(Body(number, b"x"))
+    assert code(dialog.answer(number)) == "internal"
+    assert len(caplog.records) == 2
+    dialog.send(Cancel(number))
+    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    dialog.session.connection_lost()
+    assert len(caplog.records) == 3
 
 
 def test_a_store_that_fails_in_a_body_ends_it_with_its_error(

@@ -117,7 +117,7 @@ def test_a_peer_that_takes_nothing_does_not_keep_its_connection(sessions: Sessio
         assert carrier.calls == before
         made.dataReceived(b"x")
     else:
-        clock.advance(DRAIN_SECONDS - 1)
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
         assert carrier.calls == before
         clock.advance(PING_INTERVAL)
     assert carrier.calls == [*before, "abort"]
@@ -325,6 +325,8 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
     made.session.backlog(100 << 20)
     wait(clock, 2 * STALL_TIMEOUT)
     assert carrier.calls == ["pause"]
+    # It hears that the server is there, whose answers to its own PINGs have to wait too.
+    assert heard(carrier, client) == [Ping()] * int(2 * STALL_TIMEOUT / PING_INTERVAL)
     made.session.backlog(-(100 << 20))
     wait(clock, STALL_TIMEOUT - PING_INTERVAL)
     assert carrier.calls == ["pause", "resume"]
@@ -373,6 +375,70 @@ def test_a_clone_may_take_as_long_as_it_takes(clock: Clock) -> None:
     assert clock.seconds() > 4 * STALL_TIMEOUT
     assert carrier.calls == []
     assert len(carrier.written) > 1 << 20
+
+
+def test_a_clone_may_be_read_a_byte_at_a_time(clock: Clock) -> None:
+    """What is asked of its reader is any sign that it reads, and no least rate: not a slice in that time."""
+    made, carrier, _ = big_clone(clock)
+    for _ in range(20):
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
+        carrier.take(1)
+    assert carrier.calls == []
+    assert carrier.writes[-1] == SLICE
+    assert made._full
+    wait(clock, STALL_TIMEOUT)
+    assert carrier.calls == []  # The last byte was seen to be gone a little after it was.
+    wait(clock, PING_INTERVAL)
+    assert carrier.calls == ["abort"]
+
+
+def test_who_reads_slowly_is_no_less_heard_in_the_middle_of_an_upload(served: Served, clock: Clock) -> None:
+    made, carrier = begin(sessions_of(clock, served=served))
+    client = Connection(Role.CLIENT)
+    made.dataReceived(client.send(Request(1, INSERT, body=True)))
+    carrier.stuck = True
+    made.write(bytes(ROOM + 1))
+    for _ in range(3):
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
+        carrier.take(1)
+    assert carrier.calls == []
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(clock: Clock, ended: bool) -> None:
+    """Its peer ended after its request, or the server is stopping: its answer is cut no sooner for that."""
+    made, carrier, _ = big_clone(clock)
+    if ended:
+        made.readConnectionLost()
+    while made.session is not None and not made.session.idle:
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
+        carrier.take()
+    made.close()
+    while made._unsent:
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
+        assert "abort" not in carrier.calls
+        carrier.take()
+    assert len(carrier.written) > 1 << 20
+    for _ in range(3):  # The last slice is in the carrier's hands, and nobody asks for more.
+        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
+        assert "abort" not in carrier.calls
+        carrier.take(1)
+    wait(clock, STALL_TIMEOUT + PING_INTERVAL)
+    assert carrier.calls[-1] == "abort"
+
+
+def test_what_the_kernel_still_sends_keeps_a_connection_whose_end_was_said(sessions: Sessions, clock: Clock) -> None:
+    made, carrier = begin(sessions)
+    carrier.stuck = True
+    made.write(bytes(1000))
+    made.dataReceived(b"GET / HTTP/1.1\r\n")
+    made.writeConnectionLost()
+    for _ in range(5):
+        wait(clock, DRAIN_SECONDS - PING_INTERVAL)
+        carrier.take(1)
+    assert carrier.calls == ["resume", "lose write"]
+    wait(clock, DRAIN_SECONDS + PING_INTERVAL)
+    assert carrier.calls == ["resume", "lose write", "lose"]
 
 
 def test_the_time_given_can_be_chosen(served: Served, clock: Clock) -> None:

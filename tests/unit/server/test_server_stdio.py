@@ -12,9 +12,9 @@ from twisted.internet.task import Clock
 
 from smartserver.server import stdio
 from smartserver.server.access import invoking_user
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.shell import SLICE, SessionProtocol, Sessions
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.limits import DRAIN_SECONDS
+from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 
 
 @pytest.fixture
@@ -38,8 +38,17 @@ def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypat
 class Streams(Carrier):
     """Twisted's StandardIO."""
 
+    protocol: SessionProtocol | None = None
+    """Told of the loss, where it is to be."""
+
+    @property
+    def _writer(self) -> Streams:
+        return self
+
     def connectionLost(self, reason: object) -> None:
         self.calls.append("lost")
+        if self.protocol is not None:
+            self.protocol.connectionLost()
 
 
 def on_streams(sessions: Sessions) -> tuple[SessionProtocol, Streams]:
@@ -74,5 +83,21 @@ def test_input_that_ends_first_is_answered(sessions: Sessions) -> None:
 def test_output_that_nobody_takes_does_not_keep_it(sessions: Sessions, clock: Clock) -> None:
     made, carrier = on_streams(sessions)
     made.dataReceived(b"hpss/2\n")
-    clock.advance(DRAIN_SECONDS)
+    clock.advance(STALL_TIMEOUT)
     assert carrier.calls == ["resume", "lose write", "lost"]
+
+
+def test_output_that_nobody_takes_leaves_nothing_behind(sessions: Sessions, clock: Clock) -> None:
+    """Not its timer either, which would hold it for ever."""
+    made, carrier = on_streams(sessions)
+    carrier.stuck = True
+    carrier.protocol = made
+    made.write(bytes(4 * SLICE))
+    clock.pump([PING_INTERVAL] * int(STALL_TIMEOUT / PING_INTERVAL - 1))
+    carrier.take(1)
+    clock.pump([PING_INTERVAL] * int(STALL_TIMEOUT / PING_INTERVAL))
+    assert carrier.calls == []
+    clock.advance(PING_INTERVAL)
+    assert carrier.calls == ["lost"]
+    assert clock.getDelayedCalls() == []
+    assert sessions.open == set()

@@ -11,6 +11,7 @@ from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 
 from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
+from smartserver.server import tidying
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.asked import state_of
 from smartserver.server.site import Site
@@ -537,9 +538,17 @@ def test_a_refusal_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]
 def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     line = served.history.line(40, list(served.history.parents)[3], "more")
     dialog = Dialog(served.site)
+    answered: list[bool] = []
+
+    def tidied(repository: PackRepository) -> None:
+        answered.append(dialog.answer(dialog._last) is not None)
+        tidy(repository)
+
+    monkeypatch.setattr(tidying, "tidy", tidied)
     for number, tip in enumerate(line):
         request = message(INSERT, set_ref(tip), request=numbered(100 + number), flags=BODY)
         assert done(dialog.ask(request, served.history.segment(tip), 1))
+    assert answered == [True] * len(line)
     assert len(served.repository().snapshot().packs) < 20
 
 
