@@ -86,7 +86,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
             files = {f"file{n}": os.urandom(FILE) for n in range(CONTENT // FILE)}
             add_commit(source, environment, "main", files)
         commits = work.folder / "commits.git"
-        generate(commits, environment, ("pushed",), 2 * (count + TURNS))
+        generate(commits, environment, ("pushed",), 2 * (count + TURNS) + 1)
         revisions = revisions_of(commits, environment, "--reverse", "pushed")
         server = work.start_ours()
         ours = Times()
@@ -98,7 +98,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
                     raise CommandError(f"a push was refused: {pushed.refused}")
                 return pushed.seconds
 
-            _measure(work, source, server, revisions, push, clones, ours, environment, progress)
+            _measure(work, source, server, revisions, count, push, clones, ours, environment, progress)
         daemon = work.start_git_daemon(NAME)
         git = None
         if daemon is not None:
@@ -114,7 +114,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
                     raise CommandError(f"a push was refused: {done.stderr.strip()}")
                 return time.perf_counter() - begun
 
-            _measure(work, source, daemon, revisions, git_push, clones, git, environment, progress)
+            _measure(work, source, daemon, revisions, count, git_push, clones, git, environment, progress)
         report = Report(
             f"{count} pushes beside {clones} stalled clone{'s' * (clones != 1)} and {count} without; "
             "ours by the library, git's by `git push`"
@@ -128,6 +128,7 @@ def _measure(
     source: Path,
     server: Server,
     revisions: Sequence[Revision],
+    count: int,
     push: Callable[[Revision], float],
     clones: int,
     times: Times,
@@ -139,7 +140,8 @@ def _measure(
     refspecs = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"]
     run(["git", "push", "--quiet", server.url(NAME), *refspecs], source, environment)
     waiting = iter(revisions)
-    share = (len(revisions) - 2 * TURNS) // (2 * TURNS)
+    turns = min(TURNS, count)
+    share = count // turns
 
     def pushes() -> tuple[list[float], Cost]:
         push(next(waiting))  # The first after a pause is slower, whatever is beside it.
@@ -147,8 +149,8 @@ def _measure(
             taken = [push(next(waiting)) for _ in range(share)]
         return taken, watch.cost
 
-    for turn in range(TURNS):
-        progress.step(f"{label}: turn {turn + 1} of {TURNS}")
+    for turn in range(turns):
+        progress.step(f"{label}: turn {turn + 1} of {turns}")
         # Each is first as often as the other: a repository grows, and a machine changes its pace.
         for beside in (False, True) if turn % 2 else (True, False):
             if beside:
