@@ -67,9 +67,7 @@ class _State:
 
     def is_of(self, root: Root | None) -> bool:
         """Whether `root` is the one it was made from."""
-        if self.root is None or root is None:
-            return self.root is root
-        return (self.root.incarnation, self.root.version) == (root.incarnation, root.version)
+        return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
 
 class PackRepository:
@@ -322,12 +320,12 @@ class PackRepository:
             return _State(root, RootView(root, self.folder), None)
         with self._guard:
             latest = self._latest
-        if latest is None or (latest.root.incarnation, latest.root.version) != (root.incarnation, root.version):
+        if latest is None or latest.root != root:  # As in `is_of`.
             latest = Snapshot.open(self.folder, root, latest, self._texts)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
                 kept = self._latest
-                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version < root.version:
+                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
                     self._latest = latest
         return _State(root, latest.view, latest)
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from builders import (
@@ -36,6 +38,7 @@ from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile
+from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
@@ -534,3 +537,26 @@ def test_a_damaged_root_is_not_an_absent_one(
     for ask in (repository.exists, repository.snapshot, lambda: push(repository, history, [])):
         with pytest.raises(CorruptFile):
             ask()
+
+
+def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> None:
+    """As from a backup: versions come a second time, with other content, and are not taken for what was before."""
+    repository = PackRepository(LocalTransport(tmp_path), "project", randomness=Repeatable())
+    line = history.line(6)
+    other = history.line(3, line[1], "other")
+    push(repository, history, line[:2], {MAIN: line[1]})
+    shutil.copytree(tmp_path / "project", tmp_path / "backup")
+    for tip in line[2:]:
+        push(repository, history, [tip], {MAIN: tip})
+    lost = repository.snapshot().root.version
+    shutil.rmtree(tmp_path / "project")
+    (tmp_path / "backup").rename(tmp_path / "project")
+    assert refs_of(repository) == {MAIN: line[1]}
+    for tip in other:
+        push(repository, history, [tip], {MAIN: tip})
+        check_whole(repository, history)
+    push(repository, history, [], {b"refs/heads/again": other[0]})
+    assert repository.snapshot().root.version == lost
+    assert refs_of(repository) == {MAIN: other[2], b"refs/heads/again": other[0]}
+    assert refs_of(PackRepository(LocalTransport(tmp_path), "project")) == refs_of(repository)
+    check_whole(repository, history)
