@@ -110,6 +110,9 @@ class RootFile:
             above = f"{place}/" if place else ""
             if self._above.exists(above + ROOT) and self._above.exists(above + FORMAT):
                 raise NestedRepository(self.path, place)
+            foreign = recognise(self._above.child(place)) if place else None
+            if foreign is not None:
+                raise InvalidPath(self.path, f"{place!r} is {foreign}: nothing is made inside it")
         for place in places[1:]:
             _ensure_folder(self._above, place)
             if not self._above.exists(place):

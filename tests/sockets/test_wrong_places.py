@@ -241,6 +241,10 @@ def test_a_path_that_is_none(server: Server, user: User, path: str, why: str) ->
     [
         ("git.git", "invalid repository path 'git.git': a git repository is there"),
         ("tree", "invalid repository path 'tree': a git repository is there"),
+        (
+            "git.git/refs/x",
+            "invalid repository path 'git.git/refs/x': 'git.git' is a git repository: nothing is made inside it",
+        ),
         ("full", "invalid repository path 'full': the folder holds 'notes.txt', which belongs to no repository"),
         ("file", "invalid repository path 'file': a file is there"),
         ("file/below", "invalid repository path 'file/below': 'file' is a file"),

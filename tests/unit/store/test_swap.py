@@ -112,6 +112,9 @@ def test_another_tools_repository_is_left_alone(storage: Transport, name: str, w
     storage.make_directory(f"a/{name}")
     with pytest.raises(InvalidPath, match=what):
         make(storage, {}, "a")
+    for inside in ("a/b", "a/b/c", f"a/{name}/b"):
+        with pytest.raises(InvalidPath, match=f"'a' is {what}.*: nothing is made inside it"):
+            make(storage, {}, inside)
     assert storage.list_directory("a") == [name]
     with pytest.raises(NoSuchRepository):
         RootFile(storage, "a").read()
