@@ -19,7 +19,8 @@ from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
 
 MAX_OPEN = 256
-"""Repositories kept open; each holds at most 20 pack files open: 5,120, and `serve` asks for 65,536 descriptors."""
+"""Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
+Python keeps one for a mapping), and one for each table file: some 11,000, and `serve` asks for 65,536."""
 
 
 @dataclass(frozen=True, slots=True)
