@@ -130,7 +130,7 @@ def command(
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous
     from smartserver.server.executor import Lane
-    from smartserver.server.shell import Sessions
+    from smartserver.server.sessions import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
@@ -161,7 +161,7 @@ def command(
         if sessions.busy:
             grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
             click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
-        return sessions.stop_within(STOP_AFTER)()
+        return sessions.stop(STOP_AFTER)
 
     if stdio:
         session = stdio_shell.serve(sessions, user())

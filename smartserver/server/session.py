@@ -90,6 +90,8 @@ class Session:
         self._discarded = 0
         """Bytes of a refused upload that came since its refusal."""
         self._refusal: CodedError | None = None
+        self.asked = False
+        """Whether a request, or its first part, ever came."""
         self._leaving = False
         """Nothing more is to come, or to be taken: close after the last answer."""
         self._closing = False
@@ -258,6 +260,7 @@ class Session:
     def _handle(self, event: Event) -> None:
         match event:
             case Request():
+                self.asked = True
                 self._owes(event)
                 if self._refusal is not None:
                     self.send(ErrorEvent(event.id, encode(Failure(fault(self._refusal)))))

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol as Interface
 from typing import cast
 
-from twisted.internet import defer, interfaces, protocol
+from twisted.internet import interfaces, protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from smartserver.errors import ServerBusy
 from smartserver.server.access import Access
-from smartserver.server.executor import Executor
-from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.session import Session
-from smartserver.server.site import Site
+from smartserver.server.sessions import Sessions, Timer
 from smartserver.server.untaken import Writer, untaken
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
 from transports.errors import CodedError
-
-log = logging.getLogger("smartserver")
-
-
-class Timer(Interface):
-    """A call to come."""
-
-    def active(self) -> bool:
-        """Whether it is still to come."""
-
-    def cancel(self) -> None:
-        """Forget it."""
-
-
-PARTING = 2.0
-"""Seconds a server that stops waits for peers whose requests are answered to close too; some hold a connection open for
-a request to come."""
-
-
-class Clock(Interface):
-    """What is used of a reactor's clock."""
-
-    def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Call this once, `delay` seconds from now."""
-
-    def seconds(self) -> float:
-        """The time, in seconds since some moment."""
 
 
 class _Carrier(Interface):
@@ -68,9 +37,6 @@ SLICE = 128 * KIB
 
 TICKS = 4
 """How often the time a peer is given is looked at before it is over."""
-
-REPORT_EVERY = 60.0
-"""Seconds between two lines in the log about connections that were refused."""
 
 
 @implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
@@ -300,7 +266,7 @@ class SessionProtocol(protocol.Protocol):
         elif session.discarding:
             if session.discarding == self._discarding[0] and now - self._discarding[1] >= DRAIN_SECONDS:
                 session.discard_no_more(f"it still came {now - self._discarding[1]:.0f} s after that")
-        elif session.idle and min(silent, now - self._spoke) >= (keep := DRAIN_SECONDS if self.refusal else KEEP_IDLE):
+        elif session.idle and min(silent, now - self._spoke) >= (keep := self._keep(session)):
             session.go_away(f"no request for {keep:.0f} s")
         elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
             self._pinged = now
@@ -308,110 +274,13 @@ class SessionProtocol(protocol.Protocol):
         if session.discarding != self._discarding[0]:
             self._discarding = (session.discarding, now)
 
+    def _keep(self, session: Session) -> float:
+        """Seconds a connection is kept without a request: who has never made one holds none for later."""
+        if self.refusal is not None:
+            return DRAIN_SECONDS
+        return KEEP_IDLE if session.asked else min(KEEP_IDLE, self._server.limits.idle)
+
     def _forget_timer(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None and timer.active():
             timer.cancel()
-
-
-class Sessions:
-    """The open connections of one server process."""
-
-    def __init__(self, site: Site, executor: Executor, clock: Clock, limits: Limits | None = None) -> None:
-        self.site = site
-        self.executor = executor
-        self.clock = clock
-        self.limits = limits or Limits()
-        self.open: set[SessionProtocol] = set()
-        self._of_address: Counter[str] = Counter()
-        self._refused: set[SessionProtocol] = set()
-        self._unreported = 0
-        self._reported: float | None = None
-        self._empty: defer.Deferred[None] | None = None
-        self._parting = False
-
-    def admit(self, peer: str, address: str) -> CodedError | None:
-        """Why another connection is one too many; None where there is room."""
-        if len(self.open) - len(self._refused) >= self.limits.connections:
-            wrong = ServerBusy("connections", self.limits.connections)
-        elif address and self._of_address[address] >= self.limits.of_address:
-            wrong = ServerBusy("connections from one address", self.limits.of_address)
-        else:
-            return None
-        now = self.clock.seconds()
-        if self._reported is None or now - self._reported >= REPORT_EVERY:
-            others = f" (and {self._unreported} others since the last such line)" if self._unreported else ""
-            log.warning("%s: refused: %s%s", peer, wrong, others)
-            self._reported, self._unreported = now, 0
-        else:
-            self._unreported += 1
-        return wrong
-
-    @property
-    def may_refuse(self) -> bool:
-        """Whether another connection that is one too many can be told so."""
-        return len(self._refused) < MAX_REFUSED
-
-    def opened(self, one: SessionProtocol) -> None:
-        """A connection is there."""
-        self.open.add(one)
-        if one.refusal is not None:
-            self._refused.add(one)
-        elif one.address:
-            self._of_address[one.address] += 1
-
-    def closed(self, one: SessionProtocol) -> None:
-        """A connection is gone."""
-        if one not in self.open:
-            return
-        self.open.discard(one)
-        if one in self._refused:
-            self._refused.discard(one)
-        elif one.address:
-            self._of_address[one.address] -= 1
-            if not self._of_address[one.address]:
-                del self._of_address[one.address]
-
-    def changed(self, *, force: bool = False) -> None:
-        """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""
-        if self._empty is None:
-            return
-        if force or not self.open:
-            empty, self._empty = self._empty, None
-            empty.callback(None)
-        elif not self._parting and all(each.draining for each in self.open):
-            self._parting = True
-            self.clock.callLater(PARTING, lambda: self.changed(force=True))
-
-    def stop_within(self, seconds: float) -> Callable[[], defer.Deferred[None]]:
-        """What to call to stop: fires when every connection has finished what it did, or after `seconds`."""
-
-        def stop() -> defer.Deferred[None]:
-            done = self.go_away("the server is stopping")
-            if not done.called:
-                self.clock.callLater(seconds, self.cut)
-            return done
-
-        return stop
-
-    @property
-    def busy(self) -> int:
-        """Connections on which a request is open."""
-        return sum(each.session is not None and not each.session.idle for each in self.open)
-
-    def cut(self) -> None:
-        """Having been told to stop, wait no longer."""
-        if self._empty is not None:
-            if self.busy:
-                log.warning("stopping: open requests are cut off (connections: %d)", self.busy)
-            self.changed(force=True)
-
-    def go_away(self, reason: str) -> defer.Deferred[None]:
-        """Let every connection finish what it does and close; fires when none is left."""
-        empty = self._empty = defer.Deferred[None]()
-        self._parting = False
-        for each in list(self.open):
-            if each.session is not None:
-                each.session.go_away(reason)
-        self.changed()
-        return empty

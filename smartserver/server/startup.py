@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from smartserver.server import jail
-from smartserver.server.shell import Clock
+from smartserver.server.sessions import Clock
 from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
 from transports.base import EntryKind, Transport

@@ -9,7 +9,8 @@ from twisted.internet import error, stdio
 from twisted.python.failure import Failure
 
 from smartserver.server.access import invoking_user
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SessionProtocol
 from smartserver.server.untaken import Writer
 
 

@@ -12,7 +12,8 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
 
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 BACKLOG = 511

@@ -11,8 +11,9 @@ from twisted.internet.task import Clock
 from smartserver.server.access import invoking_user
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.limits import Limits
-from smartserver.server.shell import Clock as ShellClock
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.sessions import Clock as ReactorClock
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection
 from smartserver.wire.events import Event, Request
@@ -104,7 +105,7 @@ class TcpCarrier(Carrier):
 
 def sessions_of(clock: Clock, limits: Limits | None = None, served: Served | None = None) -> Sessions:
     """The connections of a server."""
-    return Sessions((served or Served()).site, InlineExecutor(), cast("ShellClock", clock), limits)
+    return Sessions((served or Served()).site, InlineExecutor(), cast("ReactorClock", clock), limits)
 
 
 def begin(

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from smartserver.server import tcp
 from smartserver.server.access import Access, Anonymous
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.shell import Sessions
+from smartserver.server.sessions import Sessions
 from smartserver.verbs.declare import Permission
 from smartserver.wire.limits import NOTSENT_LOWAT
 
