@@ -41,6 +41,8 @@ GROWTH = 16_000_000
 """Bytes the server may have more with a stalled clone than without: one part of the body, and the socket's own."""
 
 STALL_WITHIN = 300.0
+CLEANING = 5.0
+"""Seconds a clone that is ended may take to delete what it has."""
 
 
 @dataclass(slots=True)
@@ -221,7 +223,11 @@ class Stalled:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.wait()
+            try:
+                process.wait(CLEANING)
+            except subprocess.TimeoutExpired:  # Git cleans up in its signal handler, and may lock itself up there.
+                process.kill()
+                process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
