@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from smartserver.errors import Cancelled, LimitExceeded
@@ -10,15 +10,13 @@ from smartserver.records.model import Announced, encode_ref
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
+from smartserver.store.incoming import Report
 from smartserver.store.model import Changes, Transaction
 from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Outcome, Reply, State
 from transports.errors import CodedError
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and of how much (0: not known)."""
 
 
 def state_of(changes: Changes) -> State:
@@ -37,7 +35,7 @@ def state_of(changes: Changes) -> State:
 class Asked:
     """One request and the repository it names. Everything here blocks."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Progress) -> None:
+    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report) -> None:
         self.prepared = prepared
         self.access = access
         self.progress = progress

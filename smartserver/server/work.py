@@ -13,12 +13,12 @@ from smartserver.errors import CorruptRecord
 from smartserver.records.model import Announced
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
-from smartserver.server.asked import Asked, Progress
+from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
 from smartserver.server.words import in_words
-from smartserver.store.incoming import Upload
+from smartserver.store.incoming import Report, Upload
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Body
@@ -53,7 +53,7 @@ class Answer:
 class RequestWork:
     """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Progress) -> None:
+    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report) -> None:
         self._prepared = prepared
         self._asked = Asked(site, access, prepared, progress)
         self._receiving = Receiving(self._asked)

@@ -14,16 +14,6 @@ from smartserver.wire.events import GoAway, Request
 from smartserver.wire.limits import MAX_FRAME
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return sessions_of(clock)
-
-
 def test_those_of_one_address(clock: Clock) -> None:
     sessions = sessions_of(clock, Limits(of_address=2))
     first, _ = begin(sessions, address="192.0.2.1")

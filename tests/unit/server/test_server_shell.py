@@ -32,16 +32,6 @@ from smartserver.wire.limits import (
 from smartserver.wire.messages import RequestFlag, decode_failure, encode
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return sessions_of(clock)
-
-
 def test_it_is_what_twisted_takes() -> None:
     assert IHalfCloseableProtocol.implementedBy(SessionProtocol)
     assert IPushProducer.implementedBy(SessionProtocol)

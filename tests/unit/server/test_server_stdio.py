@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from carriers import PING, Carrier, sessions_of
+from carriers import PING, Carrier
 from twisted.internet import stdio as twisted_stdio
 from twisted.internet.task import Clock
 
@@ -16,16 +16,6 @@ from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SLICE, SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return sessions_of(clock)
 
 
 def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

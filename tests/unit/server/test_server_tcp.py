@@ -20,16 +20,6 @@ from smartserver.verbs.declare import Permission
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return sessions_of(clock)
-
-
 @pytest.mark.parametrize(
     ("host", "local"),
     [
