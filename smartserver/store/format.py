@@ -23,6 +23,8 @@ FOLDERS = (PACKS, INCOMING, TABLES, LOG)
 """The folders of a repository."""
 NAMES = frozenset({FORMAT, ROOT, LOCK, *FOLDERS})
 """Every name of a repository's folder, but for the temporary `root.<hex>` and `format.<hex>`."""
+TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
+"""What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
 
 FAMILY = "smartserver repository"
 VERSION = "1"

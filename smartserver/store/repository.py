@@ -18,6 +18,7 @@ from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
+from smartserver.store.creation import instead, prepare
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
 from smartserver.store.incoming import Report, Upload
@@ -112,7 +113,7 @@ class PackRepository:
 
     def instead(self) -> str:
         """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
-        return self._file.instead()
+        return instead(self._above, self.path)
 
     def snapshot(self) -> Snapshot:
         """The repository as it is now; the root is read each time, what did not change is taken over.
@@ -216,11 +217,14 @@ class PackRepository:
                 if not _changes(transaction, upload):
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
+                if state.root is None and transaction.created is not None:
+                    vcs, kinds, _ = transaction.created
+                    self._file.hold_place(vcs, kinds)
                 if upload is not None:
                     upload.publish()
-                with self._file.swapping(create=transaction.created is not None) as swap:
-                    if not state.is_of(swap.existing):
-                        state = self._open(swap.existing)
+                with self._file.swapping() as swap:
+                    if not state.is_of(swap.current):
+                        state = self._open(swap.current)
                         first = self._earlier(state, request, age)
                         if first is not None:
                             return first
@@ -244,7 +248,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
         with self._file.swapping() as swap:
-            state = self._open(swap.existing)
+            state = self._open(swap.current)
             first = self._earlier(state, request, age)
             if first is not None:
                 return first
@@ -360,7 +364,7 @@ class PackRepository:
             places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
             places += ["/".join([*parts, name]) for name in FOLDERS]
             made += [place for place in places if not self._above.exists(place)]
-            self._file.prepare()
+            prepare(self._above, self.path)
             return Quarantine(self.folder, request, self._randomness)
 
     def _remove_folders(self, made: list[str]) -> None:

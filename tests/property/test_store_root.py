@@ -60,9 +60,10 @@ class RootMachine(RuleBasedStateMachine):
 
     def create(self) -> None:
         self.refs, self.tags, self.requests = {}, {}, {}
-        with self.file.swapping(create=True) as swap:
-            kinds = [Kind("object", "git-sha1", True)]
-            empty = empty_root(self.random.randbytes(16), "git sha1", kinds, now=self.now, over=swap.existing)
+        kinds = [Kind("object", "git-sha1", True)]
+        self.file.hold_place("git sha1", kinds)
+        with self.file.swapping() as swap:
+            empty = empty_root(self.random.randbytes(16), "git sha1", kinds, now=self.now, over=swap.current)
             view = RootView(empty, self.file.folder)
             made = next_root(
                 view, now=self.now, declare={"tags": "ids"}, log=self.log(), randomness=self.random.randbytes
