@@ -152,7 +152,7 @@ class Exchange:
                 self._progress("check", self._checked, self._received)
             return refusal
 
-        self._answering(take, anyway=lambda: session.backlog(-len(chunk)))
+        self._answering(take, Lane.BODY, anyway=lambda: session.backlog(-len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""

@@ -14,7 +14,9 @@ class Lane(enum.Enum):
     """Where work runs, so that what may wait for long holds up nothing that does not."""
 
     QUICK = "quick"
-    """Reads, and the checking of bodies as they come: it waits for the disk alone, and for no other writer."""
+    """Reads: they wait for the disk alone."""
+    BODY = "body"
+    """The checking of bodies as they come: it waits for the disk, and where it is large for that of another."""
     COMMIT = "commit"
     """Changes: they wait for the disk to sync, and for other writers."""
     LONG = "long"

@@ -1,8 +1,7 @@
 """The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications that wait,
 however many and for whatever, delay a read.
 
-The bodies of pushes are checked in the lane of the reads: what a push takes of the processor reads wait for, as for
-each other. What it waits for itself (other writers, syncs) it waits for in another lane."""
+Python runs one thread at a time: for what a push takes of the processor reads wait in any lane, as for each other."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from smartserver.server.executor import Lane
 
 T = TypeVar("T")
 
-THREADS = {Lane.QUICK: 8, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
-"""Quick work mostly waits for the disk, and Python runs one thread at a time. A commit waits for syncs, which go
+THREADS = {Lane.QUICK: 8, Lane.BODY: 4, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
+"""Reads mostly wait for the disk, and of bodies only what must be read again does. A commit waits for syncs, which go
 together on most disks, and, where a writer is stopped, for `store.swap.LOCK_WAIT`. Two verifications keep a processor
 busy, and one repack a disk."""
 

@@ -9,6 +9,7 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
@@ -40,9 +41,14 @@ MAX_TAKEN = 256 << 20
 and eight kilobytes of zstd can claim all of it."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
+LARGE = 32 << 20
+"""Bytes of a record's text and those it is based on, in all, over which it is decoded while no other such one is: what
+all pushes to this process hold at once then is that of one. Each takes a second at most."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
+_large = threading.Lock()
+"""Had by whoever decodes a large record."""
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
@@ -167,7 +173,6 @@ class Intake:
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         proof = self._proof(segment, ordinal)
-        own: Record | None = None
         first = len(self._arrivals)
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
@@ -183,27 +188,36 @@ class Intake:
                 return
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
-            deep = row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10
             if not self._is_repeat(proof, entry, place, base_key, frame):
-                base = None if base_key is None else self._base(entry.kind, base_key)
-                record = self._decode(segment.revision, entry, frame, base)
-                proof.add(entry, record, base)
-                self._refuse_conflict(entry, record)
-                if deep and base_key is not None:
-                    rewritten[index], row = self._encode_anew(proof, entry, record, row, base_key)
-                if self._kinds[entry.kind].base:
-                    self._arrivals.recent.put(record)
-                if entry.kind == self._own_kind and entry.key == segment.revision:
-                    own = record
+                with _large if row.chain_kib > LARGE >> 10 else contextlib.nullcontext():
+                    anew = self._prove(proof, entry, base_key, frame, row)
+                if anew is not None:
+                    rewritten[index], row = anew
             rows.append(row)
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
-        check_own_record(self._vcs, self._kinds, segment, own)
+        check_own_record(self._vcs, self._kinds, segment, proof.own)
         proof.finish()
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
         draft.add(self._content, segment, rows)
+
+    def _prove(
+        self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
+    ) -> tuple[tuple[Entry, bytes], Row] | None:
+        """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
+        base = None if base_key is None else self._base(entry.kind, base_key)
+        record = self._decode(proof.revision, entry, frame, base)
+        proof.add(entry, record, base)
+        self._refuse_conflict(entry, record)
+        if self._kinds[entry.kind].base:
+            self._arrivals.recent.put(record)
+        if entry.kind == self._own_kind and entry.key == proof.revision:
+            proof.own = record
+        if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
+            return None
+        return self._encode_anew(proof, entry, record, row, base_key)
 
     def _is_repeat(
         self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview

@@ -91,6 +91,8 @@ class SegmentProof:
         self._reach = reach
         self._copies = copies
         self._cache = cache
+        self.own: Record | None = None
+        """The record that is the revision itself, once it came."""
         self._own: set[tuple[int, Key]] = set()
         self._granted: list[tuple[int, frozenset[Key]]] = []
         """Kind and keys of what an ancestor's record refers to."""

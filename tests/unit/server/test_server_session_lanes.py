@@ -43,7 +43,7 @@ def test_reads(joined: Dialog, lanes: Lanes, calls: list[tuple[AnyVerb, Argument
     assert lanes.lanes == expected
 
 
-def test_a_push_is_checked_as_reads_are_and_made_apart(
+def test_a_push_is_checked_and_made_apart_from_reads(
     joined: Dialog, lanes: Lanes, served: Served, line: list[bytes]
 ) -> None:
     number = joined.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
@@ -51,7 +51,7 @@ def test_a_push_is_checked_as_reads_are_and_made_apart(
     joined.send(Body(number, body[:100]), Body(number, body[100:]), End(number, 2, len(body)))
     lanes.run_all()
     assert code(joined.answer(number)) == "ok"
-    assert lanes.lanes == [Lane.QUICK, Lane.QUICK, Lane.COMMIT, Lane.UPKEEP]
+    assert lanes.lanes == [Lane.BODY, Lane.BODY, Lane.COMMIT, Lane.UPKEEP]
 
 
 def test_a_change_without_a_body(joined: Dialog, lanes: Lanes, line: list[bytes]) -> None:
@@ -66,7 +66,7 @@ def test_what_is_given_up_waits_for_no_commit(joined: Dialog, lanes: Lanes, serv
     joined.send(Body(number, served.history.body(line[4:6])[:100]), Cancel(number))
     lanes.run_all()
     assert code(joined.answer(number)) == "cancelled"
-    assert lanes.lanes == [Lane.QUICK, Lane.QUICK]
+    assert lanes.lanes == [Lane.BODY, Lane.QUICK]
 
 
 def test_a_large_request_is_decoded_apart(joined: Dialog, lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
