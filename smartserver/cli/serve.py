@@ -72,7 +72,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     default=MAX_CONNECTIONS,
     show_default=True,
     metavar="N",
-    help="Connections over TCP at a time; one more is refused with a line that says so.",
+    help="Connections over TCP at a time; one more takes the place of one that is idle, or is refused with a line.",
 )
 @click.option(
     "--max-per-address",
