@@ -60,6 +60,9 @@ ResultT = TypeVar("ResultT", bound=Result)
 FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
+WITHOUT_A_WORD = "the server closed the connection before it said anything"
+PERHAPS = "it may be too busy, or no hpss server"
+
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
 """Makes the body anew for each sending: pieces, and how many segments end in each."""
 
@@ -229,6 +232,8 @@ class Link:
         self._last_id = 0
         self._silent = 0.0
         self._going_away = False
+        self._heard = False
+        """Whether a byte ever came."""
         self._why = ""
         """What the server said when it took no more requests here."""
         self._open_body = 0
@@ -302,8 +307,11 @@ class Link:
             if readable:
                 self._receive(incoming)
             if writable:
-                with memoryview(self._outbox) as view:
-                    written = self._medium.write_some(view)
+                try:
+                    with memoryview(self._outbox) as view:
+                        written = self._medium.write_some(view)
+                except ConnectionLost as wrong:
+                    raise self._told(wrong) from None
                 del self._outbox[:written]
 
     # -- receiving
@@ -334,8 +342,12 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
-        received = self._medium.read(RECEIVE_CHUNK)
+        try:
+            received = self._medium.read(RECEIVE_CHUNK)
+        except ConnectionLost as wrong:
+            raise self._told(wrong) from None
         if received:
+            self._heard = True
             self._connection.receive_data(received)
         else:
             self._connection.receive_eof()
@@ -343,10 +355,16 @@ class Link:
             while (event := self._connection.next_event()) is not None:
                 self._handle(event, incoming)
         except Interrupted as early:
+            if not self._heard:
+                raise ConnectionLost(f"{WITHOUT_A_WORD}: {PERHAPS}") from early
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
         if not received and self._outbox:
             raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
+
+    def _told(self, lost: ConnectionLost) -> ConnectionLost:
+        """What is said of a connection that broke: more where the server never said anything."""
+        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

@@ -54,6 +54,10 @@ Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
 
 
+def unreported(phase: str, done: int, total: int) -> None:
+    """Where nobody asks how far it is."""
+
+
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
@@ -447,9 +451,7 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(
-        self, transaction: RepositoryTransaction, progress: Report = lambda phase, done, total: None
-    ) -> None:
+    def check_again(self, transaction: RepositoryTransaction, progress: Report = unreported) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:

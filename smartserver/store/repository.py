@@ -21,7 +21,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.creation import instead, prepare
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
-from smartserver.store.incoming import Report, Upload
+from smartserver.store.incoming import Report, Upload, unreported
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -189,7 +189,7 @@ class PackRepository:
         user: str,
         plan: Plan,
         upload: Upload | None = None,
-        progress: Report = lambda phase, done, total: None,
+        progress: Report = unreported,
     ) -> Committed:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 

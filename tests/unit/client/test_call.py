@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -309,6 +309,50 @@ def test_a_read_that_is_never_answered_is_lost() -> None:
     with server.client() as client, pytest.raises(ConnectionLost, match="Connection reset by peer"):
         client.request(READ)
     assert server.tried == 3
+
+
+BUSY = "it may be too busy, or no hpss server"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (closed, f"the server closed the connection before it said anything: {BUSY}"),
+        (broken, f"the server closed the connection before it said anything (Connection reset by peer): {BUSY}"),
+    ],
+)
+def test_a_server_that_closes_without_a_word_may_be_too_busy(how: Answering, said: str) -> None:
+    server = Server([how] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == said
+
+
+def test_so_may_one_that_has_closed_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(medium: ScriptedMedium, sent: memoryview) -> int:
+        raise ConnectionLost("Broken pipe")
+
+    monkeypatch.setattr(ScriptedMedium, "write_some", refuses)
+    with Server([closed] * 3).client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == f"the server closed the connection before it said anything (Broken pipe): {BUSY}"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (ScriptedMedium.end, "the server closed the connection before its answer"),
+        (ScriptedMedium.break_off, "Connection reset by peer"),
+    ],
+)
+def test_one_that_said_something_is_not(how: Callable[[ScriptedMedium], None], said: str) -> None:
+    def greets(medium: ScriptedMedium, event: Event) -> None:
+        medium.say(Ping())
+        how(medium)
+
+    with Server([greets] * 3).client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == said
 
 
 def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
