@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
@@ -21,5 +21,11 @@ def in_words(error: CodedError | VcsError, location: Location) -> str:
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
             there = f"hpss://{location.where}/ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
+        case LimitExceeded(what="bytes of a record"):  # A server that takes less than this client thinks.
+            return f"a file has {error.value} bytes, expected no more than {error.limit}"
+        case LimitExceeded(what="bytes of a segment"):
+            return (
+                f"the new content of a commit has {error.value} bytes (compressed), expected no more than {error.limit}"
+            )
         case _:
             return str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository
 from smartserver.plugins.git_words import ADVICE, in_words
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.git_pack import BaseNotHere
@@ -36,6 +36,12 @@ from transports.errors import CodedError, NoSpace
             "object 0102, which what came rests on, is missing here: run `git fsck` "
             "(where that finds nothing wrong, the server left it out)",
         ),
+        (LimitExceeded("bytes of a record", 7, 6), "a file has 7 bytes, expected no more than 6"),
+        (
+            LimitExceeded("bytes of a segment", 7, 6),
+            "the new content of a commit has 7 bytes (compressed), expected no more than 6",
+        ),
+        (LimitExceeded("calls", 7, 6), "calls: 7, expected no more than 6"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],
     ids=lambda value: type(value).__name__,
