@@ -169,7 +169,7 @@ def test_a_repository_around_another(ours: Begin) -> None:
     line = only_line(side.run('a git push "$URL-around" main'))
     assert line.startswith(f"fatal: hpss: invalid repository path '{path}-around': the folder holds 'inner'")
     line = only_line(side.run(f"a git push {base}/ main"))
-    assert line == "fatal: hpss: create a repository at '': it needs a name below the served folder"
+    assert line == "fatal: hpss: create a repository at the server's root: it needs a name below the served folder"
 
 
 def test_a_repository_inside_another(ours: Begin) -> None:

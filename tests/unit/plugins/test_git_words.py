@@ -50,5 +50,12 @@ def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
     assert in_words(error, Location("h", 1, "p")) == words
 
 
+def test_the_servers_root_is_called_so() -> None:
+    for error in (CorruptFile("root", 7, "why"), WrongContent(b"\x01", "why"), NoSuchRepository("")):
+        said = in_words(error, Location("h", 1, ""))
+        assert "at the server's root" in said
+        assert "''" not in said
+
+
 def test_the_advice_says_what_to_run() -> None:
     assert "`smartserver verify`" in ADVICE
