@@ -32,13 +32,15 @@ ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirector
     errno.EEXIST: FileExists,
     errno.EACCES: PermissionDenied,
     errno.EPERM: PermissionDenied,
-    errno.EROFS: PermissionDenied,
     errno.ENOTDIR: NotADirectory,
     errno.ENOTEMPTY: DirectoryNotEmpty,
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
 """What the system says, as what a transport raises; all else is `TransportFailed`."""
+
+READ_ONLY = "read-only file system"
+"""Why everybody is denied there: other permissions would not help."""
 
 SHORTEST_PAUSE = 0.001
 LONGEST_PAUSE = 0.008
@@ -52,6 +54,8 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 def translate(wrong: OSError, path: str) -> TransportError:
     """The error of ours for one of the system's."""
+    if wrong.errno == errno.EROFS:
+        return PermissionDenied(path, READ_ONLY)
     cls = ERRORS.get(wrong.errno or 0)
     return cls(path) if cls is not None else TransportFailed(path, wrong.strerror or str(wrong))
 

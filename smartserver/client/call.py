@@ -19,7 +19,7 @@ from smartserver.client.retry import Attempts, tells_of_earlier
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.errors import Interrupted, RemoteProtocolError
+from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -157,12 +157,13 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the connection broke after a change may have been made, and no answer since says whether.
+            OutcomeUnknown: the connection broke, or what came was no answer, after a change may have been made, and no
+                answer since says whether.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         attempts = Attempts()
         first: float | None = None
-        lost: MediumError | None = None
+        lost: Exception | None = None
         perhaps_done = False
         while True:
             link: Link | None = None
@@ -173,14 +174,20 @@ class Client:
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
-            except MediumError as wrong:
-                perhaps_done |= outgoing.mutates and link is not None and link.sent_all
+            except (MediumError, RemoteProtocolError, NotOurProtocol, CodedError) as wrong:
+                # A `CodedError` is what this side says of an answer it cannot take.
+                perhaps_done |= outgoing.mutates and link is not None and link.sent_all and not _read_nothing(wrong)
                 self.close()
-                again = attempts.pause() if isinstance(wrong, ConnectionLost) or lost is not None else None
-                lost = lost or wrong
+                again = None
+                if isinstance(wrong, ConnectionLost) or (lost is not None and isinstance(wrong, MediumError)):
+                    again = attempts.pause()
+                elif perhaps_done and isinstance(wrong, RemoteProtocolError) and not _read_nothing(wrong):
+                    again = attempts.pause()  # The log of the repository may still tell.
+                if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
+                    lost = wrong  # A rule that was broken says more than a connection that did.
                 if again is None:
                     if perhaps_done:
-                        raise OutcomeUnknown(str(lost)) from wrong
+                        raise OutcomeUnknown(str(lost)) from lost
                     raise lost from None
                 self._sleep(again)
             except Refusal as refusal:
@@ -454,6 +461,11 @@ class Incoming:
         if isinstance(event, Reply):
             self.has_body = event.body
         self.final = not event.more
+
+
+def _read_nothing(wrong: Exception) -> bool:
+    """Whether whoever is there has shown that he read no request, so that the one just sent was not carried out."""
+    return isinstance(wrong, (NotHpss, NotOurProtocol))
 
 
 def _shortest(arguments: Arguments) -> bytes:

@@ -70,6 +70,19 @@ def test_system_errors_by_number(
         assert os.strerror(number) in str(caught.value)
 
 
+def test_a_read_only_file_system_is_not_taken_for_a_lack_of_permission(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport
+) -> None:
+    monkeypatch.setattr(os, "mkdir", failing(errno.EROFS))
+    with pytest.raises(PermissionDenied) as caught:
+        transport.child("a").make_directory("b")
+    assert str(caught.value) == "read-only file system: 'a/b'"
+    monkeypatch.setattr(os, "mkdir", failing(errno.EACCES))
+    with pytest.raises(PermissionDenied) as caught:
+        transport.child("a").make_directory("b")
+    assert str(caught.value) == "permission denied: 'a/b'"
+
+
 def test_full_disk_while_writing(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
     file = transport.create("new")
     monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
