@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smartserver.client.certainty import NoServer
 from smartserver.client.url import Location
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
 from smartserver.vcs.base import VcsError, WrongContent
@@ -25,6 +26,8 @@ def in_words(error: CodedError | VcsError, location: Location) -> str:
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
             there = f"hpss://{location.where}/ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
+        case NoServer():
+            return f"{location.where}: {error}"
         case LimitExceeded(what="bytes of a record"):  # A server that takes less than this client thinks.
             return f"a file has {error.value} bytes, expected no more than {error.limit}"
         case LimitExceeded(what="bytes of a segment"):

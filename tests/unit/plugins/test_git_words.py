@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from smartserver.client.certainty import NoServer
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.plugins.git_words import ADVICE, in_words
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.git_pack import BaseNotHere
@@ -41,6 +42,12 @@ from transports.errors import CodedError, NoSpace
             LimitExceeded("bytes of a segment", 7, 6),
             "the new content of a commit has 7 bytes (compressed), expected no more than 6",
         ),
+        (
+            NoServer("the peer does not speak hpss"),
+            "h:1: the peer does not speak hpss; if an hpss server got the request all the same, "
+            "it is unknown whether the change was made",
+        ),
+        (OutcomeUnknown("reset"), "it is unknown whether the change was made: reset"),
         (LimitExceeded("calls", 7, 6), "calls: 7, expected no more than 6"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],
