@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import MAX_CHAIN, MAX_TAKEN
+from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
 from smartserver.records.varint import Malformed
@@ -180,7 +180,7 @@ class Intake:
         at = self._start + segment.frames_at
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
-                raise LimitExceeded("bytes of a record", entry.length, MAX_TAKEN)
+                raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
             try:
                 base_key = proof.base(entry)
             except UnreachableBase as wrong:

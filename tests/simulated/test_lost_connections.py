@@ -167,7 +167,7 @@ def test_cut_anywhere_each_time(number: int) -> None:
     assert seen == {False, True}
 
 
-SPOILT_AT = range(len(PREFACE), DOWN - 20, 5)
+SPOILT_AT = [*range(len(PREFACE)), *range(len(PREFACE), DOWN - 20, 5)]
 """At the end are the counters, where other bytes are other numbers."""
 
 
