@@ -173,9 +173,8 @@ def test_a_request_on_its_way_is_no_pause(clock: Clock) -> None:
     slow.dataReceived(first[-1:])
     again.dataReceived(second[-1:])
     assert [type(event) for event in heard(opening, client) + heard(kept, other)] == [Reply, Reply]
-    clock.advance(IDLE_ENOUGH - 1)
-    assert sessions.admit("x", "") is not None
-    clock.advance(1)
+    assert slow.idle_since == again.idle_since == clock.seconds()
+    clock.advance(IDLE_ENOUGH)
     assert sessions.admit("x", "") is None
 
 
@@ -188,10 +187,10 @@ def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> Non
     assert [type(event) for event in heard(carrier, client)] == [Error]
     clock.advance(2 * IDLE_ENOUGH)
     assert sessions.admit("x", "") is not None
+    assert made.idle_since is None
     made.dataReceived(client.send(Cancel(1)))
-    clock.advance(IDLE_ENOUGH - 1)
-    assert sessions.admit("x", "") is not None
-    clock.advance(1)
+    assert made.idle_since == clock.seconds()
+    clock.advance(IDLE_ENOUGH)
     assert sessions.admit("x", "") is None
 
 
