@@ -21,7 +21,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
-test: lint check
+# Tests that mostly wait (for servers, clients and links) run beside those that compute.
+WAITING := $(wildcard tests/interop tests/packets tests/sockets)
+
+test: lint
+	@$(BIN)/python -m pytest $(WAITING) >$(VENV)/waiting.log 2>&1 & \
+	  $(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING)); computing=$$?; \
+	  wait $$!; waiting=$$?; cat $(VENV)/waiting.log; exit $$((computing | waiting))
 
 check: $(TOOLS)
 	$(BIN)/python -m pytest $(ARGS)
