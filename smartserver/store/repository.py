@@ -200,6 +200,8 @@ class PackRepository:
             NestedRepository, InvalidPath: a repository cannot be made there.
             MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
             Locked: another writer does not let go of the lock; nothing changed.
+            NoSuchRepository: it went away meanwhile, and `plan` makes none.
+            LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         with contextlib.ExitStack() as undo:
