@@ -236,6 +236,22 @@ ROWS = [
         status=1,
         says=("(stale info)",),
     ),
+    Row(
+        "push --force-with-lease to the upstream, stale",
+        "a git push --force-with-lease",
+        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
+        " a git branch -q -u origin/main; a git config push.default upstream",
+        status=1,
+        says=("stale info",),
+    ),
+    Row(
+        "push --force-with-lease by remote.*.push, stale",
+        "a git push --force-with-lease",
+        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
+        " a git config remote.origin.push topic:main",
+        status=1,
+        says=("stale info",),
+    ),
     Row("push --force-with-lease of nothing", "a git push --force-with-lease origin main"),
     Row(
         "push --force-with-lease of nothing, stale",
