@@ -211,6 +211,14 @@ ROWS = [
         says=("topic -> topic", "main -> main (non-fast-forward)"),
     ),
     Row(
+        "push to refs without a folder",
+        "a git push origin main main:refs/foo +main:refs/stash",
+        before="a commit four",
+        status=1,
+        says=("main -> refs/foo (funny refname)", "main -> refs/stash (funny refname)", "main -> main"),
+        differs="git's server says it once more for each",
+    ),
+    Row(
         "push --force-with-lease",
         "a git push --force-with-lease origin main",
         before="a git commit -q --amend -m x",
