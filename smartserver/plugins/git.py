@@ -13,7 +13,7 @@ from typing import IO
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import Location
-from smartserver.errors import NoSuchRepository, WrongVcs
+from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_hint import Hint
 from smartserver.plugins.git_listing import NO_TIP, Leases, must_ask, removes_others
@@ -23,6 +23,8 @@ from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
 from smartserver.vcs.git import GitRepository
+
+BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
 
 class GitRemote:
@@ -131,7 +133,10 @@ class GitRemote:
         if local is None:
             self._repository.learn_refs()
         else:
-            self._fetched.pull(local, wants(self._hint, self._remote, local.settings(), local.id_length))
+            try:
+                self._fetched.pull(local, wants(self._hint, self._remote, local.settings(), local.id_length))
+            except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
+                raise CannotGoOn(f"{wrong}{BY_ID}") from None
         self._check_vcs()
         refs = {name: value for name, value in self._knowledge.refs().items() if _sayable(name)}
         lines = _format(self._knowledge.vcs.partition(" ")[2])

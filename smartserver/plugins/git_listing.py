@@ -22,6 +22,9 @@ NO_TIP = b""
 EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
 """Options that say what is pushed where no refspec does."""
 
+UPSTREAM = frozenset({b"upstream", b"tracking"})
+"""Values of `push.default` with which a branch is pushed to what it is merged with."""
+
 
 class Found(Protocol):
     """An object: its id."""
@@ -87,10 +90,15 @@ class Leases:
         """`remote`: its name, or its URL when it has none; `known`: the remote's refs, as last seen."""
         self._hint = hint
         self._local = local
+        self._known = set(known)
         self._refs = local.refs()
-        self._fetch = [_sides(spec) for spec in local.settings().get(f"remote.{remote}.fetch", ())]
+        self._settings = local.settings()
+        self._fetch = [_sides(spec) for spec in self._settings.get(f"remote.{remote}.fetch", ())]
+        self._configured = self._settings.get(f"remote.{remote}.push", ())
+        self._default = self._settings.get("push.default", [b"simple"])[-1]
+        self._specs = self._read_specs()
         self._pairs = list(self._pushed())
-        names = {*known, *(target for _, target in self._pairs)}
+        names = {*self._known, *(target for _, target in self._pairs)}
         if not removes_others(hint, remote, local):  # Listing more than there is would have git delete it.
             names.update(self._tracked())
         self.expected: dict[bytes, RevisionId] = {}
@@ -100,10 +108,9 @@ class Leases:
 
     @property
     def settled(self) -> bool:
-        """Whether git, seeing these values, would find nothing to send: it would say so without asking the server."""
-        return all(
-            target in self.expected and self._value(source) == self.expected[target] for source, target in self._pairs
-        )
+        """Whether git, seeing these values, may find nothing to send: it would say so without asking the server."""
+        pairs = [*self._pairs, *self._matching()]
+        return all(target in self.expected and self._value(source) == self.expected[target] for source, target in pairs)
 
     def _add(self, lease: str, names: Collection[bytes]) -> None:
         name, colon, value = lease.encode("utf-8", "surrogateescape").partition(b":")
@@ -140,22 +147,71 @@ class Leases:
                 if mapped is not None:
                     yield mapped
 
+    def _read_specs(self) -> Sequence[tuple[bytes, bytes]]:
+        """Sources and targets as they are written on the command line, else in the settings."""
+        words = [spec.encode("utf-8", "surrogateescape") for spec in self._hint.refspecs]
+        if not words:
+            return [] if "--tags" in self._hint.options else [_sides(spec) for spec in self._configured]
+        if self._hint.options & {"--delete", "-d"}:
+            return [(b"", word) for word in words]
+        specs = []
+        while words:
+            word = words.pop(0)
+            if word == b"tag" and words:  # `git push origin tag v1`
+                word = TAGS + words.pop(0)
+            specs.append(_sides(word) if b":" in word else self._sides_of_one(word.lstrip(b"+")))
+        return specs
+
+    def _sides_of_one(self, source: bytes) -> tuple[bytes, bytes]:
+        """What a refspec without a target means: the settings may name one."""
+        ref = b"" if source in (b"HEAD", b"@") else self._full(source)
+        if ref in self._refs:
+            for written, target in map(_sides, self._configured):
+                mapped = _mapped(ref, written, target)
+                if mapped is not None:
+                    return ref, mapped
+            if self._default in UPSTREAM:
+                return source, self._upstream(ref) or source
+        return source, b""
+
+    def _upstream(self, ref: bytes) -> bytes:
+        """What a branch is to be merged with; empty where that is nothing, or more than one."""
+        branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
+        merge = self._settings.get(f"branch.{branch}.merge", ())
+        return merge[0] if len(merge) == 1 else b""
+
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
-        """What is pushed to which ref, as far as the command line says; a delete has no source."""
-        refspecs = self._hint.refspecs
-        if self._hint.options & (EVERYTHING - {"--tags"}) or any("*" in spec for spec in refspecs):
+        """What is pushed for certain, and to which ref; a delete has no source. Where it cannot be told, nothing."""
+        options = self._hint.options
+        if any(spec.startswith(b"^") for spec, _ in [*self._specs, *map(_sides, self._configured)]):
+            return
+        if options & {"--all", "--branches"} or ("--mirror" in options and not self._specs):
             yield from ((ref, ref) for ref in self._refs if ref.startswith(HEADS))
             return
-        if not refspecs:
+        if "--tags" in options:
+            yield from ((ref, ref) for ref in self._refs if ref.startswith(TAGS))
+        elif not self._specs and self._default != b"matching":
             head = self._local.head()
-            if head is not None:
-                yield head, head
-        for spec in refspecs:
-            source, target = _sides(spec.encode("utf-8", "surrogateescape"))
-            yield source, self._full(target or source)
+            target = self._upstream(head) if head and self._default in UPSTREAM else head
+            if head and target:
+                yield head, target
+        for source, target in self._specs:
+            if b"*" in source:
+                yield from ((ref, to) for ref in self._refs if (to := _mapped(ref, source, target or source)))
+            elif source or target:
+                yield source, self._full(target or source)
+
+    def _matching(self) -> Iterable[tuple[bytes, bytes]]:
+        """The branches of both sides, where those are pushed: of what is listed, for git sees no other."""
+        written = (b"", b"") in self._specs
+        if not written and (self._specs or self._default != b"matching" or self._hint.options & EVERYTHING):
+            return
+        for ref in self._known:
+            if ref.startswith(HEADS) and ref in self._refs and self.expected.get(ref) != NO_TIP:
+                yield ref, ref
 
     def _full(self, name: bytes) -> bytes:
-        if name == b"HEAD":
+        if name in (b"HEAD", b"@"):
             return self._local.head() or name
         if name.startswith(b"refs/"):
             return name

@@ -21,6 +21,7 @@ from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 NOT_ATOMIC = b"atomic push failed"
+FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
@@ -76,11 +77,18 @@ def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate
 
 
 def _objection(local: GitRepository, update: RefUpdate) -> bytes:
-    """Why an update cannot be sent: git's own server refuses a branch that points at something else than a commit, ours
-    a name it has no room for. Empty where nothing is wrong."""
+    """Why an update cannot be sent; empty where nothing is wrong.
+
+    Git's own server refuses a branch that points at something else than a commit, and to make or move a ref that is not
+    in a folder of `refs/` (it may be deleted); ours a name it has no room for.
+    """
     if len(update.ref) > MAX_NAME:
         return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
-    if update.tip is None or not update.ref.startswith(HEADS):
+    if update.tip is None:
+        return b""
+    if not update.ref.startswith(b"refs/") or update.ref.count(b"/") < 2:
+        return FUNNY
+    if not update.ref.startswith(HEADS):
         return b""
     found = local.find(update.tip.hex().encode())
     return b"" if found is not None and found.type == COMMIT else NOT_A_COMMIT

@@ -13,6 +13,9 @@ RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tab
 MAX_PART = 200
 """Bytes of one part; file systems take 255 and the store adds none, but temporary names do."""
 
+MAX_SHOWN = 80
+"""Characters of a path, or of a part of it, that are said back."""
+
 
 def clean(path: str) -> str:
     """The path as the store names it: parts joined by `/`, no slash at either end; empty for the root itself.
@@ -21,31 +24,38 @@ def clean(path: str) -> str:
         InvalidPath: it cannot name a repository.
     """
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
-        raise InvalidPath(path[:80] + "...", f"longer than {MAX_PATH} bytes")
+        raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")
     if not inner:
         return ""
     for part in inner.split("/"):
         why = _objection(part)
         if why:
-            raise InvalidPath(path, why)
+            raise InvalidPath(_shown(path), why)
     return inner
 
 
-def _objection(part: str) -> str:
-    if not part:
+def _shown(text: str) -> str:
+    """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+
+
+def _objection(whole: str) -> str:
+    """Why this cannot be a part of a path; empty where it can."""
+    if not whole:
         return "a part of it is empty"
-    if part in (".", ".."):
+    part = _shown(whole)
+    if whole in (".", ".."):
         return f"{part!r} is not allowed in it"
-    if part.startswith("."):
+    if whole.startswith("."):
         return f"{part!r} begins with a dot"
-    if part in RESERVED:
+    if whole in RESERVED:
         return f"{part!r} is a name the store uses itself"
-    if any(character == "\\" or unicodedata.category(character) in ("Cc", "Cs") for character in part):
+    if any(character == "\\" or unicodedata.category(character) in ("Cc", "Cs") for character in whole):
         return f"{part!r} has a backslash or a control character"
-    if unicodedata.normalize("NFC", part) != part:
+    if unicodedata.normalize("NFC", whole) != whole:
         return f"{part!r} is not in Unicode form NFC"
-    if len(part.encode()) > MAX_PART:
+    if len(whole.encode()) > MAX_PART:
         return f"a part of it is longer than {MAX_PART} bytes"
     return ""
 

@@ -30,7 +30,8 @@ IDLE_ENOUGH = 10.0
 flight, one round trip after it connected."""
 
 FAREWELL = 10.0
-"""Seconds one that was let go is open at most. No more than `IDLE_ENOUGH`, on which the bound of `Sessions` rests."""
+"""Seconds one that was let go is open at most; `Limits.idle` where that is less. No more than `IDLE_ENOUGH`, so that it
+was open for at least as long before: on that the bound of `Sessions` rests."""
 
 
 class Timer(Protocol):
@@ -74,7 +75,7 @@ class OpenConnection(Protocol):
         """Since when it is used for nothing; None while it is."""
 
     def let_go(self, reason: str) -> None:
-        """Take no new requests, and close within `FAREWELL`, whatever the peer does."""
+        """Take no new requests, and close within `Sessions.farewell`, whatever the peer does."""
 
 
 class _Seldom:
@@ -100,8 +101,8 @@ class Sessions:
     """The open connections of one server process.
 
     There are no more than twice `limits.connections`, and `MAX_REFUSED` that are told to come later. Those that count
-    are as many as the limit. The others were let go in the last `FAREWELL` seconds: each had been open for
-    `IDLE_ENOUGH` by then, so that all of them were together among those that counted when these seconds began.
+    are as many as the limit. The others were let go in the last `farewell` seconds: each had been open for as long by
+    then, so that all of them were together among those that counted when these seconds began.
     """
 
     def __init__(self, site: Site, executor: Executor, clock: Clock, limits: Limits | None = None) -> None:
@@ -135,7 +136,7 @@ class Sessions:
     def _make_room(self) -> bool:
         """Let go of whoever is idle the longest, if anybody is: who has only to close first, then who never asked.
 
-        It counts no more from now on, though it may be open for `FAREWELL`. A full server is asked for room by
+        It counts no more from now on, though it may be open for `farewell`. A full server is asked for room by
         everybody who comes, and to look at all takes a while: having found nobody it refuses without a look.
         """
         now = self.clock.seconds()
@@ -153,6 +154,15 @@ class Sessions:
         self._partings.say(f"{longest.peer}: let go: {why}")
         longest.let_go(why)
         return True
+
+    @property
+    def farewell(self) -> float:
+        """Seconds one that was let go is open at most."""
+        return min(FAREWELL, self.limits.idle)
+
+    def leaves(self, one: OpenConnection) -> None:
+        """A connection is let go because it asked nothing for too long: it has `farewell` to close, and no place."""
+        self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:

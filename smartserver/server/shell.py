@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from smartserver.server.access import Access
 from smartserver.server.session import Session
-from smartserver.server.sessions import FAREWELL, Sessions, Timer
+from smartserver.server.sessions import Sessions, Timer
 from smartserver.server.untaken import Writer, untaken
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
 from transports.errors import CodedError
@@ -115,9 +115,9 @@ class SessionProtocol(protocol.Protocol):
     def let_go(self, reason: str) -> None:
         """Take no new requests, and close: an idle connection, whose place somebody else needs.
 
-        Who asked has `FAREWELL` to take what he has not yet, and to close; to the others nothing is owed.
+        Who asked has `Sessions.farewell` to take what he has not yet, and to close; to the others nothing is owed.
         """
-        self._leave_by = self._server.clock.seconds() + FAREWELL
+        self._leave_by = self._server.clock.seconds() + self._server.farewell
         if not self.closing and self.session is not None:
             self.session.go_away(reason)
         if self.draining or not self.asked:
@@ -320,6 +320,8 @@ class SessionProtocol(protocol.Protocol):
             if session.discarding == self._discarding[0] and now - self._discarding[1] >= DRAIN_SECONDS:
                 session.discard_no_more(f"it still came {now - self._discarding[1]:.0f} s after that")
         elif session.idle and min(silent, now - self._spoke) >= (keep := self._keep(session)):
+            self._server.leaves(self)
+            self._leave_by = now + self._server.farewell
             session.go_away(f"no request for {keep:.0f} s")
         elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
             self._pinged = now

@@ -7,9 +7,12 @@ import logging
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.server.site import Found
 from smartserver.store.format import LOG, PACKS, TABLES
-from transports.errors import CodedError, NoSuchFile
+from transports.errors import CodedError, NoSuchFile, TransportFailed
 
 log = logging.getLogger("smartserver")
+
+GONE = "the folder this server serves is gone"
+"""Said also of a repository that was in it: nobody deleted that one by itself."""
 
 NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 
@@ -17,12 +20,15 @@ NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 def in_words(error: CodedError, found: Found | None) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
 
-    No repository: with what is there instead. A file a root names and that is gone: as the damage that is. Damage is
-    logged, since a client can only be told of it.
+    No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
+    gone: as the damage that is. Damage is logged, since a client can only be told of it.
     """
     if found is None:
         return error
     repository = found.repository
+    if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_place():
+        log.warning("%s: %s", repository.path, GONE)
+        return TransportFailed("", GONE)
     if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
         return NoSuchRepository(error.path, repository.instead())
     if isinstance(error, NoSuchFile) and found.exists:

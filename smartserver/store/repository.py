@@ -114,6 +114,10 @@ class PackRepository:
         """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
         return instead(self._above, self.path)
 
+    def has_place(self) -> bool:
+        """Whether the folder below which all paths lie is there."""
+        return self._above.exists("")
+
     def snapshot(self) -> Snapshot:
         """The repository as it is now; the root is read each time, what did not change is taken over.
 

@@ -38,6 +38,9 @@ from transports.errors import TransportError
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
 
+NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
+"""Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the root names."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -117,7 +120,7 @@ class _Verification:
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack) -> None:
         if pack.rebuilt is not None:
-            self._report(f"{index_path(pack.entry.name)}: missing or damaged; made again from its pack")
+            self._report(f"{index_path(pack.entry.name)}: {NO_INDEX}")
         index, entry = pack.index, pack.entry
         if (index.segments, index.records) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"

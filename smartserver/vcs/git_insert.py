@@ -8,6 +8,7 @@ interrupted or refused pull leaves the repository as it was.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ DEFAULT_UNPACK_LIMIT = 100
 LARGE_PULL = 16 << 20
 """Bytes from which on few objects become a pack too, where the user set no limit: loose, they would be inflated and
 deflated once more, by a git that holds each of them whole."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where nothing more can be written."""
 
 _FORK_FROM = 2000
 """Objects under which further processes cost more than they save."""
@@ -57,6 +61,10 @@ class Inserter:
         spool = unnamed_file(folder)
         try:
             return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
+        except OSError as wrong:
+            if wrong.errno in FULL and wrong.filename is None:
+                wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
+            raise
         finally:
             os.close(spool)
 

@@ -14,6 +14,7 @@ from smartserver.store.document import PackEntry
 from smartserver.store.format import PACKS, ROOT
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from smartserver.store.verify import NO_INDEX
 from transports.errors import CodedError
 from transports.memory import MemoryTransport
 
@@ -129,7 +130,7 @@ def test_every_byte_of_an_index(sample: Sample, number: int) -> None:
     path = index_path(sample.packs[number].name)
     for at, storage in sample.flipped(path):
         repository = PackRepository(storage, clock=Clock())
-        assert repository.verify().problems == (f"{path}: missing or damaged; made again from its pack",), at
+        assert repository.verify().problems == (f"{path}: {NO_INDEX}",), at
         snapshot = repository.snapshot()
         for key, record in sample.history.objects.items():
             location = snapshot.first(0, key)

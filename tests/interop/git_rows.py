@@ -211,6 +211,14 @@ ROWS = [
         says=("topic -> topic", "main -> main (non-fast-forward)"),
     ),
     Row(
+        "push to refs without a folder",
+        "a git push origin main main:refs/foo +main:refs/stash",
+        before="a commit four",
+        status=1,
+        says=("main -> refs/foo (funny refname)", "main -> refs/stash (funny refname)", "main -> main"),
+        differs="git's server says it once more for each",
+    ),
+    Row(
         "push --force-with-lease",
         "a git push --force-with-lease origin main",
         before="a git commit -q --amend -m x",
@@ -235,6 +243,22 @@ ROWS = [
         before="a git commit -q --amend -m x",
         status=1,
         says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease to the upstream, stale",
+        "a git push --force-with-lease",
+        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
+        " a git branch -q -u origin/main; a git config push.default upstream",
+        status=1,
+        says=("stale info",),
+    ),
+    Row(
+        "push --force-with-lease by remote.*.push, stale",
+        "a git push --force-with-lease",
+        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
+        " a git config remote.origin.push topic:main",
+        status=1,
+        says=("stale info",),
     ),
     Row("push --force-with-lease of nothing", "a git push --force-with-lease origin main"),
     Row(

@@ -3,6 +3,7 @@ histories in random parts, stored in every way."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -319,6 +320,20 @@ def test_disk_full_is_reported(tmp_path: Path, env: dict[str, str], monkeypatch:
     with pytest.raises(OSError, match="No space left"):
         insert(target, list(exported.segments.values()))
     assert list((target.path / "objects" / "pack").iterdir()) == []
+
+
+def test_a_full_disk_is_told_where_it_is(tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a file that has no name."""
+    exported = Exported(Builder(tmp_path / "a.git", env), 31, 5)
+    target = Builder(tmp_path / "b.git", env)
+
+    def full(file: int, block: bytes | memoryview) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("smartserver.vcs.git_insert.write_all", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        insert(target, list(exported.segments.values()))
+    assert caught.value.filename == str(target.path / "objects" / "pack")
 
 
 def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:

@@ -207,3 +207,20 @@ def test_tags_alone_come_loose(ours: Begin) -> None:
     fine(side.run("b git fetch"))
     assert {"t1", "t2", "t3"} <= set(side.git("b", "tag").split())
     assert list((side.folder / "b/.git/objects/pack").iterdir()) == []
+
+
+# -- hooks
+
+
+def test_what_a_pre_push_hook_is_told_of_refs_that_exist(ours: Begin) -> None:
+    """Zeros, for the remote is not asked; of a leased ref what its lease expects. What is new can still be found."""
+    side = ours("shared")
+    hook = side.folder / "a" / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\nread a id b old\necho $b $old $(git rev-list --count $id --not --remotes=$1)\n")
+    hook.chmod(0o755)
+    for option in ("", "--force-with-lease"):
+        old = side.git("a", "rev-parse", "main") if option else "0" * 40
+        side.prepare(f"a commit new{option}")
+        pushed = fine(side.run(f"a git push {option} origin main"))
+        assert f"refs/heads/main {old} 1" in pushed.said.splitlines(), pushed.said

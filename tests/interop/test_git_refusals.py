@@ -288,3 +288,12 @@ def test_an_option_git_insists_on(ours: Begin, command: str, name: str) -> None:
     result = side.run(command)
     assert only_line(result) == f"fatal: helper hpss does not support {name}"
     assert result.counts.rounds == 0
+
+
+def test_an_object_inside_a_revision(ours: Begin) -> None:
+    """It is there, and no revision."""
+    side = ours("shared")
+    blob = side.git("a", "rev-parse", "main:one")
+    line = only_line(side.run(f"as c git init -q c; c git fetch $URL {blob}"))
+    why = "only commits, tags and what refs point at can be asked for by id"
+    assert line == f"fatal: hpss: no revision {blob}: {why}"

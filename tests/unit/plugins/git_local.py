@@ -45,6 +45,8 @@ class FakeLocal:
         return self.config
 
     def find(self, name: bytes) -> GitObject | None:
+        if name in (b"HEAD", b"@"):
+            name = self.branch or b""
         for prefix in (b"", b"refs/", b"refs/tags/", b"refs/heads/"):
             if prefix + name in self.tips:
                 return self._object(self.tips[prefix + name])

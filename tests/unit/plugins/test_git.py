@@ -70,7 +70,7 @@ def test_a_repository_of_another_system() -> None:
     for lines, here in (
         ("list\n", None),
         ("list\n", local_with()),
-        ("push +refs/heads/main:x\n\n", local_with(main=key(1))),
+        ("push +refs/heads/main:refs/heads/x\n\n", local_with(main=key(1))),
     ):
         with pytest.raises(WrongVcs):
             Conversation(lines, FakeRemote({}, vcs="hg", known=True), here).run()

@@ -52,6 +52,16 @@ def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> No
     assert not remote.knowledge.met
 
 
+def test_an_id_of_no_revision_is_told_what_can_be_asked_for() -> None:
+    """The object may be there all the same, in a revision; and nothing remembered is wrong."""
+    remote = FakeRemote({MAIN: key(1)}, known=True, pull=MissingRevision(key(9)))
+    hint = parse(["git", "fetch", "o", key(9).hex()])
+    why = f"^no revision {key(9).hex()}: only commits, tags and what refs point at can be asked for by id$"
+    with pytest.raises(CannotGoOn, match=why):
+        Conversation("list\n", remote, local_with(main=key(1)), hint).run()
+    assert remote.knowledge.met
+
+
 @pytest.mark.parametrize("body", [b"", b"\x05", b"garbage" * 9, b"\xff" * 40])
 def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever comes, one error says so."""

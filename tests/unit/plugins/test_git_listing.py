@@ -105,12 +105,69 @@ def test_removes_others() -> None:
         ("git push --force-with-lease=main:light --force-with-lease=main:topic o main", {MAIN: key(1)}, False),
         ("git push --force-with-lease=topic o :topic", {TOPIC: key(3)}, False),
         ("git push --force-with-lease=topic: o :topic", {TOPIC: NO_TIP}, True),
+        ("git push --force-with-lease=topic o --delete topic", {TOPIC: key(3)}, False),
+        ("git push --force-with-lease=topic: o --delete topic", {TOPIC: NO_TIP}, True),
+        ("git push --force-with-lease=refs/tags/light:topic o tag light", {b"refs/tags/light": key(3)}, False),
+        ("git push --force-with-lease=refs/tags/light:light o tag light", {b"refs/tags/light": key(1)}, True),
+        ("git push --force-with-lease=topic:main o @:topic", {TOPIC: key(2)}, True),
+        ("git push --force-with-lease=main:topic o 'refs/heads/top*:refs/heads/ma*'", {MAIN: key(3)}, False),
+        ("git push --force-with-lease=main:topic o 'refs/heads/to*pic:refs/heads/ma*in'", {MAIN: key(3)}, True),
+        ("git push --force-with-lease o '^refs/heads/main' 'refs/heads/*'", {MAIN: key(1), TOPIC: key(3)}, True),
+        ("git push --force-with-lease --tags o", {MAIN: key(1), TOPIC: key(3)}, False),
+        ("git push --force-with-lease=refs/tags/light:light --tags o", {b"refs/tags/light": key(1)}, True),
     ],
 )
 def test_leased_refs_are_listed_as_expected(line: str, expected: Mapping[bytes, bytes], settled: bool) -> None:
     leases = Leases(parse(shlex.split(line)), "o", local(), (MAIN,))
     assert {name: tip for name, tip in leases.expected.items() if tip or name in expected} == expected
     assert leases.settled == settled
+
+
+UPSTREAM = {"push.default": [b"upstream"], "branch.main.merge": [TOPIC], "branch.topic.merge": [MAIN]}
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "settled"),
+    [
+        ("git push", {}, True),
+        ("git push", {"push.default": [b"current"]}, True),
+        ("git push", {"push.default": [b"simple", b"upstream"]}, True),  # Of nothing, which is git's to refuse.
+        ("git push", UPSTREAM, False),
+        ("git push o topic", UPSTREAM, False),
+        ("git push o HEAD", UPSTREAM, True),
+        ("git push o topic:topic", UPSTREAM, True),
+        ("git push", {**UPSTREAM, "push.default": [b"tracking"], "branch.topic.merge": [TOPIC]}, True),
+        ("git push", {**UPSTREAM, "branch.topic.merge": [MAIN, TOPIC]}, True),
+        ("git push", {"remote.o.push": [b"topic:main"]}, False),
+        ("git push", {"remote.o.push": [b"topic"]}, True),
+        ("git push", {"remote.o.push": [b"topic", b"+main"]}, False),
+        ("git push o topic", {"remote.o.push": [b"topic:main"]}, True),  # For git it is about full names alone.
+        ("git push o topic", {"remote.o.push": [b"refs/heads/topic:refs/heads/main"]}, False),
+        ("git push o topic", {"remote.o.push": [b"^refs/heads/topic"]}, True),
+        ("git push --mirror", {"remote.o.push": [b"topic"]}, True),
+        ("git push", {"push.default": [b"matching"]}, False),
+        ("git push o :", {}, False),
+        ("git push", {"remote.o.push": [b"+:"]}, False),
+        ("git push --tags", {"push.default": [b"matching"]}, False),
+    ],
+)
+def test_settings_say_what_is_leased(line: str, settings: Mapping[str, list[bytes]], settled: bool) -> None:
+    """HEAD is topic, which is where it was last seen; main is not."""
+    here = local()
+    here.branch = TOPIC
+    here.config.update(settings)
+    leases = Leases(parse([*shlex.split(line), "--force-with-lease"]), "o", here, (MAIN, TOPIC))
+    assert leases.settled == settled
+    here.tips[b"refs/remotes/o/main"] = here.tips[MAIN] = key(3)  # Now every branch is where it was last seen.
+    leases = Leases(parse([*shlex.split(line), "--force-with-lease"]), "o", here, (MAIN, TOPIC))
+    assert leases.settled or "--tags" in line
+
+
+def test_of_matching_branches_only_those_that_are_listed_are_pushed() -> None:
+    """A lease that expects nothing lists nothing."""
+    hint = parse(["git", "push", "--force-with-lease=main:", "--force-with-lease=topic", "o", ":"])
+    assert Leases(hint, "o", local(), (MAIN, TOPIC)).settled
+    assert Leases(hint, "o", local(), ()).settled
 
 
 def test_what_was_never_fetched_is_expected_not_to_be() -> None:

@@ -65,7 +65,7 @@ def test_rules() -> None:
 def test_flags() -> None:
     for options, atomic, check_only in (("", False, False), ("option atomic true\noption dry-run true\n", True, True)):
         remote = FakeRemote({}, known=True)
-        Conversation(f"{options}push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+        Conversation(f"{options}push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
         assert remote.asked == [{"atomic": atomic, "check_only": check_only}]
 
 
@@ -109,7 +109,7 @@ def test_success_tells_old_and_new(rule: Rule, ref: bytes, related: bool, forced
     here = local_with(main=key(1))
     here.ancestors = {(key(7), key(1))} if related else set()
     remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(ref, key(1), rule), Outcome.DONE, key(7))])
-    lines = Conversation("push refs/heads/main:x\n\n", remote, here).run()
+    lines = Conversation("push refs/heads/main:refs/heads/x\n\n", remote, here).run()
     told = [f"ok {ref.decode()}", f"option old-oid {key(7).hex()}", f"option new-oid {key(1).hex()}"]
     assert lines == [*told, *(["option forced-update"] if forced else []), ""]
 
@@ -128,7 +128,7 @@ def test_other_outcomes() -> None:
         Updated(RefUpdate(b"refs/heads/deleted", None), Outcome.DONE, key(3)),
     ]
     remote = FakeRemote({}, known=True, answers=done)
-    lines = Conversation("push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+    lines = Conversation("push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
     assert lines == [
         "error refs/heads/main up to date",
         "ok refs/heads/topic",
@@ -145,6 +145,17 @@ def test_a_name_that_is_too_long_is_refused_alone() -> None:
     lines = Conversation(push, remote, local_with(main=key(1))).run()
     assert lines == [f"error {long} its name has 1025 bytes, expected no more than 1024", "ok refs/heads/y", ""]
     assert [update.ref for update in remote.pushed] == [b"refs/heads/y"]
+
+
+def test_a_name_git_finds_funny_is_refused_alone() -> None:
+    """What has one may be deleted."""
+    remote = FakeRemote({}, known=True)
+    refspecs = ["refs/heads/main:refs/foo", "+refs/heads/main:refs/stash", "refs/heads/main:HEAD", ":refs/bar"]
+    push = "".join([f"push {refspec}\n" for refspec in [*refspecs, "refs/heads/main:refs/x/y"]])
+    lines = Conversation(f"{push}\n", remote, local_with(main=key(1))).run()
+    funny = [f"error {name} funny refname" for name in ("refs/foo", "refs/stash", "HEAD")]
+    assert lines == [*funny, "ok refs/bar", "ok refs/x/y", ""]
+    assert [update.ref for update in remote.pushed] == [b"refs/bar", b"refs/x/y"]
 
 
 def test_damage_that_refuses_one_ref_says_who_can_find_more() -> None:
@@ -174,6 +185,6 @@ def test_what_is_no_commit_is_not_pushed_to_a_branch(atomic: bool) -> None:
 def test_what_cannot_be_sent() -> None:
     remote = FakeRemote({}, known=True, answers=cast("CodedError", CannotSend("cannot push: something is missing")))
     with pytest.raises(CannotGoOn, match="cannot push: something is missing"):
-        Conversation("push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+        Conversation("push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
     with pytest.raises(CannotGoOn, match="refs/heads/none is not an object of this repository"):
-        Conversation("push refs/heads/none:x\n\n", remote, local_with(main=key(1))).run()
+        Conversation("push refs/heads/none:refs/heads/x\n\n", remote, local_with(main=key(1))).run()

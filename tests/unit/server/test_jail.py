@@ -84,6 +84,14 @@ def test_what_may_not(path: str, why: str) -> None:
     assert len(str(invalid.value)) < MAX_PATH + 200
 
 
+@pytest.mark.parametrize("end", ["", "\\", "/.hidden", "/" + "y" * 300 + "\n"])
+def test_a_long_path_is_not_said_back_in_full(end: str) -> None:
+    with pytest.raises(InvalidPath) as invalid:
+        clean("x" * 300 + end)
+    assert str(invalid.value).count("x" * 80 + "...'") >= 1
+    assert len(str(invalid.value)) < 300
+
+
 def test_every_name_the_store_uses_is_reserved() -> None:
     used = {FORMAT, INCOMING, *FOLDERS, "root", "lock"}
     assert {each.partition("/")[0] for each in used} <= RESERVED

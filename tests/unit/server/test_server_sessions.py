@@ -14,7 +14,7 @@ from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Reply, Request
-from smartserver.wire.limits import MAX_FRAME
+from smartserver.wire.limits import KEEP_IDLE, MAX_FRAME
 from smartserver.wire.messages import RequestFlag, encode
 
 
@@ -285,6 +285,43 @@ def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
     assert most == 2 * limit
     assert len(carriers) > 4 * limit
     assert FAREWELL <= IDLE_ENOUGH
+
+
+def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
+    """Though he never closes; and he is gone before as many as there may be could be told so again."""
+    idle, limit = 3.0, 4
+    sessions = sessions_of(clock, Limits(connections=limit, idle=idle))
+    most = 0
+    carriers: list[Aborted] = []
+    for second in range(13):
+        while sessions.admit("x", "") is None:
+            carrier = Aborted()
+            carrier.stuck = len(carriers) % 2 == 0
+            carrier.made, _ = begin(sessions, carrier)
+            carriers.append(carrier)
+        assert len(carriers) == limit * (1 + second // 3)
+        most = max(most, len(sessions.open))
+        clock.advance(1)
+        for each in carriers:
+            if each.calls[-1:] == ["lose"] and each.made in sessions.open:
+                each.made.connectionLost()
+    assert most == 2 * limit
+    goodbye = [GoAway(b"no request for 3 s")]
+    assert all(heard(carrier, Connection(Role.CLIENT)) == goodbye for carrier in carriers[1::2] if carrier.calls)
+    assert sum(bool(carrier.calls) for carrier in carriers) == limit * 4
+
+
+def test_who_asked_once_and_was_told_to_go_has_no_place(clock: Clock) -> None:
+    sessions = sessions_of(clock, Limits(connections=1))
+    made, carrier = begin(sessions)
+    client = asks(made, carrier)
+    clock.advance(KEEP_IDLE)
+    assert heard(carrier, client) == [GoAway(b"no request for 900 s")]
+    assert sessions.admit("x", "") is None
+    assert carrier.calls == ["resume", "lose write"]
+    made.dataReceived(b"x" * 100)
+    clock.advance(FAREWELL)
+    assert carrier.calls[-1] in ("lose", "abort")
 
 
 def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

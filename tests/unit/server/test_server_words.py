@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from builders import MAIN
 from dialogs import PATH, Dialog, Served, message
@@ -9,11 +11,13 @@ from dialogs import PATH, Dialog, Served, message
 from smartserver.errors import CorruptFile, NoSuchRepository, error_from_wire
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.site import Found, Site
-from smartserver.server.words import in_words
+from smartserver.server.words import GONE, in_words
 from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.messages import Failure, Reply
 from transports.errors import CodedError, NoSpace, NoSuchFile
+from transports.local import LocalTransport
 
 PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
 
@@ -75,3 +79,15 @@ def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) ->
     damage = CorruptFile("root", 0, "the content does not match its check")
     assert in_words(damage, Served().site.find("")) is damage
     assert "the served folder is damaged: root at byte 0" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["gone", PATH])
+def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str) -> None:
+    """Whether a repository is to be made there, or was there a moment ago."""
+    dialog = Dialog(Site(LocalTransport(tmp_path / "root")))
+    create = (repository_create, CreateRequest("git sha1", [KindField("object", "git-sha1", True)]))
+    for call in (PULL, create):
+        error = refused(dialog.ask(message(call, path=path)))
+        assert str(error) == GONE
+        assert f"{path}: {GONE}" in caplog.text
+        caplog.clear()

@@ -14,10 +14,12 @@ from smartserver.store.format import FORMAT, PACKS, ROOT
 from smartserver.store.index_build import rebuild
 from smartserver.store.log import NewLogEntry
 from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
+from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile
 from transports.decorators.faulty import FaultyTransport
 from transports.errors import TransportFailed
@@ -162,8 +164,23 @@ def test_a_missing_index_is_named_and_what_it_indexes_checked(
     name = repository.snapshot().packs[0].entry.name.hex()
     storage.delete(f"{PACKS}/{name}.idx")
     report = PackRepository(storage).verify()
-    assert report.problems == (f"{PACKS}/{name}.idx: missing or damaged; made again from its pack",)
+    assert report.problems == (f"{PACKS}/{name}.idx: {NO_INDEX}",)
     assert report.segments == 4
+
+
+def test_a_missing_index_stays_so_until_its_pack_is_joined(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(MOST_PACKS + 1)
+    for number, each in enumerate(line):
+        push(repository, history, [each], {MAIN: line[number]})
+    name = repository.snapshot().packs[-1].entry.name.hex()
+    storage.delete(f"{PACKS}/{name}.idx")
+    again = PackRepository(storage, clock=Clock())
+    for _ in range(2):
+        assert again.verify().problems == (f"{PACKS}/{name}.idx: {NO_INDEX}",)
+    assert again.repack_if_needed()
+    assert again.verify().problems == ()
 
 
 def test_a_missing_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
