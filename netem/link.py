@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netem.effects import Delay, Effect, Ending, Parcel, Rate, Stage
+from netem.tcp_model import TcpModel
 from netem.units import NEVER, nanoseconds
 
 BUFFER = 128 * 1024
@@ -33,6 +34,8 @@ class Link:
     """Bytes a sender may have waiting for the link."""
     window: int = WINDOW
     """Bytes of one direction sent and not yet taken by the receiver."""
+    tcp: TcpModel | None = None
+    """The congestion window of each direction, in the simulator; None: none."""
 
     def __post_init__(self) -> None:
         """Refuse a link that cannot be."""
