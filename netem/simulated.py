@@ -6,16 +6,17 @@ no virtual time, so the time that passed is waiting and nothing else: divided by
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from netem.clock import Clock
 from netem.counter import Counter, Counts
 from netem.link import Link
-from netem.simulated_endpoint import Endpoint
+from netem.simulated_endpoint import Endpoint, Tap
 from netem.simulated_server import LOW_WATER, ServerProtocol, ServerTransport
 from netem.simulated_stream import SimulatedStream
 
-__all__ = ["LOW_WATER", "Deadlock", "ServerProtocol", "ServerTransport", "SimulatedNetwork", "SimulatedStream"]
+__all__ = ["LOW_WATER", "Deadlock", "ServerProtocol", "ServerTransport", "SimulatedNetwork", "SimulatedStream", "Tap"]
 
 
 class Deadlock(Exception):
@@ -27,10 +28,15 @@ class SimulatedNetwork:
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
         self.link = link
+        self.links: deque[Link] = deque()
+        """Those of the next connections, one each; when there is none left, `link`."""
+        self.tap: Tap | None = None
+        """Is told of all bytes that enter the link."""
         self.clock = Clock() if clock is None else clock
         self.counter = Counter()
         """What is told of the present operation."""
-        self._connections = 0
+        self.opened = 0
+        """Connections so far; the last one has this number."""
         self._waited = 0
         self._connecting = 0
 
@@ -45,15 +51,16 @@ class SimulatedNetwork:
         Raises:
             ConnectionRefusedError: nobody listens.
         """
-        self._connections += 1
-        number = self._connections
+        self.opened += 1
+        number = self.opened
         counter = self.counter
-        client = SimulatedStream(self, number, self.link)
-        server = ServerTransport(self, number, self.link)
+        link = self.links.popleft() if self.links else self.link
+        client = SimulatedStream(self, number, link)
+        server = ServerTransport(self, number, link)
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
             begun = self._waited
-            self._sleep(self.link.round_trip)
+            self._sleep(link.round_trip)
             self._connecting += self._waited - begun
             counter.established(number, self.clock.nanoseconds)
         if server_factory is None:
@@ -65,7 +72,7 @@ class SimulatedNetwork:
             server.serve(factory(server))
 
         if handshake:
-            self.clock.call_at(self.clock.nanoseconds + self.link.one_way(up=True), accept)
+            self.clock.call_at(self.clock.nanoseconds + link.one_way(up=True), accept)
         else:
             accept()
         return client

@@ -14,15 +14,16 @@ from netem.link import Lane, Link
 from netem.tcp_model import CongestionWindow
 from netem.units import NEVER
 
+Tap = Callable[[int, bool, bytes], object]
+"""Is told of bytes that enter the link: the number of their connection, whether they go up, and the bytes."""
+
 
 class Surroundings(Protocol):
     """What an end needs of the network it is on."""
 
     clock: Clock
-
-    @property
-    def counter(self) -> Counter:
-        """That of the present operation."""
+    counter: Counter
+    tap: Tap | None
 
     def wait(self, met: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Let time pass until `met`, and count it as waiting of the client.
@@ -108,6 +109,8 @@ class Endpoint(ABC):
         counter = self._network.counter
         if self._congestion is not None and content:
             self._congestion.sent(now, len(content))
+        if self._network.tap is not None and content:
+            self._network.tap(self._number, self._up, content)
         end = ending is Ending.EOF
         message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
         for parcel in self._lane.enter(now, content, ending, (counter, message)):

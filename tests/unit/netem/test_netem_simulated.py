@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
 from netem.effects import Delay, Stall
+from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
 
 
@@ -242,11 +243,28 @@ def test_an_exception_in_the_server_reaches_the_waiting_client() -> None:
 
 def test_the_example_of_the_reference_runs() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
-    (example,) = [
-        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SimulatedNetwork(Link" in block
-    ]
+    (example,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Echo" in block]
     names: dict[str, object] = {}
     exec(example, names)
     made = names["network"]
     assert isinstance(made, SimulatedNetwork)
     assert made.clock.now == 2.0
+
+
+def test_links_for_the_next_connections() -> None:
+    net = network(1.0)
+    net.links.extend([Link(0.5), Link(2.0)])
+    for seconds in (1.0, 4.0, 2.0):
+        begun = net.clock.now
+        ask(net.connect(Echo))
+        assert net.clock.now - begun == seconds
+
+
+def test_a_tap_is_told_of_all_bytes_that_enter() -> None:
+    net = network(1.0, window=4)
+    told: list[tuple[int, bool, bytes]] = []
+    net.tap = lambda number, up, content: told.append((number, up, content))
+    ask(net.connect(Echo), b"abcdef")
+    # The window is four bytes: the server has them when the next two enter.
+    assert told == [(1, True, b"abcd"), (1, False, b"abcd"), (1, True, b"ef"), (1, False, b"ef")]
+    assert net.opened == 1

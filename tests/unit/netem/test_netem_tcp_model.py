@@ -212,7 +212,7 @@ def test_the_end_of_a_stream_follows_what_waited_for_the_window() -> None:
 
 
 def test_a_rate_and_a_window_go_together() -> None:
-    """Ten seconds at the rate, one round trip, and what the link stands idle while the first three flights are small."""
+    """Ten seconds at the rate, one round trip, and what the link stands idle while the first flights are small."""
     network, stream = connected(Link(1.0, rate=100_000.0, tcp=TcpModel()), 1_000_000, 1)
     stream.send(bytes(1_000_000))
     stream.read(1)
