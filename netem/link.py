@@ -52,6 +52,15 @@ class Link:
             [effect.begin() for effect in self._effects(self.up if up else self.down)], self.buffer, self.window
         )
 
+    def packet_stages(self, *, up: bool) -> list[Stage]:
+        """What happens to the packets of one direction, all connections together."""
+        return [effect.begin_packets() for effect in self._effects(self.up if up else self.down)]
+
+    @property
+    def trains(self) -> bool:
+        """Whether packets may pass as trains of segments: nothing is done to them one by one."""
+        return not any(effect.splits_trains for up in (True, False) for effect in self._effects(self.up if up else self.down))
+
     def one_way(self, *, up: bool) -> int:
         """Nanoseconds that one byte on an empty link takes."""
         extra = self.up if up else self.down

@@ -69,10 +69,16 @@ class Effect(ABC):
     name: ClassVar[str]
     arguments: ClassVar[str]
     """How the command line writes them, for its help: `BYTES[:TIME]`."""
+    splits_trains: ClassVar[bool] = False
+    """Whether it must see packets one by one (see `devices`)."""
 
     @abstractmethod
     def begin(self) -> Stage:
         """A fresh stage, for one direction of one connection."""
+
+    def begin_packets(self) -> Stage:
+        """A fresh stage for one direction of a link of packets, which it must not cut or join."""
+        return self.begin()
 
     @classmethod
     @abstractmethod

@@ -15,6 +15,12 @@ SEGMENT = 1448
 GRAIN = 0.005
 """Seconds of the rate that come out together at the most, on a link where a segment takes less."""
 
+QUEUE_SECONDS = 1.0
+"""Seconds of the rate that a link of packets keeps waiting before it drops: about one round trip of a long link."""
+
+QUEUE_BYTES = 64 * 1024
+"""Bytes that it keeps at the least."""
+
 
 @register
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Rate(Effect):
     rate: float
     name: ClassVar[str] = "rate"
     arguments: ClassVar[str] = "RATE"
+    splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a rate that is not above zero."""
@@ -44,6 +51,24 @@ class Rate(Effect):
                     free = max(free, piece.at) + round(len(piece.data) * NANOSECONDS / self.rate)
                     piece.hold(free)
                 yield piece
+
+        return stage
+
+    def begin_packets(self) -> Stage:
+        """A stage that lets each packet leave when its last bit has, and drops those that find the queue full."""
+        per_byte = NANOSECONDS / self.rate
+        longest = max(QUEUE_SECONDS * NANOSECONDS, QUEUE_BYTES * per_byte)
+        free = 0
+
+        def stage(parcel: Parcel) -> Iterable[Parcel]:
+            nonlocal free
+            if parcel.stuck:
+                return (parcel,)
+            if free - parcel.at > longest:
+                return ()
+            free = max(free, parcel.at) + round(len(parcel.data) * per_byte)
+            parcel.hold(free)
+            return (parcel,)
 
         return stage
 
