@@ -47,7 +47,14 @@ class Link:
         return (*extra, *rate, Delay(self.rtt / 2))
 
     def lane(self, *, up: bool) -> Lane:
-        """A fresh queue for one direction of one connection."""
+        """A fresh queue for one direction of one connection.
+
+        Raises:
+            ValueError: an effect is of packets, which a stream has none of.
+        """
+        for effect in self.up if up else self.down:
+            if effect.packets_only:
+                raise ValueError(f"the effect {effect.name} needs packets: use the packet network (netem run)")
         return Lane(
             [effect.begin() for effect in self._effects(self.up if up else self.down)], self.buffer, self.window
         )
@@ -59,7 +66,9 @@ class Link:
     @property
     def trains(self) -> bool:
         """Whether packets may pass as trains of segments: nothing is done to them one by one."""
-        return not any(effect.splits_trains for up in (True, False) for effect in self._effects(self.up if up else self.down))
+        return not any(
+            effect.splits_trains for up in (True, False) for effect in self._effects(self.up if up else self.down)
+        )
 
     def one_way(self, *, up: bool) -> int:
         """Nanoseconds that one byte on an empty link takes."""

@@ -105,9 +105,7 @@ class SegmentCounter:
         if new > 0 or (end and not stream.ended):
             stream.ended = stream.ended or end
             counter = self.counter
-            message = counter.sent(
-                connection.number, now, max(0, min(new, size)), up=up, end=end, ended=other.ended
-            )
+            message = counter.sent(connection.number, now, max(0, min(new, size)), up=up, end=end, ended=other.ended)
             stream.message = message or stream.message
         else:
             self.counter.repeated(up=up)

@@ -69,6 +69,8 @@ class Effect(ABC):
     name: ClassVar[str]
     arguments: ClassVar[str]
     """How the command line writes them, for its help: `BYTES[:TIME]`."""
+    packets_only: ClassVar[bool] = False
+    """Whether a stream (simulator, proxy) cannot have it: what TCP hides from programs."""
     splits_trains: ClassVar[bool] = False
     """Whether it must see packets one by one (see `devices`)."""
 
