@@ -2,8 +2,8 @@
 
 Two kinds. `tun`: one interface a namespace and no Ethernet; needs the node /dev/net/tun. `veth`: a pair of interfaces,
 the near one read through a packet socket; needs no node, so an ordinary user's namespaces have it anywhere. Where
-`trains` are allowed a packet may be a train of segments, up to 64 KB, each of them still no longer than the link allows:
-ten times the throughput, but what a link does to packets it then does to trains.
+`trains` are allowed a packet may be a train of segments, up to 64 KB, each of them no longer than the link allows: ten
+times the throughput, but what a link does to packets it then does to trains.
 
 Before each packet comes the header of virtio (linux/virtio_net.h), which says how long a train's segments are, and that
 a checksum is yet to be made; the far kernel needs neither it nor the checksum, so both are passed on.

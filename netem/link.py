@@ -66,9 +66,7 @@ class Link:
     @property
     def trains(self) -> bool:
         """Whether packets may pass as trains of segments: nothing is done to them one by one."""
-        return not any(
-            effect.splits_trains for up in (True, False) for effect in self._effects(self.up if up else self.down)
-        )
+        return not any(effect.splits_trains for effect in (*self._effects(self.up), *self.down))
 
     def one_way(self, *, up: bool) -> int:
         """Nanoseconds that one byte on an empty link takes."""

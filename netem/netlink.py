@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None, segments: int | None = None) -> None:
-    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait, `segments`: of one train, at most.
+    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait, `segments`: most of one train.
 
     Raises:
         OSError: there is none, or it is not allowed.

@@ -7,6 +7,7 @@ make namespaces. Nothing is left behind: the namespaces go with their processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -81,10 +82,8 @@ class Running:
     def kill(self, number: int = signal.SIGTERM) -> None:
         """Signal the command and all it started."""
         if self._ended is None:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
-            except ProcessLookupError:
-                pass
 
 
 class Packets:
@@ -175,7 +174,7 @@ class Packets:
 
     # -- what is in it
 
-    def socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         """A new socket that lives on a side; it is this process's to use like any other."""
         _, (descriptor,) = self._ask("socket", side, int(family), int(kind))
         return socket.socket(fileno=descriptor)
@@ -186,7 +185,7 @@ class Packets:
         Raises:
             OSError: the port is taken.
         """
-        listener = self.socket(SERVER)
+        listener = self.make_socket(SERVER)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self.server_address, port))
@@ -202,7 +201,7 @@ class Packets:
         Raises:
             OSError: nobody listens there.
         """
-        client = self.socket(CLIENT)
+        client = self.make_socket(CLIENT)
         try:
             client.connect((self.server_address, port))
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -279,7 +278,9 @@ class Packets:
         self.link = link
 
     def _counts(self, question: str) -> Counts:
-        counts, up, down, _ = self._ask("emulator", question)[0]
+        answer, _ = self._ask("emulator", question)
+        counts: Counts
+        counts, up, down, _ = answer
         return replace(
             counts,
             packets_up=up.packets,
