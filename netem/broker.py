@@ -107,6 +107,11 @@ class Broker:
         with self._sides[side].entered():
             return None, [socket.socket(family, kind).detach()]
 
+    def _on_listening(self, side: int) -> tuple[int, list[int]]:
+        """How many sockets listen there."""
+        with self._sides[side].entered():
+            return sum(_listening(f"/proc/thread-self/net/{name}") for name in ("tcp", "tcp6")), []
+
     def _on_setting(self, side: int, name: str, value: str) -> tuple[None, list[int]]:
         devices.set_kernel(self._sides[side], name, value)
         return None, []
@@ -147,6 +152,13 @@ def _supervise(
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
+
+
+def _listening(path: str) -> int:
+    """Lines of a table of sockets (proc(5)) whose state is 0A."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as table:
+        return sum(1 for line in table if line.split()[3] == "0A")
+    return 0
 
 
 def main(descriptor: str) -> None:

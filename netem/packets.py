@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -60,6 +61,10 @@ class Running:
     def fileno(self) -> int:
         """Readable when it has ended."""
         return self._status
+
+    def ended(self) -> bool:
+        """Whether it has ended, or could not be started: `wait` would return at once."""
+        return self._ended is not None or bool(select.select([self._status], [], [], 0)[0])
 
     def wait(self) -> int:
         """Its exit status, negative the signal that ended it.
@@ -241,6 +246,11 @@ class Packets:
         finally:
             os.close(status)
         return Running(pid, ended)
+
+    def listening(self, side: int) -> int:
+        """How many TCP sockets listen on a side."""
+        number: int = self._ask("listening", side)[0]
+        return number
 
     def setting(self, name: str, value: str, *, side: int | None = None) -> None:
         """Set one of the kernel's settings, like `net.ipv4.tcp_fastopen`, on one side or both.
