@@ -94,18 +94,18 @@ class Lane:
         """Bytes that entered and were not taken out."""
 
     def enter(
-        self, now: int, data: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
+        self, now: int, content: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
     ) -> list[Parcel]:
         """Let bytes (and what follows them) onto the link at time `now`; the parcels they became."""
-        parcels = [Parcel(data, now, now, ending, tag)]
+        parcels = [Parcel(content, now, now, ending, tag)]
         for stage in self._stages:
             parcels = [out for parcel in parcels for out in stage(parcel)]
         for parcel in parcels:
             self._at = parcel.at = max(self._at, parcel.at)
-            self.undelivered += len(parcel.data)
-            if parcel.left > now and parcel.data:
-                self._waiting.append((parcel.left, len(parcel.data)))
-                self._unsent += len(parcel.data)
+            self.undelivered += len(parcel.content)
+            if parcel.left > now and parcel.content:
+                self._waiting.append((parcel.left, len(parcel.content)))
+                self._unsent += len(parcel.content)
         self._queue.extend(parcels)
         return parcels
 
@@ -121,7 +121,7 @@ class Lane:
             IndexError: there is none.
         """
         parcel = self._queue.popleft()
-        self.undelivered -= len(parcel.data)
+        self.undelivered -= len(parcel.content)
         return parcel
 
     def clear(self) -> None:

@@ -105,8 +105,8 @@ class _Socket(asyncio.Protocol):
     def _now(self) -> int:
         return max(int(self._loop.time() * NANOSECONDS), self.not_before)
 
-    def _enter(self, now: int, data: bytes, ending: Ending, message: Any) -> None:
-        self._lane.enter(now, data, ending, (self._connection.counter, message))
+    def _enter(self, now: int, content: bytes, ending: Ending, message: Any) -> None:
+        self._lane.enter(now, content, ending, (self._connection.counter, message))
         self.pump()
 
     def pump(self) -> None:
@@ -122,10 +122,10 @@ class _Socket(asyncio.Protocol):
                 continue  # to nobody
             counter, message = parcel.tag
             # Counted before it is written: who has read it finds it counted.
-            if message is not None and (parcel.data or parcel.ending is Ending.EOF):
+            if message is not None and (parcel.content or parcel.ending is Ending.EOF):
                 counter.delivered(message, now)
-            if parcel.data:
-                peer.transport.write(parcel.data)
+            if parcel.content:
+                peer.transport.write(parcel.content)
             if parcel.ending is not Ending.MORE:
                 self._end(parcel.ending)
         when = lane.next_at if peer.made and peer._writing else NEVER

@@ -57,7 +57,7 @@ class _Endpoint(ABC):
         self._closed = False
 
     @abstractmethod
-    def _received(self, data: bytes) -> None:
+    def _received(self, content: bytes) -> None:
         """Bytes have come from the peer."""
 
     @abstractmethod
@@ -76,9 +76,9 @@ class _Endpoint(ABC):
     def _room(self) -> int:
         return max(0, self._lane.room(self._clock.nanoseconds) - self._outbox_size)
 
-    def _put(self, data: bytes) -> None:
-        self._outbox.append(data)
-        self._outbox_size += len(data)
+    def _put(self, content: bytes) -> None:
+        self._outbox.append(content)
+        self._outbox_size += len(content)
         self._pump()
 
     def _put_eof(self) -> None:
@@ -95,23 +95,23 @@ class _Endpoint(ABC):
             room = self._link.window - self._lane.undelivered - peer._unread
             if room <= 0:
                 return
-            data = self._outbox.popleft()
-            if len(data) > room:
-                self._outbox.appendleft(data[room:])
-                data = data[:room]
-            self._outbox_size -= len(data)
-            self._enter(data, Ending.MORE)
+            content = self._outbox.popleft()
+            if len(content) > room:
+                self._outbox.appendleft(content[room:])
+                content = content[:room]
+            self._outbox_size -= len(content)
+            self._enter(content, Ending.MORE)
         if self._eof_written and not self._eof_sent:
             self._eof_sent = True
             self._enter(b"", Ending.EOF)
 
-    def _enter(self, data: bytes, ending: Ending) -> None:
+    def _enter(self, content: bytes, ending: Ending) -> None:
         assert self._peer is not None
         now = self._clock.nanoseconds
         counter = self._network._counter
         end = ending is Ending.EOF
-        message = counter.sent(self._number, now, len(data), up=self._up, end=end, ended=self._peer._eof_written)
-        for parcel in self._lane.enter(now, data, ending, (counter, message)):
+        message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
+        for parcel in self._lane.enter(now, content, ending, (counter, message)):
             if not parcel.stuck:
                 self._clock.call_at(parcel.at, self._deliver)
             if now < parcel.left < NEVER:
@@ -128,14 +128,14 @@ class _Endpoint(ABC):
             return
         parcel = self._lane.take()
         counter, message = parcel.tag
-        if peer._closed and parcel.data:
+        if peer._closed and parcel.content:
             # Nobody will read this: the kernel answers with a reset.
             self._clock.call_at(self._clock.nanoseconds + self._link.one_way(up=not self._up), self._refused)
         elif not peer._closed and peer._error is None:
-            if message is not None and (parcel.data or parcel.ending is Ending.EOF):
+            if message is not None and (parcel.content or parcel.ending is Ending.EOF):
                 counter.delivered(message, self._clock.nanoseconds)
-            if parcel.data:
-                peer._received(bytes(parcel.data))
+            if parcel.content:
+                peer._received(bytes(parcel.content))
             if parcel.ending is Ending.EOF:
                 peer._ended()
         if parcel.ending is Ending.CUT:
@@ -187,8 +187,8 @@ class SimulatedStream(_Endpoint):
         """Whether a third of the socket buffer is free (the kernel's rule), or writing would raise; no time passes."""
         return self._error is not None or self._room() * 3 >= min(self._link.buffer, self._link.window)
 
-    def write_some(self, data: bytes | bytearray | memoryview) -> int:
-        """Take as much of `data` as the socket buffer has room for, and say how much; no time passes.
+    def write_some(self, content: bytes | bytearray | memoryview) -> int:
+        """Take as much of `content` as the socket buffer has room for, and say how much; no time passes.
 
         Raises:
             ConnectionError: the connection is lost.
@@ -199,19 +199,19 @@ class SimulatedStream(_Endpoint):
             raise ValueError("write after half_close")
         if self._error is not None:
             raise self._error
-        size = min(self._room(), len(data))
+        size = min(self._room(), len(content))
         if size:
-            self._put(bytes(memoryview(data)[:size]))
+            self._put(bytes(memoryview(content)[:size]))
         return size
 
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Take all of `data`, letting time pass while the socket buffer is full.
+    def send(self, content: bytes | bytearray | memoryview) -> None:
+        """Take all of `content`, letting time pass while the socket buffer is full.
 
         Raises:
             ConnectionError: the connection is lost.
             Deadlock: there will never be room.
         """
-        rest = memoryview(data)
+        rest = memoryview(content)
         while rest:
             rest = rest[self.write_some(rest) :]
             if rest:
@@ -232,14 +232,14 @@ class SimulatedStream(_Endpoint):
             if self._error is not None:
                 raise self._error
             return b""
-        data = self._buffer.popleft()
-        if len(data) > size:
-            self._buffer.appendleft(data[size:])
-            data = data[:size]
-        self._buffered -= len(data)
+        content = self._buffer.popleft()
+        if len(content) > size:
+            self._buffer.appendleft(content[size:])
+            content = content[:size]
+        self._buffered -= len(content)
         if self._peer is not None:
             self._peer._pump()  # the window has room again; telling the sender so costs nothing here
-        return data
+        return content
 
     def poll(self, read: bool = True, write: bool = False, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait until one of those asked for is possible: (readable, writable), both false after `timeout` seconds.
@@ -283,9 +283,9 @@ class SimulatedStream(_Endpoint):
     def _left(self) -> None:
         pass  # `poll` looks again after each event
 
-    def _received(self, data: bytes) -> None:
-        self._buffer.append(data)
-        self._buffered += len(data)
+    def _received(self, content: bytes) -> None:
+        self._buffer.append(content)
+        self._buffered += len(content)
 
     def _ended(self) -> None:
         self._eof = True
@@ -308,17 +308,17 @@ class ServerTransport(_Endpoint):
         self._asked_at = 0
         self._told = False
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send `data` after what was written before. After the connection was lost it goes nowhere.
+    def write(self, content: bytes | bytearray | memoryview) -> None:
+        """Send `content` after what was written before. After the connection was lost it goes nowhere.
 
         Raises:
             ValueError: after `close`.
         """
         if self._eof_written:
             raise ValueError("write after close")
-        if self._error is None and len(data):
+        if self._error is None and len(content):
             self._asked_at = self.low_water
-            self._put(bytes(data))
+            self._put(bytes(content))
 
     def pending(self) -> int:
         """Bytes written that are not yet on the link: behind its rate, or behind a client that does not read."""
@@ -356,9 +356,9 @@ class ServerTransport(_Endpoint):
             self._told = True
             self._protocol.connection_lost(error)
 
-    def _received(self, data: bytes) -> None:
+    def _received(self, content: bytes) -> None:
         assert self._protocol is not None
-        self._protocol.data_received(data)
+        self._protocol.data_received(content)
 
     def _ended(self) -> None:
         assert self._protocol is not None

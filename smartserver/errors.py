@@ -13,6 +13,7 @@ CodedError (transports.errors)
     │   ├── Cancelled              the client cancelled before it was done
     │   ├── RequestRefused         nothing was changed: see the outcome of each call
     │   ├── NotDone                not done because another call of the request was refused
+    │   ├── ServerBusy             the server has as many connections as it takes
     │   ├── InternalError          a bug of the server
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
@@ -145,6 +146,20 @@ class NotDone(RequestError, code="not-done"):
 
 
 @dataclasses.dataclass(eq=False)
+class ServerBusy(RequestError, code="server-busy"):
+    """The server has as many connections as it takes; nothing was read of the request.
+
+    Not repeated by itself: that would be one connection more.
+    """
+
+    what: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"the server is busy: it takes no more than {self.limit} {self.what} at a time; try again later"
+
+
+@dataclasses.dataclass(eq=False)
 class InternalError(RequestError, code="internal"):
     """A bug of the server; its log has the rest under this reference."""
 
@@ -165,14 +180,19 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
         return f"{self.remote_code}: {self.detail}"
 
 
+A_GIT_REPOSITORY = "a git repository"
+"""What `NoSuchRepository.found` says of one: git's user is told how to have it served."""
+
+
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
-    """There is no repository at that path."""
+    """There is no repository at that path; `found`: what is there instead, where that is worth a word."""
 
     path: str
+    found: str = ""
 
     def __str__(self) -> str:
-        return f"no repository at {self.path!r}"
+        return f"no repository at {self.path!r}" + (f" but {self.found}" if self.found else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -301,6 +321,8 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
     why: str
 
     def __str__(self) -> str:
+        if not self.revision:
+            return self.why  # What is wrong is not inside one segment.
         return f"record {self.key.hex()} of revision {self.revision.hex()}: {self.why}"
 
 

@@ -13,8 +13,9 @@ from smartserver.records.check import BLOB, COMMIT, TAG, TREE, git_key
 from smartserver.records.model import Announced, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.incoming import Upload
+from smartserver.store.index import record_digest
 from smartserver.store.repository import Committed, PackRepository
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 
 GIT = "git sha1"
@@ -127,6 +128,17 @@ class History:
         """The id of the file at a path."""
         return self._paths[commit][path.encode()]
 
+    def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
+        """Those of `tips` that are here, and all they descend from."""
+        found: set[bytes] = set()
+        todo = [tip for tip in tips if tip in self.parents]
+        while todo:
+            revision = todo.pop()
+            if revision not in found:
+                found.add(revision)
+                todo += self.parents[revision]
+        return found
+
     def announced(self, revision: bytes) -> Announced:
         """A revision and its parents."""
         return Announced(revision, tuple(Parent(parent) for parent in self.parents[revision]))
@@ -238,6 +250,13 @@ def push(
     body = history.body(listed, graph_first=graph_first)
     sent = upload(repository, body, len(listed), graph_first=graph_first) if listed else None
     return repository.commit(request or request_id(), age, "user", plan, sent)
+
+
+def locate(snapshot: Snapshot, kind: int, key: bytes) -> list[Location]:
+    """All copies of a record, the lowest position first."""
+    digest = record_digest(kind, key)
+    packs = enumerate(snapshot.packs)
+    return [snapshot._location(number, row) for number, pack in packs for row in pack.index.find_digest(digest)]
 
 
 def refs_of(repository: PackRepository) -> dict[bytes, bytes]:

@@ -11,7 +11,7 @@ import msgspec
 from builders import GIT, KINDS, SETTINGS, History, push
 
 from smartserver.server.access import Access, invoking_user
-from smartserver.server.executor import Executor, InlineExecutor
+from smartserver.server.executor import Executor, InlineExecutor, Lane
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
@@ -56,7 +56,7 @@ class SteppedExecutor:
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         self.waiting.append(lambda: done(work()))
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -72,11 +72,24 @@ class SteppedExecutor:
             self.step()
 
 
+class Lanes(SteppedExecutor):
+    """Notes in which lane work was to run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lanes: list[Lane] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+        self.lanes.append(lane)
+        super().run(work, done, lane)
+
+
 class Dialog:
     """One connection: the session, and this object as its shell and its client. Answers are checked by the grammar."""
 
     def __init__(self, site: Site, access: Access | None = None, executor: Executor | None = None) -> None:
         self.closed = False
+        self.aborted = False
         self.reading = True
         self.paused: list[bool] = []
         """Each pause (True) and resumption of reading."""
@@ -100,6 +113,9 @@ class Dialog:
     def close(self) -> None:
         assert not self.closed
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def pause_reading(self) -> None:
         self.reading = False

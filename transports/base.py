@@ -205,11 +205,12 @@ class Transport(abc.ABC):
         """
 
     @abc.abstractmethod
-    def lock(self, path: str) -> AbstractContextManager[None]:
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
         """Hold the lock file `path`, made when absent and never renamed or deleted; waits for its holder, which may be
-        this very thread: a lock is not taken twice.
+        this very thread: a lock is not taken twice. `wait`: for so many seconds; None: as long as it takes.
 
         Raises:
+            Locked: its holder did not let go of it in time.
             NotSupported: without `Capability.LOCK`.
             NoSuchFile: its folder is not there.
             PermissionDenied, TransportFailed.

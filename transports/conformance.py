@@ -19,6 +19,7 @@ from transports.base import Capability, EntryKind, Transport
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
+    Locked,
     NoSuchFile,
     NotADirectory,
     NotSupported,
@@ -445,6 +446,21 @@ class TransportSuite(ReadSuite):
                 events.append("first")
             waiter.result(PATIENCE)
         assert events == ["first", "second"]
+
+    def test_lock_waits_no_longer_than_it_may(self, transport: Transport) -> None:
+        """`Locked` names the lock; who is given up on keeps it, and it can be had when it is free."""
+        if Capability.LOCK not in transport.capabilities:
+            return
+        transport.make_directory("folder")
+        for wait in (0, 0.01):
+            with transport.lock("folder/lock"):
+                with pytest.raises(Locked) as raised, transport.child("folder").lock("lock", wait):
+                    raise AssertionError("held a lock that another holds")
+                assert (raised.value.path, raised.value.seconds) == ("folder/lock", 0)
+                with transport.try_lock("folder/lock") as held:
+                    assert not held
+            with transport.lock("folder/lock", wait):
+                pass
 
     def test_try_lock_never_waits(self, transport: Transport) -> None:
         """It is held, against `lock` too, or another holds it; that one's lock is as before."""

@@ -8,6 +8,7 @@ CodedError
     ├── NotADirectory
     ├── DirectoryNotEmpty
     ├── NoSpace
+    ├── Locked
     ├── TransportFailed
     └── NotSupported
 """
@@ -26,6 +27,7 @@ class CodedError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
+    """Whether the same request may succeed a moment later."""
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
@@ -40,10 +42,11 @@ class CodedError(Exception):
         CodedError.by_code[code] = cls
 
     def wire_arguments(self) -> dict[str, object]:
-        """The fields by name, as they travel."""
+        """The fields by name, as they travel; one that was added later and says nothing does not."""
         if not dataclasses.is_dataclass(self):
             return {"message": str(self)}
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        return {field.name: value for field, value in values if value != field.default}
 
 
 class TransportError(CodedError):
@@ -108,6 +111,17 @@ class NoSpace(TransportError, code="no-space"):
 
     def __str__(self) -> str:
         return f"no space left to write {self.path!r}"
+
+
+@dataclasses.dataclass(eq=False)
+class Locked(TransportError, code="locked", retryable=True):
+    """Another process holds a lock and did not let go of it; nothing was changed."""
+
+    path: str
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
 
 
 @dataclasses.dataclass(eq=False)

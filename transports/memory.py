@@ -18,6 +18,7 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, Wr
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
+    Locked,
     NoSuchFile,
     NotADirectory,
     TransportFailed,
@@ -193,7 +194,9 @@ def _folders(folder: _Folder) -> Iterator[_Folder]:
             yield from _folders(node)
 
 
-class _MemoryReadFile(ReadFile):
+class _OpenFile:
+    """What reading and writing have in common."""
+
     def __init__(self, disk: _Disk, file: _File, path: str) -> None:
         self._disk = disk
         self._file: _File | None = file
@@ -205,6 +208,11 @@ class _MemoryReadFile(ReadFile):
             raise TransportFailed(self._path, "the file is closed")
         return self._file
 
+    def close(self) -> None:
+        self._file = None
+
+
+class _MemoryReadFile(_OpenFile, ReadFile):
     def read_at(self, offset: int, size: int) -> bytes:
         with self._disk.mutex:
             return bytes(self._open().content[offset : offset + size])
@@ -213,22 +221,8 @@ class _MemoryReadFile(ReadFile):
         with self._disk.mutex:
             return len(self._open().content)
 
-    def close(self) -> None:
-        self._file = None
 
-
-class _MemoryWriteFile(WriteFile):
-    def __init__(self, disk: _Disk, file: _File, path: str) -> None:
-        self._disk = disk
-        self._file: _File | None = file
-        self._path = path
-
-    def _open(self) -> _File:
-        self._disk.alive(self._path)
-        if self._file is None:
-            raise TransportFailed(self._path, "the file is closed")
-        return self._file
-
+class _MemoryWriteFile(_OpenFile, WriteFile):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with self._disk.mutex:
             file = self._open()
@@ -239,9 +233,6 @@ class _MemoryWriteFile(WriteFile):
         with self._disk.mutex:
             file = self._open()
             file.synced = len(file.content)
-
-    def close(self) -> None:
-        self._file = None
 
 
 class MemoryTransport(Transport):
@@ -385,11 +376,15 @@ class MemoryTransport(Transport):
             return self._disk.find_file(full)
 
     @contextlib.contextmanager
-    def lock(self, path: str) -> Iterator[None]:
-        file = self._lock_file(path)
-        with file.lock:
-            self._disk.alive(paths.join(self._prefix, path))
+    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
+        file, name = self._lock_file(path), paths.join(self._prefix, path)
+        if not file.lock.acquire(timeout=-1 if wait is None else wait):
+            raise Locked(name, int(wait or 0))
+        try:
+            self._disk.alive(name)
             yield
+        finally:
+            file.lock.release()
 
     @contextlib.contextmanager
     def try_lock(self, path: str) -> Iterator[bool]:

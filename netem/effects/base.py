@@ -29,7 +29,7 @@ class Ending(enum.Enum):
 class Parcel:
     """Some bytes on their way through one direction of a connection."""
 
-    data: bytes | memoryview
+    content: bytes | memoryview
     at: int
     """When they come out at the far end (ns): effects move it later, never before that of the parcel ahead."""
     left: int
@@ -40,8 +40,8 @@ class Parcel:
 
     def split(self, at: int) -> tuple[Parcel, Parcel]:
         """The first `at` bytes and the rest; what follows the bytes goes with the rest."""
-        view = memoryview(self.data)
-        return replace(self, data=view[:at], ending=Ending.MORE), replace(self, data=view[at:])
+        view = memoryview(self.content)
+        return replace(self, content=view[:at], ending=Ending.MORE), replace(self, content=view[at:])
 
     def hold(self, until: int) -> None:
         """Keep it with the sender until `until`."""

@@ -33,8 +33,8 @@ class Cut(Effect):
             nonlocal left, cut
             if cut:
                 return ()
-            if len(parcel.data) < left or not parcel.data:
-                left -= len(parcel.data)
+            if len(parcel.content) < left or not parcel.content:
+                left -= len(parcel.content)
                 return (parcel,)
             cut = True
             head, _ = parcel.split(left)

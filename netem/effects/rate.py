@@ -46,9 +46,9 @@ class Rate(Effect):
             nonlocal free
             rest: Parcel | None = parcel
             while rest is not None:
-                piece, rest = rest.split(piece_size) if len(rest.data) > piece_size else (rest, None)
+                piece, rest = rest.split(piece_size) if len(rest.content) > piece_size else (rest, None)
                 if not piece.stuck:
-                    free = max(free, piece.at) + round(len(piece.data) * NANOSECONDS / self.rate)
+                    free = max(free, piece.at) + round(len(piece.content) * NANOSECONDS / self.rate)
                     piece.hold(free)
                 yield piece
 

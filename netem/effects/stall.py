@@ -34,8 +34,8 @@ class Stall(Effect):
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
             nonlocal left, until
-            if len(parcel.data) <= left and (parcel.data or left):
-                left -= len(parcel.data)
+            if len(parcel.content) <= left and (parcel.content or left):
+                left -= len(parcel.content)
                 return (parcel,)
             head = None
             if left:

@@ -62,10 +62,13 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
     from smartserver.cli.bench_warm import run
 
     seconds = _time(rtt)
-    click.echo(f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}")
+    head = f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}"
     too_many = False
     with one_line(url):
         for row in run(url, count, seconds, traced="hpss" in flags):
+            if head:
+                click.echo(head)  # Not before there is something to put under it.
+                head = ""
             click.echo(
                 f"{row.operation:24} {row.round_trips:>5} {size(row.bytes_up):>9} {size(row.bytes_down):>9} "
                 f"{row.milliseconds:>10.1f}"

@@ -18,9 +18,9 @@ from netem.proxy import Proxy
 from smartserver.cli.bench_push import NOTHING, revisions_of
 from smartserver.cli.bench_report import Progress, Report, median, percentile
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.git_remote import cache_folder
 from smartserver.cli.histories import add_commit, copy
 from smartserver.cli.servers import Say, Server, Workspace, run
+from smartserver.cli.session import cache_folder
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium

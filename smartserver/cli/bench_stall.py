@@ -16,7 +16,7 @@ from pathlib import Path
 
 from netem.effects import Stall
 from netem.proxy import Proxy
-from smartserver.cli.bench_process import Watch
+from smartserver.cli.bench_process import Cost, Watch
 from smartserver.cli.bench_push import Pusher, revisions_of
 from smartserver.cli.bench_report import Progress, Report, median, percentile
 from smartserver.cli.errors import CommandError, one_line
@@ -41,19 +41,33 @@ GROWTH = 16_000_000
 """Bytes the server may have more with a stalled clone than without: one part of the body, and the socket's own."""
 
 STALL_WITHIN = 300.0
+CLEANING = 5.0
+"""Seconds a clone that is ended may take to delete what it has."""
+
+
+@dataclass(slots=True)
+class Share:
+    """The pushes of one side that were made alone, or beside the clones."""
+
+    seconds: list[float] = field(default_factory=list)
+    memory: int = 0
+    """Bytes the server's processes had at most."""
+    cpu: float = 0.0
+    """CPU seconds of the server in all: what others do on the machine is not in them."""
+
+    def add(self, seconds: Sequence[float], cost: Cost) -> None:
+        """Some more pushes, and what they cost the server."""
+        self.seconds += seconds
+        self.memory = max(self.memory, cost.together)
+        self.cpu += cost.cpu
 
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of the pushes of one side, and what the server's processes had at most."""
+    """The pushes of one server."""
 
-    alone: list[float] = field(default_factory=list)
-    beside: list[float] = field(default_factory=list)
-    memory_alone: int = 0
-    memory_beside: int = 0
-    cpu_alone: float = 0.0
-    cpu_beside: float = 0.0
-    """CPU seconds of the server in all: what others do on the machine is not in them."""
+    alone: Share = field(default_factory=Share)
+    beside: Share = field(default_factory=Share)
 
 
 def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Report, list[str]]:
@@ -74,7 +88,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
             files = {f"file{n}": os.urandom(FILE) for n in range(CONTENT // FILE)}
             add_commit(source, environment, "main", files)
         commits = work.folder / "commits.git"
-        generate(commits, environment, ("pushed",), 2 * count)
+        generate(commits, environment, ("pushed",), 2 * (count + TURNS) + 1)
         revisions = revisions_of(commits, environment, "--reverse", "pushed")
         server = work.start_ours()
         ours = Times()
@@ -86,7 +100,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
                     raise CommandError(f"a push was refused: {pushed.refused}")
                 return pushed.seconds
 
-            _measure(work, source, server, revisions, push, clones, ours, environment, progress)
+            _measure(work, source, server, revisions, count, push, clones, ours, environment, progress)
         daemon = work.start_git_daemon(NAME)
         git = None
         if daemon is not None:
@@ -102,7 +116,7 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
                     raise CommandError(f"a push was refused: {done.stderr.strip()}")
                 return time.perf_counter() - begun
 
-            _measure(work, source, daemon, revisions, git_push, clones, git, environment, progress)
+            _measure(work, source, daemon, revisions, count, git_push, clones, git, environment, progress)
         report = Report(
             f"{count} pushes beside {clones} stalled clone{'s' * (clones != 1)} and {count} without; "
             "ours by the library, git's by `git push`"
@@ -116,6 +130,7 @@ def _measure(
     source: Path,
     server: Server,
     revisions: Sequence[Revision],
+    count: int,
     push: Callable[[Revision], float],
     clones: int,
     times: Times,
@@ -127,22 +142,25 @@ def _measure(
     refspecs = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"]
     run(["git", "push", "--quiet", server.url(NAME), *refspecs], source, environment)
     waiting = iter(revisions)
-    share = len(revisions) // (2 * TURNS)
-    # Once for nothing: what is loaded or grown at first is so in both halves then.
-    with Stalled(work, server, clones, environment):
-        push(next(waiting))
-    for turn in range(TURNS):
-        progress.step(f"{label}: turn {turn + 1} of {TURNS}")
+    turns = min(TURNS, count)
+    share = count // turns
+
+    def pushes() -> tuple[list[float], Cost]:
+        push(next(waiting))  # The first after a pause is slower, whatever is beside it.
         with Watch(server.pid) as watch:
-            times.alone += [push(next(waiting)) for _ in range(share - (turn == 0))]
-        times.memory_alone = max(times.memory_alone, watch.cost.together)
-        times.cpu_alone += watch.cost.cpu
-        with Stalled(work, server, clones, environment) as stalled:
-            with Watch(server.pid) as watch:
-                times.beside += [push(next(waiting)) for _ in range(share)]
-            times.memory_beside = max(times.memory_beside, watch.cost.together)
-            times.cpu_beside += watch.cost.cpu
-            stalled.check()
+            taken = [push(next(waiting)) for _ in range(share)]
+        return taken, watch.cost
+
+    for turn in range(turns):
+        progress.step(f"{label}: turn {turn + 1} of {turns}")
+        # Each is first as often as the other: a repository grows, and a machine changes its pace.
+        for beside in (False, True) if turn % 2 else (True, False):
+            if beside:
+                with Stalled(work, server, clones, environment) as stalled:
+                    times.beside.add(*pushes())
+                    stalled.check()
+            else:
+                times.alone.add(*pushes())
 
 
 class Stalled:
@@ -205,7 +223,11 @@ class Stalled:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.wait()
+            try:
+                process.wait(CLEANING)
+            except subprocess.TimeoutExpired:  # Git cleans up in its signal handler, and may lock itself up there.
+                process.kill()
+                process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -213,27 +235,27 @@ def _add(report: Report, ours: Times, git: Times | None) -> None:
     def shown(times: Times | None, percent: float) -> str:
         if times is None:
             return ""
-        alone, beside = (percentile(values, percent) * 1000 for values in (times.alone, times.beside))
+        alone, beside = (percentile(share.seconds, percent) * 1000 for share in (times.alone, times.beside))
         return f"{alone:.1f} / {beside:.1f} ms"
 
     for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("longest", 100)):
         report.add(f"a push alone / beside them: {name}", shown(ours, percent), shown(git, percent))
 
     def slower(times: Times) -> float:
-        return median(times.beside) / median(times.alone)
+        return median(times.beside.seconds) / median(times.alone.seconds)
 
     ok = slower(ours) <= SLOWER
     report.add("ratio of the medians", f"{slower(ours):.2f}", f"{slower(git):.2f}" if git else "", f"{SLOWER:g}", ok)
 
     def cpu(times: Times) -> str:
-        alone, beside = times.cpu_alone / len(times.alone), times.cpu_beside / len(times.beside)
+        alone, beside = (share.cpu / len(share.seconds) for share in (times.alone, times.beside))
         return f"{alone * 1000:.1f} / {beside * 1000:.1f} ms"
 
     report.add("CPU of the server, a push alone / beside them", cpu(ours), cpu(git) if git else "")
 
     def memory(times: Times) -> str:
-        return f"{size(times.memory_beside)} ({(times.memory_beside - times.memory_alone) / 1e6:+.1f} MB)"
+        return f"{size(times.beside.memory)} ({(times.beside.memory - times.alone.memory) / 1e6:+.1f} MB)"
 
-    ok = ours.memory_beside - ours.memory_alone <= GROWTH
-    report.add("memory of the server, alone", size(ours.memory_alone), size(git.memory_alone) if git else "")
+    ok = ours.beside.memory - ours.alone.memory <= GROWTH
+    report.add("memory of the server, alone", size(ours.alone.memory), size(git.alone.memory) if git else "")
     report.add("memory of the server, beside them", memory(ours), memory(git) if git else "", f"+{size(GROWTH)}", ok)

@@ -247,7 +247,7 @@ class Comparison:
         name = source if source is not None else f"a generated history of {GENERATED_COMMITS} commits"
         rate = f", {self._rate * 8 / 1e6:g} Mbit/s" if self._rate else ""
         self.title = f"{name} ({count} commits), link of {self._rtt * 1000:g} ms{rate}; trips include the TCP handshake"
-        self._say(self.title)
+        self._say(f"measuring with {name}:")
 
     def _side(self, label: str, server: Server) -> Side:
         folder = self._work.folder

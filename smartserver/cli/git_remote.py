@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 
 USAGE = """usage: git-remote-hpss REMOTE URL
 
@@ -15,17 +14,6 @@ Git runs this for URLs that begin with hpss://; there is no need to run it by ha
     git push hpss://localhost/project main
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
 """
-
-
-def cache_folder(environment: Mapping[str, str]) -> str | None:
-    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
-    base = environment.get("XDG_CACHE_HOME")
-    if not base or not os.path.isabs(base):
-        home = environment.get("HOME")
-        if not home:
-            return None
-        base = os.path.join(home, ".cache")
-    return os.path.join(base, "smartserver", "remotes")
 
 
 def main() -> None:

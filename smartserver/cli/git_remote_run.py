@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.git_remote import cache_folder
-from smartserver.client.call import Client, NotOurProtocol
+from smartserver.cli.session import cache_folder, client_for
+from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import BadUrl, parse
-from smartserver.plugins.git import CannotGoOn, GitRemote
+from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
-from smartserver.trace import text
+from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import in_words
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError
@@ -49,11 +49,6 @@ def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     os._exit(status)
 
 
-def plain(text: str) -> str:
-    """Text that may be a server's, for a terminal: one line, and no sequence that could command it."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
 def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     """Exit status of a run; what went wrong was said."""
     try:
@@ -64,11 +59,16 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
         place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
         sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
-    except (CannotGoOn, VcsError, CodedError, BadUrl) as wrong:
+    except (VcsError, CodedError) as wrong:
+        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse(url)))}\n")
+        return FAILED
+    except (CannotGoOn, BadUrl) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
-        sys.stderr.write(f"fatal: hpss: {wrong.filename or 'this machine'}: {wrong.strerror or wrong}\n")
+        # What is written without a name is the repository's.
+        place = wrong.filename or environment.get("GIT_DIR") or "this machine"
+        sys.stderr.write(f"fatal: hpss: {place}: {wrong.strerror or wrong}\n")
         return FAILED
     return 0
 
@@ -98,14 +98,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
     """
-    location = parse(url)
-    debug = "hpss" in environment.get("SMARTSERVER_DEBUG", "").split(",")
-    recorder = text.printing(lambda line: print(line, file=sys.stderr, flush=True)) if debug else None
-
-    def connect() -> TcpMedium:
-        if recorder is not None:
-            recorder.connected()
-        return TcpMedium(location.host, location.port)
+    flags = set(environment.get("SMARTSERVER_DEBUG", "").split(","))
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")
@@ -116,14 +109,9 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    hint = read(reader, os.getppid())
-    observers = [recorder] if recorder is not None else []
-    with Client(connect, observers, agent="git") as client:
+    with client_for(url, flags, agent="git") as (client, location):
+        hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
-        git = GitRemote(remote, location.path, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
-        client.progress = git.server_progress
-        try:
-            git.run()
-        finally:
-            if recorder is not None:
-                say(text.summary(recorder, time.monotonic()))
+        git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        client.progress = git.terminal.server_progress
+        git.run()

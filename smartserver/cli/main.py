@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import signal
 import sys
+from typing import NoReturn
 
 import click
 
 import smartserver
 from smartserver.cli.errors import CommandError
+from smartserver.client.plain import plain
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
@@ -20,6 +25,13 @@ COMMANDS = {
     "docs": "smartserver.cli.docs",
 }
 """Each module has a `command`."""
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command. The second is that of a closed terminal: servers it started have a session of their own
+and do not get it."""
+
+OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
+"""What a write may fail with; of a file it would have its name."""
 
 
 class Commands(click.Group):
@@ -59,7 +71,10 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Run a command; what goes wrong is one line on stderr."""
+    """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup and `trap '' TERM` leave it.
+            signal.signal(number, _end)
     try:
         code = group.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -69,12 +84,24 @@ def main() -> None:
         wrong.show()
         sys.exit(wrong.exit_code)
     except CommandError as wrong:
-        click.echo(f"smartserver: {wrong}", err=True)
+        click.echo(f"smartserver: {plain(str(wrong))}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as wrong:
+        place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
+        click.echo(f"smartserver: {f'{place}: ' if place else ''}{wrong.strerror or wrong}", err=True)
+        with contextlib.suppress(OSError):
+            sys.stdout.close()  # What it could not write it would try to once more at the end.
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    for each in ENDING:  # A second one must not end what tidies up after the first.
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

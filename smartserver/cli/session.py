@@ -1,29 +1,36 @@
-"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for."""
+"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for,
+and the place of the cache.
+
+`git-remote-hpss` starts for every command of git: nothing here takes time to load.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-
-import click
 
 import smartserver
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.plain import plain
 from smartserver.client.url import Location, parse
 from smartserver.trace import text
 
+AGENT = f"smartserver/{smartserver.__version__}"
+
 
 @contextmanager
-def client_for(url: str, flags: Set[str]) -> Iterator[tuple[Client, Location]]:
-    """A client for the server of a URL, and what the URL says.
+def client_for(url: str, flags: Set[str], agent: str = AGENT) -> Iterator[tuple[Client, Location]]:
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
 
     Raises:
         BadUrl: it is not one.
     """
     location = parse(url)
-    recorder = text.printing(lambda line: click.echo(line, err=True)) if "hpss" in flags else None
+    recorder = text.printing(_say) if "hpss" in flags else None
 
     def connect() -> TcpMedium:
         if recorder is not None:
@@ -31,14 +38,31 @@ def client_for(url: str, flags: Set[str]) -> Iterator[tuple[Client, Location]]:
         return TcpMedium(location.host, location.port)
 
     observers = [recorder] if recorder is not None else []
-    with Client(connect, observers, agent=f"smartserver/{smartserver.__version__}", progress=_progress) as client:
+    progress = _progress if sys.stderr.isatty() else None
+    with Client(connect, observers, agent=agent, progress=progress) as client:
         try:
             yield client, location
         finally:
             if recorder is not None:
-                click.echo(text.summary(recorder, time.monotonic()), err=True)
+                _say(text.summary(recorder, time.monotonic()))
+
+
+def cache_folder(environment: Mapping[str, str]) -> str | None:
+    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
+    base = environment.get("XDG_CACHE_HOME")
+    if not base or not os.path.isabs(base):
+        home = environment.get("HOME")
+        if not home:
+            return None
+        base = os.path.join(home, ".cache")
+    return os.path.join(base, "smartserver", "remotes")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _progress(phase: str, done: int, total: int) -> None:
     if total:
-        click.echo(f"\r{phase}: {100 * done // total} %", err=True, nl=done >= total)
+        end = "\n" if done >= total else ""
+        print(f"\r{plain(phase)}: {100 * done // total} %", end=end, file=sys.stderr, flush=True)

@@ -32,7 +32,8 @@ def git() -> None:
         ["git", "config", "--global", "protocol.hpss.allow", "always"], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise CommandError(f"git config --global: {done.stderr.strip()}")
+        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise CommandError(f"git config --global: {said[-1]}")
     click.echo("protocol.hpss.allow = always")
     if shutil.which(PROGRAM) is None:
         raise CommandError(f"{PROGRAM} is not on PATH: add the folder that has it (where pip puts commands)")

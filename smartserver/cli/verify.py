@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.session import client_for
+from smartserver.cli.user import user
+from smartserver.client.plain import plain
+from smartserver.client.url import parse
 from smartserver.errors import NoSuchRepository
 from smartserver.store.model import VerifyReport
 from smartserver.trace.text import size
@@ -25,7 +29,9 @@ def command(flags: frozenset[str], path: str) -> None:
     smartserver verify ~/repositories/project
     smartserver verify hpss://example.org/project
     """
-    if path.startswith("hpss://"):
+    if "://" in path:
+        with one_line():
+            parse(path)  # Which says what it should begin with.
         from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 
         with one_line(path), client_for(path, flags) as (client, location):
@@ -34,7 +40,7 @@ def command(flags: frozenset[str], path: str) -> None:
     else:
         report = _verify_folder(path)
     for problem in report.problems:
-        click.echo(problem, err=True)
+        click.echo(plain(problem), err=True)
     what = [_count(report.packs, "pack"), _count(report.segments, "revision"), _count(report.records, "record")]
     verdict = _count(len(report.problems), "problem") if report.problems else "all well"
     click.echo(f"{', '.join(what)}, {size(report.size)}: {verdict}")
@@ -43,17 +49,20 @@ def command(flags: frozenset[str], path: str) -> None:
 
 
 def _verify_folder(path: str) -> VerifyReport:
-    from smartserver.store.format import recognise
     from smartserver.store.repository import PackRepository
     from transports.local import LocalTransport
 
-    folder = LocalTransport(path)
+    if not os.path.isdir(path):
+        raise CommandError(f"{path!r} is {'not a folder' if os.path.exists(path) else 'not there'}")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise CommandError(f"{path} cannot be read by user {user()}")
+    repository = PackRepository(LocalTransport(path))
     try:
         with one_line(path):
-            return PackRepository(folder).verify(_progress if sys.stderr.isatty() else lambda done, total: None)
+            return repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
     except CommandError as wrong:
         if isinstance(wrong.__cause__, NoSuchRepository):
-            found = recognise(folder)
+            found = repository.instead()
             raise CommandError(
                 f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
             ) from None

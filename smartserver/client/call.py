@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from smartserver.client.medium import ConnectionLost, Medium, MediumError
-from smartserver.client.retry import Attempts
+from smartserver.client.retry import Attempts, tells_of_earlier
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
@@ -154,7 +154,7 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the connection broke after a change may have been made.
+            OutcomeUnknown: the connection broke after a change may have been made, and no answer since says whether.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         attempts = Attempts()
@@ -162,17 +162,16 @@ class Client:
         lost: MediumError | None = None
         perhaps_done = False
         while True:
+            link: Link | None = None
             try:
                 link = self._ready()
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
-                try:
-                    return link.exchange(outgoing, age, self._agent)
-                finally:
-                    perhaps_done |= outgoing.mutates and link.sent_all
+                return link.exchange(outgoing, age, self._agent)
             except MediumError as wrong:
+                perhaps_done |= outgoing.mutates and link is not None and link.sent_all
                 self.close()
                 again = attempts.pause() if isinstance(wrong, ConnectionLost) or lost is not None else None
                 lost = lost or wrong
@@ -181,8 +180,15 @@ class Client:
                         raise OutcomeUnknown(str(lost)) from wrong
                     raise lost from None
                 self._sleep(again)
-            except Refusal:
-                raise
+            except Refusal as refusal:
+                # One with a large body is not sent again and again unasked.
+                small = not outgoing.flags & RequestFlag.GRAPH_FIRST
+                again = attempts.pause() if refusal.error.retryable and small else None
+                if again is None:
+                    if perhaps_done and not tells_of_earlier(refusal.error):
+                        raise OutcomeUnknown(str(refusal.error)) from refusal
+                    raise
+                self._sleep(again)
             except BaseException:
                 self.close()
                 raise
@@ -223,6 +229,8 @@ class Link:
         self._last_id = 0
         self._silent = 0.0
         self._going_away = False
+        self._why = ""
+        """What the server said when it took no more requests here."""
         self._open_body = 0
         self._outbox = bytearray()
         """What is to be written, in order: nothing may come between the bytes of a frame."""
@@ -326,9 +334,9 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
-        data = self._medium.read(RECEIVE_CHUNK)
-        if data:
-            self._connection.receive_data(data)
+        received = self._medium.read(RECEIVE_CHUNK)
+        if received:
+            self._connection.receive_data(received)
         else:
             self._connection.receive_eof()
         try:
@@ -336,9 +344,9 @@ class Link:
                 self._handle(event, incoming)
         except Interrupted as early:
             when = "in the middle of" if incoming.final else "before"
-            raise ConnectionLost(f"the server closed the connection {when} its answer") from early
-        if not data and self._outbox:
-            raise ConnectionLost("the server has closed the connection and takes no more")
+            raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
+        if not received and self._outbox:
+            raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:
@@ -356,6 +364,7 @@ class Link:
                 self._outbox += self._connection.send(Pong(event.payload))
             case GoAway():
                 self._going_away = True
+                self._why = f": {event.reason.decode('utf-8', 'backslashreplace')}" if event.reason else ""
             case VersionMismatch():
                 spoken = ", ".join(map(str, event.versions))
                 raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
-from smartserver.client.call import Answer, Client, Outgoing, Refusal
+from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.medium import MediumError
 from smartserver.errors import (
     KnownRevisions,
     MissingBase,
@@ -37,6 +38,7 @@ from smartserver.verbs.repository_create import CreateRequest, KindField, reposi
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.rules import Create, Rule
+from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag, State
 from transports.errors import CodedError
@@ -49,7 +51,11 @@ PLANS = 4
 
 
 class Plan(Protocol):
-    """The revisions a push brings, parents first."""
+    """The revisions a push brings, parents first.
+
+    It is what the client reads of the plan an adapter makes (`vcs.base.Plan`, which says what it promises besides): of
+    `client` and `vcs` neither may import the other.
+    """
 
     @property
     def graph(self) -> Sequence[Announced]:
@@ -224,7 +230,20 @@ class RemoteRepository:
                     return self._refused(updates, refusal, outgoing)
                 continue
             self._learn(answer)
-            return self._updated(updates, answer.results[-len(updates) :])
+            done = self._updated(updates, answer.results[-len(updates) :])
+            lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
+            if lacking and len(lacking) < len(updates):
+                # Made anew, and something could be done there all the same: what is known now plans the rest.
+                rest = [updates[number] for number in lacking]
+                try:
+                    again = self.push(rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan)
+                except OutcomeUnknown as unknown:
+                    again = [replace(done[number], error=unknown) for number in lacking]
+                except (CodedError, MediumError, ProtocolError, NotOurProtocol):
+                    return done  # What was done is done, and why the rest was not is said already.
+                for number, each in zip(lacking, again, strict=True):
+                    done[number] = each
+            return done
         raise AssertionError("the last attempt returns or raises")
 
     def _outgoing(

@@ -38,7 +38,7 @@ def parse(url: str) -> Location:
     """Read a URL.
 
     Raises:
-        BadUrl: it has no host, a port that is no port, or a path that is not UTF-8.
+        BadUrl: it has no host, a port that is no port, or a host or path that is not UTF-8.
     """
     scheme, colon, rest = url.partition("://")
     if not colon or scheme.lower() != "hpss":
@@ -55,13 +55,15 @@ def parse(url: str) -> Location:
         host, _, port_text = authority.partition(":")
     if not host:
         raise BadUrl(url, "it has no host")
+    if any("\ud800" <= character <= "\udfff" for character in host):  # As Python has bytes that are not UTF-8.
+        raise BadUrl(url, "its host is not UTF-8")
     if port_text and not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) < 65536):
         raise BadUrl(url, f"{port_text!r} is not a port of 1 to 65535")
     if "?" in path or "#" in path:
         raise BadUrl(url, "a query or fragment has no meaning; write ? as %3F and # as %23")
     try:
         decoded = _percent_decode(path).decode()
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise BadUrl(url, "its path is not UTF-8") from None
     except ValueError:
         raise BadUrl(url, "a % in its path is not followed by two hexadecimal digits") from None

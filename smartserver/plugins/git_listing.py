@@ -12,19 +12,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from smartserver.plugins.git_hint import Hint
+from smartserver.plugins.git_names import HEADS, SHORT_FOR, TAGS
 from smartserver.records.model import RevisionId
 from smartserver.vcs.git import boolean
 
 NO_TIP = b""
 """What a lease expects of a ref that must not exist."""
 
-HEADS = b"refs/heads/"
-TAGS = b"refs/tags/"
 EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
 """Options that say what is pushed where no refspec does."""
-
-SHORT_FOR = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
-"""What a short name may lack in front, in git's order."""
 
 
 class Found(Protocol):

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from smartserver.plugins.git_hint import Hint
-
-TAGS = b"refs/tags/"
+from smartserver.plugins.git_names import HEADS, TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def _clone(hint: Hint) -> Wants:
         return Wants(tuple(named), follow=follow)
     tags = () if "--no-tags" in hint.options else (TAGS,)
     extra = _sources(branch.encode("utf-8", "surrogateescape")) if branch else []
-    return Wants((b"refs/heads/", *tags, *extra))
+    return Wants((HEADS, *tags, *extra))
 
 
 def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
@@ -84,7 +83,7 @@ def _sources(name: bytes) -> list[bytes]:
     if name == b"HEAD" or name.startswith(b"refs/"):
         # A pattern may have its star in the middle: all that begins like it is more than enough.
         return [name.partition(b"*")[0] + b"*" if b"*" in name else name]
-    return [b"refs/" + name, b"refs/tags/" + name, b"refs/heads/" + name]
+    return [b"refs/" + name, TAGS + name, HEADS + name]
 
 
 def _id(name: bytes, length: int) -> bytes:

@@ -8,6 +8,9 @@ MAX_ID: Final = 1024
 """Bytes of a revision id or record key. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
 and git's are 20 or 32. A longer one would not fit beside others in one small reply."""
 
+MAX_NAME: Final = MAX_ID
+"""Bytes of a ref name or map key: some maps have ids as keys."""
+
 MAX_META: Final = 65_536
 """Bytes of a record's meta. The longest known is a Breezy text's list of parents: a few ids."""
 
@@ -16,9 +19,6 @@ MAX_PARENTS: Final = 65_536
 
 MAX_ENTRIES: Final = 1 << 20
 """Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
-
-MAX_KINDS: Final = 255
-"""Kinds of a repository: a record names its kind in one byte. Breezy, the richest, has 5."""
 
 MAX_RECORD: Final = (1 << 31) - 1
 """Bytes of one fulltext: lengths stay within a signed 32-bit integer, and a text is held in memory whole."""

@@ -36,18 +36,6 @@ ZSTD: Final = 1
 _LEAST_ENTRY: Final = 7
 """Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
 
-__all__ = [
-    "STORED",
-    "ZSTD",
-    "Malformed",
-    "SegmentStream",
-    "decode_graph",
-    "decode_segment",
-    "encode_graph",
-    "encode_segment",
-    "frames",
-]
-
 
 def encode_segment(
     revision: RevisionId,

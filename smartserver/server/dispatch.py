@@ -103,11 +103,15 @@ def prepare(message: Request) -> Prepared:
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
         raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
+    longs = [verb.name for verb, _ in calls if verb.long]
+    if len(longs) > 1:
+        raise Unsupported(f"{len(longs)} calls of {longs[0]} in one request", "one in a request")
     if prepared.mutates and prepared.long:
         raise Unsupported("a verb that may take minutes in a request that changes something", "it in reads only")
     if prepared.mutates and downs:
         raise Unsupported("a body down in a request that changes something", "bodies down in reads only")
-    if bool(flags & RequestFlag.BODY) != bool(ups) and not flags & RequestFlag.CHECK_ONLY:
+    # A check may leave the body away; one that none of its verbs takes, and so permits, would be held all the same.
+    if bool(flags & RequestFlag.BODY) != bool(ups) and not (ups and flags & RequestFlag.CHECK_ONLY):
         raise Unsupported("the request flag BODY at odds with its calls", "BODY with a verb that takes one")
     return prepared
 

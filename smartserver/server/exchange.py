@@ -10,15 +10,17 @@ import msgspec
 
 from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsupported
 from smartserver.server.access import Access
-from smartserver.server.dispatch import fault, internal, prepare
-from smartserver.server.executor import Executor, Strand
+from smartserver.server.dispatch import Prepared, fault, internal, prepare
+from smartserver.server.executor import Executor, Lane, Strand
 from smartserver.server.site import Site
-from smartserver.server.work import Answer, RequestWork, log_bug, tidy
+from smartserver.server.tidying import tidy_later
+from smartserver.server.work import Answer, RequestWork, log_bug
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
+from transports.decorators.counted import Counts
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -26,7 +28,14 @@ log = logging.getLogger("smartserver")
 T = TypeVar("T")
 
 PROGRESS_INTERVAL = 0.5
-"""Seconds between two PROGRESS messages of a request."""
+"""Seconds between two PROGRESS messages of a request, and before the first."""
+
+LARGE_UPLOAD = 1 << 20
+"""Bytes of a body from which each phase after its end is named as it begins. A smaller one is mostly answered within
+the half second, and its reply is one small flight."""
+
+LARGE_REQUEST = 64 * 1024
+"""Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
 
 
 class Connected(Protocol):
@@ -45,7 +54,7 @@ class Connected(Protocol):
         """Send one event unless the connection is gone."""
 
     def backlog(self, change: int) -> None:
-        """Account for bytes received and not yet checked."""
+        """Account for bytes received and not yet looked at."""
 
     def want_body(self, exchange: Exchange) -> None:
         """Queue an answer with a body; its `start_body` is called when it is its turn."""
@@ -62,6 +71,8 @@ class Exchange:
         self._session = session
         self._strand = Strand(session.executor)
         self._payload: list[bytes] = []
+        self._held = 0
+        """Bytes of its payload that are in the backlog."""
         self._size = 0
         self._work: RequestWork | None = None
         self._answer: Answer | None = None
@@ -70,10 +81,15 @@ class Exchange:
         self._body_sent = 0
         self._reading = False
         self._busy = 0.0
-        self._last_progress = 0.0
+        self._spent = Counts()
         self._ended = False
-        self._long = False
         self._first: Reply | None = None
+        self._received = 0
+        """Bytes of its body, and how many of them are checked."""
+        self._checked = 0
+        self._last_progress = 0.0
+        self._last_said = ("", -1)
+        self._tells_phases = False
 
     # -- from the session
 
@@ -90,122 +106,182 @@ class Exchange:
             return
         payload = b"".join(self._payload)
         self._payload.clear()
-        try:
-            prepared = prepare(decode_request(payload))
-        except RemoteProtocolError as wrong:
-            self._refuse(Unsupported("a request of this form", str(wrong)))
+        self._hold(len(payload))
+        if len(payload) < LARGE_REQUEST:
+            self._begin(_decoded(payload, event.body), event.body)
+        else:
+            decode = lambda: self._measured(lambda: _decoded(payload, event.body))  # noqa: E731
+            self._step(decode, lambda prepared: self._begin(prepared, event.body))
+
+    def _hold(self, size: int) -> None:
+        """Have so many bytes of its payload counted in the backlog, which may pause all reading.
+
+        Whatever is counted must come to its answer though nothing more is read, or this side would wait for what it
+        does not read itself. A request without a body needs no more of its client: it counts until it is answered, and
+        not until its body down was taken. One with a body counts until it is decoded; there is one of those at a time.
+        An END or CANCEL behind what is counted is only late, since nothing that is counted waits for it.
+        """
+        change, self._held = size - self._held, size
+        if change:
+            self._session.backlog(change)
+
+    def _begin(self, prepared: Prepared | CodedError, body: bool) -> None:
+        if self._answered:  # Cancelled while it was decoded.
             return
-        except CodedError as wrong:
-            self._refuse(wrong)
+        if isinstance(prepared, CodedError):
+            self._refuse(prepared)
             return
-        if event.body != bool(prepared.flags & RequestFlag.BODY):
-            self._refuse(Unsupported("the request flag BODY at odds with its frame", "the same of both"))
-            return
-        self._long = prepared.long
-        self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress_from_worker)
-        if not event.body:
-            self._step(self._work.answer, self._reply)
+        if body:
+            self._hold(0)
+        work = self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress)
+        self._tells_phases = prepared.long
+        if not body:
+            quick = Lane.COMMIT if prepared.mutates else Lane.QUICK
+            self._answering(work.answer, Lane.LONG if prepared.long else quick)
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
-        assert self._work is not None  # The request is whole before its body, and over when it was refused.
-        work, session = self._work, self._session
+        session = self._session
         session.backlog(len(chunk))
+        self._received += len(chunk)
 
-        def done(refusal: Answer | None) -> None:
-            session.backlog(-len(chunk))
-            if refusal is not None:
-                self._reply(refusal)
+        def take() -> Answer | None:
+            refusal = self._unless_over(lambda work: work.take(chunk))
+            self._checked += len(chunk)
+            if self._ended:
+                self._progress("check", self._checked, self._received)
+            return refusal
 
-        self._step(lambda: None if self._answered or self._lost else work.take(chunk), done)
+        self._answering(take, anyway=lambda: session.backlog(-len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
-        assert self._work is not None  # As above.
-        work = self._work
         self._ended = True
-
-        def finish() -> Answer | None:
-            return None if self._answered or self._lost else work.finish(segments, size)
-
-        def done(answer: Answer | None) -> None:
-            if answer is not None:
-                self._reply(answer)
-
-        self._step(finish, done)
+        self._last_progress = self._session.site.clock()
+        self._tells_phases = self._received >= LARGE_UPLOAD
+        if self._tells_phases and self._checked < self._received:
+            self._progress("check", self._checked, self._received)
+        self._answering(lambda: self._unless_over(lambda work: work.finish(segments, size)), Lane.COMMIT)
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
-        if self._work is not None:
-            self._work.cancelled = True
+        work = self._work
+        if work is not None:
+            work.cancel()
         if self._answer is not None and self._answer.body is not None:
             self._refuse(Cancelled())
-            return
-        if self._answered or self._ended:
-            return
-        if self._work is None:  # Not even the request is whole.
+        elif self._answered:
+            pass
+        elif work is None or not work.mutates:  # It is not even whole, or whatever it still finds changes nothing.
             self._refuse(Cancelled())
-            return
-        work = self._work
-        self._step(work.abandon, lambda _: self._refuse(Cancelled()))
+        elif not self._ended:
+            self._step(work.abandon, lambda _: self._refuse(Cancelled()))
 
     def lost(self) -> None:
         """The connection is gone."""
         self._lost = True
         if self._work is not None:
-            work = self._work
-            work.cancelled = True
-            self._strand.submit(work.abandon, lambda _: None)
+            self._work.cancel()
+            self._step(self._work.abandon, lambda _: None)
 
-    # -- answering
+    # -- steps
 
-    def _step(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        clock = self._session.site.clock
+    def _unless_over(self, work: Callable[[RequestWork], Answer | None]) -> Answer | None:
+        """What a step after the first gives; nothing when the request was refused or its client is gone."""
+        return None if self._work is None or self._answered or self._lost else work(self._work)
 
-        def timed() -> T | InternalError:
-            start = clock()
+    def _measured(self, work: Callable[[], T]) -> T:
+        site = self._session.site
+        start, before = site.clock(), site.spent
+        self._last_progress = self._last_progress or start
+        try:
+            return work()
+        finally:
+            self._busy += site.clock() - start
+            self._spent += site.spent - before
+
+    def _step(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], None],
+        lane: Lane = Lane.QUICK,
+        anyway: Callable[[], None] = lambda: None,
+    ) -> None:
+        """While there is a connection `done` follows what the step gave, and `anyway` also what went wrong in it."""
+
+        def guarded() -> T | InternalError:
             try:
                 return work()
             except Exception as wrong:  # A step that is never reported would leave its client without an answer.
                 return internal(wrong, log_bug)
-            finally:
-                self._busy += clock() - start
 
         def report(result: T | InternalError) -> None:
             if self._lost:
                 return
+            anyway()
             if isinstance(result, InternalError):
+                work = None if self._answered else self._work
                 self._refuse(result)
+                if work is not None:
+                    self._step(work.abandon, lambda _: None)
             else:
                 done(result)
 
-        self._strand.submit(timed, report, long=self._long)
+        self._strand.submit(guarded, report, lane)
+
+    def _answering(
+        self, work: Callable[[], Answer | None], lane: Lane = Lane.QUICK, anyway: Callable[[], None] = lambda: None
+    ) -> None:
+        """A step that may end in the answer, which is encoded there too: the largest takes a tenth of a second."""
+
+        def encoded() -> tuple[Answer, bytes] | None:
+            answer = self._measured(work)
+            return None if answer is None else (answer, self._encoded(answer))
+
+        def report(found: tuple[Answer, bytes] | None) -> None:
+            if found is not None:
+                self._reply(*found)
+
+        self._step(encoded, report, lane, anyway)
+
+    # -- answering
 
     def _refuse(self, error: CodedError) -> None:
-        self._reply(Answer(Failure(fault(error))))
+        answer = Answer(Failure(fault(error)))
+        self._reply(answer, self._encoded(answer))
 
-    def _reply(self, answer: Answer) -> None:
+    def _encoded(self, answer: Answer) -> bytes:
+        spent = self._spent
+        counters = Counters(
+            int(self._busy * 1e6),
+            spent.files_opened,
+            spent.reads,
+            spent.bytes_read,
+            spent.bytes_written,
+            spent.syncs,
+        )
+        return encode(msgspec.structs.replace(answer.message, counters=counters))
+
+    def _reply(self, answer: Answer, payload: bytes) -> None:
         if self._answered and self._answer is None:
             return
-        message = msgspec.structs.replace(answer.message, counters=Counters(int(self._busy * 1e6)))
-        if isinstance(message, Failure):
-            self._answered = True
+        self._answered = True
+        self._hold(0)
+        if isinstance(answer.message, Failure):
             self._answer = None
-            self._session.send(Error(self.id, encode(message)))
-            self._log(message.fault.code)
+            self._session.send(Error(self.id, payload))
+            self._log(answer.message.fault.code)
             self._over()
             return
-        self._answered = True
-        self._log("answered")
         if answer.body is None:
-            self._session.send(Reply(self.id, encode(message)))
+            self._log("answered")
+            self._session.send(Reply(self.id, payload))
             self._over()
             if answer.changed is not None:
-                repository = answer.changed
-                self._session.executor.run(lambda: tidy(repository), lambda _: None, long=True)
+                tidy_later(self._session.site, self._session.executor, answer.changed)
             return
         self._answer = answer
-        self._first = Reply(self.id, encode(message), body=True)
+        self._first = Reply(self.id, payload, body=True)
         self._session.want_body(self)
 
     def start_body(self) -> None:
@@ -224,7 +300,7 @@ class Exchange:
 
         def read() -> bytes | Exception:
             try:
-                return body.read(PIECE)
+                return self._measured(lambda: body.read(PIECE))
             except Exception as wrong:  # The store failed half-way: said by ERROR, the whole segments before it stand.
                 return wrong
 
@@ -233,7 +309,8 @@ class Exchange:
             if self._answer is None:
                 return
             if isinstance(piece, CodedError):
-                self._refuse(piece)
+                assert self._work is not None  # The answer is its.
+                self._refuse(self._work.in_words(piece))
             elif isinstance(piece, Exception):
                 self._refuse(internal(piece, log_bug))
             elif piece:
@@ -242,27 +319,55 @@ class Exchange:
             else:
                 self._session.send(End(self.id, answer.segments, answer.size))
                 self._answer = None
+                self._log("answered")
                 self._over()
 
         self._step(read, done)
 
     def _log(self, outcome: str) -> None:
-        work = self._work
+        work, spent = self._work, self._spent
         what = work.description if work is not None else "a request"
-        log.info("%s: %s: %s, %.1f ms", self._session.peer or "a client", what, outcome, self._busy * 1000)
+        log.info(
+            "%s: %s: %s, %.1f ms%s", self._session.peer or "a client", what, outcome, self._busy * 1000, _io(spent)
+        )
 
     def _over(self) -> None:
         self._session.finished(self)
 
     # -- progress
 
-    def _progress_from_worker(self, phase: str, done: int, total: int) -> None:
+    def _progress(self, phase: str, done: int, total: int) -> None:
+        """Say how far it is, twice a second and at the end of what was said; from any thread."""
         now = self._session.site.clock()
-        if now - self._last_progress >= PROGRESS_INTERVAL:
-            self._last_progress = now
+        begins = phase != self._last_said[0]
+        ends = 0 < total <= done and not begins
+        due = now - self._last_progress >= PROGRESS_INTERVAL or ends or (begins and self._tells_phases)
+        if due and (phase, done) != self._last_said:
+            self._last_progress, self._last_said = now, (phase, done)
             payload = encode(ProgressMessage(phase, done, total))
             self._session.executor.soon(lambda: self._send_progress(payload))
 
     def _send_progress(self, payload: bytes) -> None:
         if not self._answered and not self._lost:
             self._session.send(Progress(self.id, payload))
+
+
+def _decoded(payload: bytes, body: bool) -> Prepared | CodedError:
+    """The request in a payload, or why it is refused. `body`: what its frame says."""
+    try:
+        prepared = prepare(decode_request(payload))
+    except RemoteProtocolError as wrong:
+        return Unsupported("a request of this form", str(wrong))
+    except CodedError as wrong:
+        return wrong
+    if body != bool(prepared.flags & RequestFlag.BODY):
+        return Unsupported("the request flag BODY at odds with its frame", "the same of both")
+    return prepared
+
+
+def _io(spent: Counts) -> str:
+    """What a request asked of the store, for the log; nothing where it asked nothing."""
+    if spent == Counts():
+        return ""
+    written = f", {spent.bytes_written} bytes written, {spent.syncs} syncs" if spent.bytes_written else ""
+    return f", {spent.files_opened} files opened, {spent.reads} reads of {spent.bytes_read} bytes{written}"

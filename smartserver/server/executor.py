@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -9,10 +10,24 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
+class Lane(enum.Enum):
+    """Where work runs, so that what may wait for long holds up nothing that does not."""
+
+    QUICK = "quick"
+    """Reads, and the checking of bodies as they come: it waits for the disk alone, and for no other writer."""
+    COMMIT = "commit"
+    """Changes: they wait for the disk to sync, and for other writers."""
+    LONG = "long"
+    """Verification, for any reader as often as he asks."""
+    UPKEEP = "upkeep"
+    """Repacking and the deletion of leftovers, which no number of readers may keep out: without it pushes come to an
+    end."""
+
+
 class Executor(Protocol):
     """Runs work that blocks and reports back on the thread that moves the bytes."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Call `work` somewhere, then `done` with what it gave. `work` raises nothing."""
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -22,7 +37,7 @@ class Executor(Protocol):
 class InlineExecutor:
     """Runs everything at once, in the caller's thread: for the simulator."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Do it now."""
         done(work())
 
@@ -40,7 +55,7 @@ class Strand:
         self._busy = False
         self._draining = False
 
-    def submit(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def submit(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Run a step after those before it."""
 
         def start() -> None:
@@ -49,7 +64,7 @@ class Strand:
                 done(result)
                 self._drain()
 
-            self._executor.run(work, finished, long=long)
+            self._executor.run(work, finished, lane)
 
         self._steps.append(start)
         self._drain()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from smartserver.server.access import Access
+from smartserver.server.dispatch import fault
 from smartserver.server.exchange import Exchange
 from smartserver.server.executor import Executor
 from smartserver.server.site import Site
@@ -25,10 +26,14 @@ from smartserver.wire.events import (
     PeerClosed,
     Ping,
     Pong,
+    Progress,
     Request,
     VersionMismatch,
 )
-from smartserver.wire.limits import MAX_REASON
+from smartserver.wire.events import Error as ErrorEvent
+from smartserver.wire.limits import DRAIN_BYTES, MAX_MESSAGE, MAX_REASON, UNREAD_BYTES
+from smartserver.wire.messages import Failure, encode
+from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
 
@@ -50,6 +55,9 @@ class Shell(Protocol):
 
     def close(self) -> None:
         """Close once everything written has been sent, without losing it to unread input."""
+
+    def abort(self) -> None:
+        """Close at once; what was written and not sent is lost."""
 
     def pause_reading(self) -> None:
         """Read no more for now."""
@@ -73,6 +81,17 @@ class Session:
         self._backlog = 0
         self._paused = False
         self._writable = True
+        self._unread = 0
+        """Bytes of answers, bodies apart, that were written since the peer last took everything."""
+        self._longest = 0
+        """Of the longest of them."""
+        self._owed: dict[int, int] = {}
+        """Requests of which more is to come from the client, refused ones too; bytes of their messages so far."""
+        self._discarded = 0
+        """Bytes of a refused upload that came since its refusal."""
+        self._refusal: CodedError | None = None
+        self.asked = False
+        """Whether a request, or its first part, ever came."""
         self._leaving = False
         """Nothing more is to come, or to be taken: close after the last answer."""
         self._closing = False
@@ -102,10 +121,7 @@ class Session:
     def connection_lost(self) -> None:
         """The connection is gone; what was being done for it is abandoned, unless it is past its commit."""
         self._closing = True
-        for exchange in self._exchanges.values():
-            exchange.lost()
-        self._exchanges.clear()
-        self._bodies.clear()
+        self._abandon()
 
     def pause_writing(self) -> None:
         """The shell holds enough unsent bytes."""
@@ -114,6 +130,7 @@ class Session:
     def resume_writing(self) -> None:
         """The shell wants more."""
         self._writable = True
+        self._unread = self._longest = 0
         if self._bodies:
             self._bodies[0].pump()
 
@@ -122,17 +139,85 @@ class Session:
         """Whether no request is open."""
         return not self._exchanges
 
+    @property
+    def awaiting(self) -> bool:
+        """Whether the client owes the rest of a request, and this side reads."""
+        return bool(self._owed) and not self._paused
+
+    @property
+    def pinging(self) -> bool:
+        """Whether this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
+
+        A client counts a silent server as gone, and a PING of its own is not seen while nothing is read.
+        """
+        return bool(self._owed) or self._paused
+
+    @property
+    def discarding(self) -> int:
+        """The refused request whose upload still comes; 0 where there is none."""
+        return next((each for each in self._owed if each not in self._exchanges), 0)
+
+    def refuse(self, why: CodedError) -> None:
+        """Say that this connection is one too many, and answer its first request with that.
+
+        GOAWAY tells whoever has not asked yet; to whoever has, an ERROR says for certain that nothing was done.
+        """
+        self._refusal = why
+        self.send(GoAway(str(why).encode()[:MAX_REASON]))
+
     def go_away(self, reason: str) -> None:
         """Take no new requests, finish those that are open, then close."""
         self.send(GoAway(reason.encode()[:MAX_REASON]))
         self._leave()
 
+    def ping(self) -> None:
+        """Ask for a sign of life, which also tells every box on the way that the connection is in use."""
+        self.send(Ping())
+
+    def drop(self, reason: str) -> None:
+        """Give the connection up, with all that is open on it, and tell the peer why should it read on."""
+        log.warning("%s: dropped: %s", self.peer or "a client", reason)
+        self.send(GoAway(reason.encode()[:MAX_REASON]))
+        self._abandon()
+        self._close()
+
+    def abort(self, reason: str) -> None:
+        """Give the connection up without a word: the peer takes none."""
+        if not self._closing:
+            log.warning("%s: dropped: %s", self.peer or "a client", reason)
+        self._closing = True
+        self._abandon()
+        self._shell.abort()
+
+    def discard_no_more(self, why: str) -> None:
+        """The client goes on with an upload that was refused: finish what else is open, and close this side."""
+        if not self._leaving:
+            log.info("%s: goes on sending what was refused: %s", self.peer or "a client", why)
+            self.go_away(f"the upload was refused: {why}")
+
     # -- from exchanges
 
     def send(self, event: Event) -> None:
-        """Send one event unless the connection is gone."""
-        if not self._closing:
-            self._shell.write(self._connection.send(event))
+        """Send one event unless the connection is gone.
+
+        Nobody may stop reading because it cannot write: two sides that do wait for each other for ever, each with a
+        body for the other. So this side reads on, whatever the peer takes of its answers. Bodies wait until it takes
+        more; of other answers there is a bound, over which the connection is given up. A client that reads while it
+        writes and while it waits, as all must, meets neither a deadlock nor, before it has asked for megabytes that it
+        could have asked for one after the other, the bound.
+        """
+        if self._closing:
+            return
+        if not self._writable and isinstance(event, Progress):
+            return  # It would be old when it is read.
+        encoded = self._connection.send(event)
+        if not self._writable:
+            self._unread += len(encoded)
+            self._longest = max(self._longest, len(encoded))
+            if self._unread - self._longest > UNREAD_BYTES:
+                self.abort(f"it takes no answers: expected no more than {UNREAD_BYTES} bytes of them unread")
+                return
+        self._shell.write(encoded)
 
     @property
     def writable(self) -> bool:
@@ -175,21 +260,32 @@ class Session:
     def _handle(self, event: Event) -> None:
         match event:
             case Request():
+                self.asked = True
+                self._owes(event)
+                if self._refusal is not None:
+                    self.send(ErrorEvent(event.id, encode(Failure(fault(self._refusal)))))
+                    self._close()
+                    return
                 exchange = self._exchanges.get(event.id)
                 if exchange is None:
                     exchange = self._exchanges[event.id] = Exchange(self, event.id)
                 exchange.request(event)
             case Body():
+                if event.id not in self._exchanges:
+                    self._discard(len(event.chunk))
                 self._exchanges_do(event.id, lambda exchange: exchange.body(event.chunk))
             case End():
+                self._paid(event.id)
                 self._exchanges_do(event.id, lambda exchange: exchange.end(event.segments, event.size))
             case Cancel():
+                self._paid(event.id)
                 self._exchanges_do(event.id, lambda exchange: exchange.cancel())
             case Ping():
                 self.send(Pong(event.payload))
             case VersionMismatch():
                 log.info("%s speaks hpss versions %s", self.peer, event.versions)
-                self.send(VersionMismatch(VERSIONS))
+                if self._refusal is None:  # Else it has been told something already.
+                    self.send(VersionMismatch(VERSIONS))
                 self._close()
             case PeerClosed():
                 self._leave()
@@ -201,6 +297,30 @@ class Session:
         exchange = self._exchanges.get(request_id)
         if exchange is not None:
             action(exchange)
+
+    def _owes(self, event: Request) -> None:
+        """Note whether more of a request is to come.
+
+        Raises:
+            RemoteProtocolError: it is longer than any message.
+        """
+        size = self._owed.get(event.id, 0) + len(event.payload)
+        if size > MAX_MESSAGE:
+            raise RemoteProtocolError(f"request {event.id}: {size} bytes, expected no more than {MAX_MESSAGE}")
+        if event.more or event.body:
+            self._owed[event.id] = size
+        else:
+            self._owed.pop(event.id, None)
+
+    def _paid(self, request_id: int) -> None:
+        """Note that nothing more of a request is to come; at most one has a body under way, and that is what counts."""
+        if self._owed.pop(request_id, None) is not None:
+            self._discarded = 0
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > DRAIN_BYTES:
+            self.discard_no_more(f"more than {DRAIN_BYTES} bytes came after that")
 
     def _leave(self) -> None:
         """Close once no request is open, those that crossed a GOAWAY included."""
@@ -215,8 +335,13 @@ class Session:
 
     def _give_up(self, wrong: RemoteProtocolError) -> None:
         log.info("%s: %s", self.peer or "a client", wrong)
+        self._abandon()
+        self._close()
+
+    def _abandon(self) -> None:
+        """Let go of what is open, unless it is past its commit."""
         exchanges, self._exchanges = self._exchanges, {}
         for exchange in exchanges.values():
             exchange.lost()
         self._bodies.clear()
-        self._close()
+        self._owed.clear()

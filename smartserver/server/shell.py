@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol as Interface
 from typing import cast
 
-from twisted.internet import defer, interfaces, protocol
+from twisted.internet import interfaces, protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from smartserver.server.access import Access
-from smartserver.server.executor import Executor
 from smartserver.server.session import Session
-from smartserver.server.site import Site
-from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE
-
-
-class Timer(Interface):
-    """A call to come."""
-
-    def active(self) -> bool:
-        """Whether it is still to come."""
-
-    def cancel(self) -> None:
-        """Forget it."""
-
-
-PARTING = 2.0
-"""Seconds a server that stops waits for peers whose requests are answered to close too; some hold a connection open for
-a request to come."""
-
-
-class Clock(Interface):
-    """What is used of a reactor's clock."""
-
-    def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Call this once, `delay` seconds from now."""
-
-    def seconds(self) -> float:
-        """The time, in seconds since some moment."""
+from smartserver.server.sessions import Sessions, Timer
+from smartserver.server.untaken import Writer, untaken
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
+from transports.errors import CodedError
 
 
 class _Carrier(Interface):
@@ -47,6 +24,7 @@ class _Carrier(Interface):
 
     def write(self, data: bytes) -> None: ...
     def loseConnection(self) -> None: ...
+    def abortConnection(self) -> None: ...
     def loseWriteConnection(self) -> None: ...
     def pauseProducing(self) -> None: ...
     def resumeProducing(self) -> None: ...
@@ -54,17 +32,51 @@ class _Carrier(Interface):
     def unregisterProducer(self) -> None: ...
 
 
+SLICE = 128 * KIB
+"""Bytes handed to the carrier at a time, which Twisted sends in one go: when it asks for more, the peer takes bytes."""
+
+TICKS = 4
+"""How often the time a peer is given is looked at before it is over."""
+
+
 @implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
 class SessionProtocol(protocol.Protocol):
-    """One connection: its session, and this object as the session's shell."""
+    """One connection: its session, and this object as the session's shell.
 
-    def __init__(self, server: Sessions, access: Access, peer: str) -> None:
+    Time is looked at for idleness alone, never for a total, and only where the peer is the one to act: it owes the rest
+    of a request, it takes nothing of its answers, it has not closed after all was said, or it holds a connection for a
+    request to come. While the server works for it, it may be silent for as long as that takes.
+    """
+
+    def __init__(
+        self, server: Sessions, access: Access, peer: str, address: str = "", refusal: CodedError | None = None
+    ) -> None:
         self._server = server
         self._peer = peer
         self._access = access
-        self._draining: int | None = None
+        self.refusal = refusal
+        """Why this connection is one too many."""
+        self.address = address
+        """Whose connections are counted together; empty: nobody's."""
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._full = False
+        """The carrier has enough to send."""
         self._read_ended = False
         self._heard = 0.0
+        """When the peer last sent something, or took something that had to wait."""
+        self._spoke = 0.0
+        self._moved = 0.0
+        """When the peer is last known to have taken something, or the carrier got the first that it has not sent."""
+        self._untaken = 0
+        """Bytes the peer had not taken when that was looked at."""
+        self._pinged = 0.0
+        self._discarding = (0, 0.0)
+        """The refused request whose upload still comes, and since when it is known."""
+        self.closing = False
+        """Whether nothing more is taken or begun."""
+        self._drain = DRAIN_BYTES
+        self._sent_all: float | None = None
+        """When the last byte was sent and this direction closed."""
         self._timer: Timer | None = None
         self.session: Session | None = None
         self.when_lost: Callable[[], None] | None = None
@@ -73,7 +85,7 @@ class SessionProtocol(protocol.Protocol):
     @property
     def draining(self) -> bool:
         """Whether everything was said, and only the peer has not closed yet."""
-        return self._draining is not None
+        return self._sent_all is not None
 
     # -- from Twisted
 
@@ -81,36 +93,41 @@ class SessionProtocol(protocol.Protocol):
         """The connection is open."""
         self._carrier = cast("_Carrier", self.transport)
         self.session = Session(self._server.site, self._access, self, self._server.executor, self._peer)
-        self._server.open.add(self)
+        self._server.opened(self)
         self._carrier.registerProducer(self, True)
-        self._heard = self._server.clock.seconds()
+        self._heard = self._moved = self._spoke = self._server.clock.seconds()
+        if self.refusal is not None:
+            self.session.refuse(self.refusal)
         self._watch()
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
         self._heard = self._server.clock.seconds()
-        if self._draining is not None:
-            self._draining -= len(data)
-            if self._draining < 0:
-                self.lose()
+        if self.closing:
+            self._drain -= len(data)
+            if self._drain < 0:
+                self._end_drain()
         elif self.session is not None:
             self.session.data_received(data)
 
     def readConnectionLost(self) -> None:
         """The peer sends no more."""
         self._read_ended = True
-        if self._draining is not None:
+        if self.closing and not self._unsent:
             self.lose()
         elif self.session is not None:
             self.session.eof_received()
 
     def writeConnectionLost(self) -> None:
         """Everything was sent."""
+        self._sent_all = self._server.clock.seconds()
+        self._server.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The connection is gone."""
-        self._server.open.discard(self)
+        self._server.closed(self)
         self._forget_timer()  # It would keep this object for up to a quarter of an hour.
+        self._unsent.clear()
         if self.session is not None:
             self.session.connection_lost()
         self._server.changed()
@@ -119,12 +136,18 @@ class SessionProtocol(protocol.Protocol):
 
     def pauseProducing(self) -> None:
         """Enough lies unsent."""
-        if self.session is not None:
-            self.session.pause_writing()
+        self._full = True
 
     def resumeProducing(self) -> None:
         """Send on."""
-        if self.session is not None:
+        self._full = False
+        self._heard = self._moved = self._server.clock.seconds()
+        self._push()
+        if self._unsent or self.session is None:
+            return
+        if self.closing:
+            self._end_writing()
+        else:
             self.session.resume_writing()
 
     def stopProducing(self) -> None:
@@ -134,39 +157,58 @@ class SessionProtocol(protocol.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send, in order."""
-        self._heard = self._server.clock.seconds()  # An answer ends a silence as well as a request does.
-        self._carrier.write(data)
+        self._spoke = self._server.clock.seconds()
+        if not self._full:
+            self._moved = self._spoke
+        self._unsent.append(data)
+        self._push()
+        if self._unsent and self.session is not None:
+            self.session.pause_writing()
+
+    def _push(self) -> None:
+        while self._unsent and not self._full:
+            first = self._unsent.popleft()
+            if len(first) > SLICE:
+                view = memoryview(first)
+                self._unsent.appendleft(view[SLICE:])
+                first = view[:SLICE]
+            self._carrier.write(bytes(first))
 
     def close(self) -> None:
-        """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer."""
-        self._draining = DRAIN_BYTES
-        self._forget_timer()
+        """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer.
+
+        That has an end in bytes and, from when all is sent, in time; and so has the sending where nothing is taken.
+        """
+        self.closing = True
+        if not self._read_ended:
+            self._carrier.resumeProducing()
+        if not self._unsent:
+            self._end_writing()
+        self._watch()
+
+    def _end_writing(self) -> None:
         self._carrier.unregisterProducer()
         if self._read_ended:
             self.lose()
-            return
-        self._carrier.resumeProducing()
-        self._carrier.loseWriteConnection()
-        self._server.changed()
-        self._timer = self._server.clock.callLater(DRAIN_SECONDS, self.lose)
+        else:
+            self._carrier.loseWriteConnection()
+
+    def _end_drain(self) -> None:
+        """The peer has had its chance to read what was said, and to close."""
+        if self._sent_all is None:
+            self.abort()
+        else:
+            self.lose()
 
     def lose(self) -> None:
         """Close both directions once everything is sent; `connectionLost` follows."""
         self._carrier.loseConnection()
 
-    def _watch(self) -> None:
-        """Close a connection that has been without a request for long; nothing else has a limit on its time."""
-        if self.session is None:
-            return
-        left = self._heard + KEEP_IDLE - self._server.clock.seconds()
-        if left <= 0 and self.session.idle:
-            self.session.go_away(f"no request for {KEEP_IDLE:.0f} s")
-        else:
-            self._timer = self._server.clock.callLater(max(left, KEEP_IDLE / 4), self._watch)
-
-    def _forget_timer(self) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+    def abort(self) -> None:
+        """Close both directions at once; `connectionLost` follows."""
+        self.closing = True
+        self._forget_timer()
+        self._carrier.abortConnection()
 
     def pause_reading(self) -> None:
         """Read no more for now."""
@@ -174,48 +216,71 @@ class SessionProtocol(protocol.Protocol):
 
     def resume_reading(self) -> None:
         """Read again."""
+        self._heard = self._server.clock.seconds()  # What came meanwhile could not be heard.
         self._carrier.resumeProducing()
 
+    # -- time
 
-class Sessions:
-    """The open connections of one server process."""
-
-    def __init__(self, site: Site, executor: Executor, clock: Clock) -> None:
-        self.site = site
-        self.executor = executor
-        self.clock = clock
-        self.open: set[SessionProtocol] = set()
-        self._empty: defer.Deferred[None] | None = None
-        self._parting = False
-
-    def changed(self, *, force: bool = False) -> None:
-        """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""
-        if self._empty is None:
+    def _watch(self) -> None:
+        """Look at the clock now, and again before long."""
+        self._forget_timer()
+        if self.session is None:
             return
-        if force or not self.open:
-            empty, self._empty = self._empty, None
-            empty.callback(None)
-        elif not self._parting and all(each.draining for each in self.open):
-            self._parting = True
-            self.clock.callLater(PARTING, lambda: self.changed(force=True))
+        now = self._server.clock.seconds()
+        if self.closing:
+            self._note_taken(now)
+            # What was asked is sent on for as long as the peer takes it. That all of it is sent says only that the
+            # kernel has it: what the peer still takes from there counts too.
+            since, most = self._moved, self._server.limits.idle
+            if self._sent_all is not None:
+                since, most = max(self._moved, self._sent_all), DRAIN_SECONDS
+            if now - since >= most:
+                self._end_drain()
+                return
+        else:
+            self._look(self.session, now)
+            if self.closing:
+                return  # Which is watched where it began.
+        often = min(PING_INTERVAL, self._server.limits.idle / TICKS)
+        self._timer = self._server.clock.callLater(often, self._watch)
 
-    def stop_within(self, seconds: float) -> Callable[[], defer.Deferred[None]]:
-        """What to call to stop: fires when every connection has finished what it did, or after `seconds`."""
+    def _writer(self) -> Writer | None:
+        """What sends, where there still is something that does."""
+        return cast("Writer | None", self.transport)
 
-        def stop() -> defer.Deferred[None]:
-            done = self.go_away("the server is stopping")
-            if not done.called:
-                self.clock.callLater(seconds, lambda: None if done.called else self.changed(force=True))
-            return done
+    def _note_taken(self, now: float) -> None:
+        """Note whether the peer took anything since the last look, be it one byte: no least rate is asked of it."""
+        writer = self._writer()
+        left = 0 if writer is None else untaken(writer)
+        if left < self._untaken:
+            self._heard = self._moved = now
+        self._untaken = left
 
-        return stop
+    def _look(self, session: Session, now: float) -> None:
+        self._note_taken(now)
+        silent, idle = now - self._heard, self._server.limits.idle
+        if self._full and now - self._moved >= idle:
+            session.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
+        elif session.awaiting and silent >= idle:
+            session.drop(f"nothing of the rest of a request came for {silent:.0f} s")
+        elif session.discarding:
+            if session.discarding == self._discarding[0] and now - self._discarding[1] >= DRAIN_SECONDS:
+                session.discard_no_more(f"it still came {now - self._discarding[1]:.0f} s after that")
+        elif session.idle and min(silent, now - self._spoke) >= (keep := self._keep(session)):
+            session.go_away(f"no request for {keep:.0f} s")
+        elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
+            self._pinged = now
+            session.ping()
+        if session.discarding != self._discarding[0]:
+            self._discarding = (session.discarding, now)
 
-    def go_away(self, reason: str) -> defer.Deferred[None]:
-        """Let every connection finish what it does and close; fires when none is left."""
-        empty = self._empty = defer.Deferred[None]()
-        self._parting = False
-        for each in list(self.open):
-            if each.session is not None:
-                each.session.go_away(reason)
-        self.changed()
-        return empty
+    def _keep(self, session: Session) -> float:
+        """Seconds a connection is kept without a request: who has never made one holds none for later."""
+        if self.refusal is not None:
+            return DRAIN_SECONDS
+        return KEEP_IDLE if session.asked else min(KEEP_IDLE, self._server.limits.idle)
+
+    def _forget_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()

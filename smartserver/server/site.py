@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -17,11 +16,11 @@ from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import ServerFacts
 from transports.base import Transport
-
-log = logging.getLogger("smartserver")
+from transports.decorators.counted import CountedTransport, Counts
 
 MAX_OPEN = 256
-"""Repositories kept open; each holds at most 20 pack files open: 5,120, and `serve` asks for 65,536 descriptors."""
+"""Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
+Python keeps one for a mapping), and one for each table file: some 11,000, and `serve` asks for 65,536."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,19 @@ class Site:
     """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
+    due: set[PackRepository] = field(default_factory=set)
+    """Those that wait to be tidied."""
+    _counted: CountedTransport = field(init=False)
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._counted = CountedTransport(self.root)
+
+    @property
+    def spent(self) -> Counts:
+        """What the calling thread has asked of the store so far."""
+        return self._counted.thread_counts
 
     def find(self, path: str) -> Found:
         """The repository at a path; a new one may be made there if it is neither in another nor around one.
@@ -98,7 +108,7 @@ class Site:
             if repository is not None:
                 self._open.move_to_end(name)
                 return repository
-        repository = PackRepository(self.root, name, clock=self.wall_clock, texts=self.texts)
+        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
         if not repository.exists():
             return repository  # Not kept: names that lead nowhere must not push out what is in use.
         with self._guard:

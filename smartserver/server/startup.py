@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from smartserver.server import jail
-from smartserver.server.shell import Clock
+from smartserver.server.sessions import Clock
 from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
 from transports.base import EntryKind, Transport
@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 class Reactor(Clock, TcpReactor, Protocol):
     """What the program uses of Twisted's reactor, whose own interfaces say nothing to a type checker."""
 
-    def run(self) -> None:
+    def run(self, *, installSignalHandlers: bool) -> None:
         """Move bytes until `stop`."""
 
     def stop(self) -> None:

@@ -9,11 +9,15 @@ from twisted.internet import error, stdio
 from twisted.python.failure import Failure
 
 from smartserver.server.access import invoking_user
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SessionProtocol
+from smartserver.server.untaken import Writer
 
 
 class _Streams(Interface):
     """What is used of Twisted's StandardIO besides."""
+
+    _writer: Writer | None
 
     def connectionLost(self, reason: Failure) -> None: ...
 
@@ -24,19 +28,25 @@ class StdioProtocol(SessionProtocol):
     Once its output is gone Twisted's StandardIO never says that the connection is, whatever becomes of the input.
     """
 
-    _mute = False
-
     def writeConnectionLost(self) -> None:
         """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
-        self._mute = True
-        if not self.draining:
+        super().writeConnectionLost()
+        if not self.closing:
             self._end()
 
     def lose(self) -> None:
         """Close both directions once everything is sent; `connectionLost` follows."""
         super().lose()
-        if self._mute:
+        if self.draining:
             self._end()
+
+    def abort(self) -> None:
+        """Close both directions at once; `connectionLost` follows."""
+        self.closing = True
+        self._end()
+
+    def _writer(self) -> Writer | None:
+        return cast("_Streams", self.transport)._writer
 
     def _end(self) -> None:
         reason = Failure(error.ConnectionDone())  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.

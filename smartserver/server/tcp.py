@@ -12,7 +12,8 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
 
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.shell import SessionProtocol, Sessions
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 BACKLOG = 511
@@ -63,11 +64,16 @@ class TcpFactory(protocol.Factory):
         self._sessions = sessions
         self._policy = policy
 
-    def buildProtocol(self, address: IAddress | None) -> SessionProtocol:
-        """One connection."""
-        host = address.host if isinstance(address, (IPv4Address, IPv6Address)) else ""
+    def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
+        """One connection; None, which closes it, where even those that are to be refused are too many."""
+        host = peer = ""
+        if isinstance(address, (IPv4Address, IPv6Address)):
+            host, peer = address.host, shown(address.host, address.port)
+        refusal = self._sessions.admit(peer, counted(host))
+        if refusal is not None and not self._sessions.may_refuse:
+            return None
         access = anonymous(self._policy, local=is_loopback(host))
-        return TcpProtocol(self._sessions, access, host)
+        return TcpProtocol(self._sessions, access, peer, counted(host), refusal)
 
 
 class TcpProtocol(SessionProtocol):
@@ -92,6 +98,27 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def shown(host: str, port: int) -> str:
+    """An address as people write it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def counted(host: str) -> str:
+    """Whose connections are counted with those of an address: of IPv6 a whole /64, which one machine may have.
+
+    Nobody's are with those of this machine: whoever comes through a forwarder on it seems to come from here.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return "" if address.is_loopback else str(ipaddress.ip_network((address, 64), strict=False))
+        address = address.ipv4_mapped
+    return "" if address.is_loopback else str(address)
 
 
 def listen(reactor: TcpReactor, sessions: Sessions, host: str, port: int, policy: Anonymous) -> ListeningPort:

@@ -1,4 +1,8 @@
-"""The executor of a real server: two pools of threads, so that a long verification never delays a small answer."""
+"""The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications that wait,
+however many and for whatever, delay a read.
+
+The bodies of pushes are checked in the lane of the reads: what a push takes of the processor reads wait for, as for
+each other. What it waits for itself (other writers, syncs) it waits for in another lane."""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from smartserver.server.executor import Lane
+
 T = TypeVar("T")
 
-THREADS = 8
-"""Short work: mostly waiting for the disk; Python runs one of them at a time."""
-
-LONG_THREADS = 2
-"""Verification and repacking."""
+THREADS = {Lane.QUICK: 8, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
+"""Quick work mostly waits for the disk, and Python runs one thread at a time. A commit waits for syncs, which go
+together on most disks, and, where a writer is stopped, for `store.swap.LOCK_WAIT`. Two verifications keep a processor
+busy, and one repack a disk."""
 
 
 class ThreadExecutor:
@@ -20,17 +25,16 @@ class ThreadExecutor:
 
     def __init__(self, call_from_thread: Callable[[Callable[[], None]], None]) -> None:
         self._call_from_thread = call_from_thread
-        self._short = ThreadPoolExecutor(THREADS, "store")
-        self._long = ThreadPoolExecutor(LONG_THREADS, "long")
+        self._pools = {lane: ThreadPoolExecutor(count, lane.value) for lane, count in THREADS.items()}
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Call `work` in a thread, then `done` on the thread that moves the bytes."""
 
         def job() -> None:
             result = work()
             self._call_from_thread(lambda: done(result))
 
-        (self._long if long else self._short).submit(job)
+        self._pools[lane].submit(job)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call this on the thread that moves the bytes."""
@@ -38,5 +42,5 @@ class ThreadExecutor:
 
     def stop(self) -> None:
         """Start no more work and wait for what runs."""
-        self._short.shutdown(cancel_futures=True)
-        self._long.shutdown(cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(cancel_futures=True)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
-from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
-from smartserver.records.model import Announced, Kind, encode_ref
-from smartserver.records.segment import SegmentStream
+from smartserver.errors import CorruptRecord
+from smartserver.records.model import Announced
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
-from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, decide, declared, fault, internal
-from smartserver.server.site import Found, Site
-from smartserver.store.incoming import Upload
-from smartserver.store.model import Changes, Transaction
+from smartserver.server.asked import Asked
+from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
+from smartserver.server.receiving import Receiving
+from smartserver.server.site import Site
+from smartserver.server.words import in_words
+from smartserver.store.incoming import Report, Upload
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.declare import Body, Permission
-from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag, State
+from smartserver.verbs.declare import Body
+from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -49,37 +50,18 @@ class Answer:
     """The repository a swap changed: it may want repacking."""
 
 
-def state_of(changes: Changes) -> State:
-    """A repository's root, or what changed of it, as it travels."""
-    return State(
-        incarnation=changes.incarnation,
-        version=changes.version,
-        since=changes.since,
-        refs={name: None if value is None else encode_ref(value) for name, value in changes.refs.items()},
-        maps={name: dict(entries) for name, entries in changes.maps.items()},
-        vcs=changes.vcs,
-        settings=dict(changes.settings),
-    )
-
-
 class RequestWork:
     """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def __init__(
-        self, site: Site, access: Access, prepared: Prepared, progress: Callable[[str, int, int], None]
-    ) -> None:
-        self._site = site
-        self._access = access
+    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report) -> None:
         self._prepared = prepared
-        self._progress = progress
-        self._found: Found | None = None
-        self._upload: Upload | None = None
-        self._announcement: SegmentStream | None = None
-        self._planned = False
-        self._repeated: Committed | None = None
-        self._arrived = site.clock() if prepared.message.age else 0.0
-        self.cancelled = False
-        """Set by the session when the client wants no more; looked at before the change is made."""
+        self._asked = Asked(site, access, prepared, progress)
+        self._receiving = Receiving(self._asked)
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it may change something."""
+        return self._prepared.mutates
 
     @property
     def description(self) -> str:
@@ -87,6 +69,10 @@ class RequestWork:
         verbs = [verb.name for verb, _ in self._prepared.calls]
         shown = ", ".join(verbs[:3]) + (f" and {len(verbs) - 3} more" if len(verbs) > 3 else "")
         return f"{shown} on {self._prepared.message.path!r}"
+
+    def cancel(self) -> None:
+        """Make no change that is not made yet, and verify no further; from any thread."""
+        self._asked.cancelled = True
 
     # -- steps
 
@@ -97,9 +83,10 @@ class RequestWork:
     def take(self, chunk: bytes) -> Answer | None:
         """Check a chunk of the body; an answer is a refusal, and the rest of the body is not wanted."""
         try:
-            return self._take(chunk)
+            self._receiving.take(chunk)
         except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
-            return self._guarded(_raiser(wrong))
+            return self._refusal(wrong)
+        return None
 
     def finish(self, segments: int, size: int) -> Answer:
         """Make the change a whole body asks for."""
@@ -107,216 +94,103 @@ class RequestWork:
 
     def abandon(self) -> None:
         """Forget the body: the client cancelled or is gone."""
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.abandon()
+        self._receiving.abandon()
 
     # -- reads
 
     def _read(self) -> Answer:
-        prepared = self._prepared
+        asked, prepared = self._asked, self._prepared
+        asked.go_on()  # It may have waited for a thread.
         if all(verb.site_wide for verb, _ in prepared.calls):
-            context = CallContext(
-                cast("Transaction", NoRepository(prepared.message.path)),
-                self._access,
-                self._site.facts,
-                prepared.message.path,
-                "",
-            )
-            return Answer(Reply(decide(prepared, context)))
-        found = self._find()
-        transaction = found.repository.begin(prepared.message.id, self._access.user, ())
-        context = self._context(found, transaction)
+            return Answer(Reply(decide(prepared, asked.site_wide())))
+        transaction = asked.begin()
+        context = asked.context(transaction)
         outcomes = decide(prepared, context)
-        state = state_of(transaction.changes_since(self._known())) if transaction.exists else None
-        reply = Reply(outcomes, state, capabilities=self._capabilities())
-        if not any(verb.body is Body.DOWN for verb, _ in prepared.calls) or context.plan is None:
-            return Answer(reply)
+        reply = asked.reply(outcomes, transaction.changes_since(asked.known) if transaction.exists else None)
         plan = context.plan
-        if not plan.segments:
+        if plan is None or not plan.segments or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
             return Answer(reply)
         return Answer(reply, transaction.open_body(plan), plan.segments, plan.size)
 
     # -- changes
 
     def _change(self) -> Answer:
-        found = self._find()
-        if self._prepared.flags & RequestFlag.CHECK_ONLY:
-            return self._check(())
-        return self._commit(found, None)
-
-    def _take(self, chunk: bytes) -> Answer | None:
-        prepared = self._prepared
-        if prepared.flags & RequestFlag.CHECK_ONLY:
-            if self._announcement is None:
-                self._admit()
-                self._announcement = SegmentStream(self._kinds(), graph_first=True, limit=0)
-            self._announcement.feed(chunk)
-            if any(self._announcement.segments()):
-                raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
-            return None
-        if self._upload is None:
-            if self._earlier() is not None:
-                return None
-            self._upload = self._begin_upload()
-        self._upload.write(chunk)
-        if prepared.flags & RequestFlag.GRAPH_FIRST and not self._planned:
-            graph = self._upload.graph()
-            if graph is not None:
-                self._planned = True
-                found = self._find()
-                transaction = found.repository.begin(prepared.message.id, self._access.user, graph)
-                decide(prepared, self._context(found, transaction, early=True))
-        return None
-
-    def _admit(self) -> None:
-        """Check what every call needs, before anything of a body is kept.
-
-        Raises:
-            AccessDenied: the user may not.
-        """
-        for verb, _ in self._prepared.calls:
-            self._access.require(verb.permission)
-
-    def _begin_upload(self) -> Upload:
-        """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
-        prepared = self._prepared
-        self._admit()
-        found = self._find()
-        transaction = found.repository.begin(prepared.message.id, self._access.user, ())
-        context = self._context(found, transaction, early=True)
-        for verb, arguments in prepared.calls:
-            if verb.body is Body.UP:
-                break
-            try:
-                verb.function(context, arguments)
-            except CodedError as error:
-                checked = declared(verb, error)
-                if not verb.own_verdict:
-                    raise Refused(checked) from error
-        if not transaction.exists:
-            raise Refused(NoSuchRepository(prepared.message.path))
-        graph_first = bool(prepared.flags & RequestFlag.GRAPH_FIRST)
-        return found.repository.receive(transaction, graph_first, prepared.message.id)
-
-    def _kinds(self) -> Sequence[Kind]:
-        found = self._find()
-        return found.repository.begin(self._prepared.message.id, self._access.user, ()).kinds if found.exists else ()
+        return self._check(()) if self._prepared.flags & RequestFlag.CHECK_ONLY else self._commit(None)
 
     def _finish(self, segments: int, size: int) -> Answer:
-        if self.cancelled:
-            raise Refused(Cancelled())
+        self._asked.go_on()
         if self._prepared.flags & RequestFlag.CHECK_ONLY:
-            if self._announcement is None:
-                raise Unsupported("a check without the graph it is about", "the graph in the body")
-            self._announcement.finish()
-            return self._check(self._announcement.graph() or ())
-        first = self._earlier()
+            return self._check(self._receiving.graph())
+        first = self._asked.earlier()
         if first is not None:
-            return self._committed(self._find(), first)
-        upload = self._upload or self._begin_upload()
-        self._upload = upload
-        upload.finish(segments, size)
-        return self._commit(self._find(), upload)
+            self.abandon()
+            return self._committed(first)
+        return self._commit(self._receiving.finish(segments, size))
 
     def _check(self, graph: Sequence[Announced]) -> Answer:
-        found = self._find()
-        transaction = found.repository.begin(self._prepared.message.id, self._access.user, graph)
-        outcomes = decide(self._prepared, self._context(found, transaction))
-        state = state_of(transaction.changes_since(self._known())) if found.exists else None
-        return Answer(Reply(outcomes, state, capabilities=self._capabilities()))
+        asked = self._asked
+        transaction = asked.begin(graph)
+        outcomes = decide(self._prepared, asked.context(transaction))
+        return Answer(asked.reply(outcomes, transaction.changes_since(asked.known) if asked.find().exists else None))
 
-    def _commit(self, found: Found, upload: Upload | None) -> Answer:
-        message = self._prepared.message
+    def _commit(self, upload: Upload | None) -> Answer:
+        asked = self._asked
 
         def plan(transaction: RepositoryTransaction) -> bytes:
-            if self.cancelled:
-                raise Refused(Cancelled())
-            return _encode(decide(self._prepared, self._context(found, transaction)))
+            asked.go_on()
+            return _encode(decide(self._prepared, asked.context(transaction)))
 
+        repository = asked.find().repository
         # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
-        self._upload = None
-        committed = found.repository.commit(message.id, self._age(), self._access.user, plan, upload)
-        return self._committed(found, committed)
-
-    def _age(self) -> int:
-        """Milliseconds since the first sending: what the client said when this one began, and the time since."""
-        age = self._prepared.message.age
-        return age + int((self._site.clock() - self._arrived) * 1000) if age else 0
-
-    def _earlier(self) -> Committed | None:
-        """What became of this request if it is repeated and was carried out before."""
-        if self._repeated is None and self._prepared.message.age:
-            self._repeated = self._find().repository.earlier(self._prepared.message.id, self._age())
-        return self._repeated
-
-    def _committed(self, found: Found, committed: Committed) -> Answer:
-        state = state_of(committed.changes_since(self._known()))
-        reply = Reply(_outcomes.decode(committed.outcome), state, capabilities=self._capabilities())
-        return Answer(reply, changed=found.repository if committed.swapped else None)
-
-    # -- shared
-
-    def _find(self) -> Found:
-        if self._found is None:
-            self._access.require(Permission.READ)  # Whoever may not read is not told what there is.
-            path = self._prepared.message.path
-            above = all(verb.finds_above for verb, _ in self._prepared.calls)
-            self._found = self._site.find_above(path) if above else self._site.find(path)
-        return self._found
-
-    def _context(self, found: Found, transaction: Transaction, *, early: bool = False) -> CallContext:
-        return CallContext(
-            transaction,
-            self._access,
-            self._site.facts,
-            self._prepared.message.path,
-            found.at,
-            early=early,
-            may_create=self._site.may_create,
-            verify=lambda: found.repository.verify(lambda done, total: self._progress("verify", done, total)),
+        return self._committed(
+            repository.commit(asked.id, asked.age(), asked.access.user, plan, upload, asked.progress)
         )
 
-    def _known(self) -> tuple[bytes, int] | None:
-        known = self._prepared.message.known
-        return None if known is None else (known.incarnation, known.version)
+    def _committed(self, committed: Committed) -> Answer:
+        asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
+        try:
+            reply = asked.reply(outcomes, committed.changes_since(asked.known))
+        except CodedError as wrong:
+            # The change is made, whatever is damaged beside it: an error would say that it is not.
+            log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)
+            reply = asked.reply(outcomes, None)
+        return Answer(reply, changed=asked.find().repository if committed.swapped else None)
 
-    def _capabilities(self) -> list[str]:
-        """Sent to whoever seems not to have met this repository yet."""
-        return [] if self._prepared.message.known is not None else list(self._site.facts.capabilities)
+    # -- refusals
 
     def _guarded(self, step: Callable[[], Answer]) -> Answer:
         """The answer of a step, or the refusal it ended in."""
         try:
             return step()
-        except Refused as refused:
-            error, outcomes = refused.fault, refused.outcomes
-        except CodedError as wrong:
-            error, outcomes = wrong, []
-        except Malformed as wrong:
-            error, outcomes = CorruptRecord(b"", b"", str(wrong)), []
-        except Exception as wrong:  # The boundary of a request: a bug must not end the server.
-            error, outcomes = internal(wrong, log_bug), []
-        self.abandon()
-        return Answer(Failure(fault(error), outcomes, self._state_after(error), capabilities=self._capabilities()))
+        except Exception as wrong:  # As in `take`.
+            return self._refusal(wrong)
 
-    def _state_after(self, error: CodedError) -> State | None:
-        """What a refused client needs to plan again; nothing where it may not read."""
-        if self._found is None or not self._found.exists or isinstance(error, LimitExceeded):
-            return None
-        try:
-            self._access.require(Permission.READ)
-            transaction = self._found.repository.begin(self._prepared.message.id, self._access.user, ())
-            return state_of(transaction.changes_since(self._known())) if transaction.exists else None
-        except CodedError:
-            return None
+    def _refusal(self, wrong: Exception) -> Answer:
+        """What the client is told of it; a bug is told as one, and must not end the server."""
+        error: CodedError
+        outcomes: list[Outcome] = []
+        match wrong:
+            case Refused():
+                error, outcomes = wrong.fault, wrong.outcomes
+            case CodedError():
+                error = wrong
+            case Malformed():
+                error = CorruptRecord(b"", b"", str(wrong))
+            case _:
+                error = internal(wrong, log_bug)
+        self.abandon()
+        asked, error = self._asked, self.in_words(error)
+        return Answer(Failure(fault(error), outcomes, asked.state_after(error), capabilities=asked.capabilities()))
+
+    def in_words(self, error: CodedError) -> CodedError:
+        """An error of the store as it is sent."""
+        return in_words(error, self._asked.found)
 
 
 def tidy(repository: PackRepository) -> None:
     """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
     try:
-        if repository.repack_if_needed():
-            repository.collect_garbage_files()
+        repository.tidy()
     except Exception as wrong:  # It runs in a thread whose errors nobody sees.
         log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
 
@@ -324,10 +198,3 @@ def tidy(repository: PackRepository) -> None:
 def log_bug(reference: str, error: Exception) -> None:
     """Keep what a client is told only the reference of."""
     log.error("internal error %s", reference, exc_info=error)
-
-
-def _raiser(wrong: Exception) -> Callable[[], Answer]:
-    def step() -> Answer:
-        raise wrong
-
-    return step

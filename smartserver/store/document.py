@@ -159,7 +159,7 @@ def empty_root(incarnation: bytes, vcs: str, kinds: Sequence[Kind], *, now: floa
     `over`: the tombstone it replaces. Its dropped files stay listed; its log does not go on.
     """
     dropped = Table("opaque")
-    if over is None:
+    if over is None or not (over.log or over.log_files or over.log_since):  # Or it only held the place.
         return Root(incarnation=incarnation, version=0, vcs=vcs, kinds=tuple(kinds), tables=_tables(dropped))
     return Root(
         incarnation=incarnation,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from smartserver.errors import CorruptFile, Unsupported
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, Unsupported
 from transports.base import Transport
 
 FORMAT = "format"
@@ -23,6 +23,8 @@ FOLDERS = (PACKS, INCOMING, TABLES, LOG)
 """The folders of a repository."""
 NAMES = frozenset({FORMAT, ROOT, LOCK, *FOLDERS})
 """Every name of a repository's folder, but for the temporary `root.<hex>` and `format.<hex>`."""
+TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
+"""What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
 
 FAMILY = "smartserver repository"
 VERSION = "1"
@@ -68,20 +70,20 @@ def parse_format(content: bytes) -> Format:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
     words = line.decode("utf-8", "backslashreplace")
     if not words.startswith(FAMILY + " "):
-        raise Unsupported(f"the repository format {words!r}", SPOKEN)
+        raise Unsupported(f"the repository format {words!r} in the file {FORMAT!r}", SPOKEN)
     version, _, swap = words.removeprefix(FAMILY + " ").partition(" ")
     if version != VERSION:
-        raise Unsupported(f"version {version} of the repository format", SPOKEN)
+        raise Unsupported(f"version {version} of the repository format in the file {FORMAT!r}", SPOKEN)
     name, _, value = swap.partition("=")
     if name != "swap" or value not in {discipline.value for discipline in Discipline}:
-        raise Unsupported(f"the swap discipline {swap!r}", SPOKEN)
+        raise Unsupported(f"the swap discipline {swap!r} in the file {FORMAT!r}", SPOKEN)
     return Format(Discipline(value))
 
 
 def recognise(transport: Transport) -> str | None:
     """What another tool keeps in this folder, e.g. `a git repository`, or None."""
     if transport.exists(".git") or (transport.exists("HEAD") and transport.exists("objects")):
-        return "a git repository"
+        return A_GIT_REPOSITORY
     if transport.exists(".hg"):
         return "a Mercurial repository"
     if transport.exists(".bzr"):

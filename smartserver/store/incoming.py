@@ -20,14 +20,15 @@ from smartserver.records.segment import STORED, SegmentStream, decode_segment, e
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
+from smartserver.store.document import PackEntry
 from smartserver.store.graph import Graph
-from smartserver.store.index import Row, kib, record_digest
+from smartserver.store.index import Row, kib
 from smartserver.store.pack import PackReader
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import DraftPack, Quarantine
-from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
+from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
 """A record that would lie deeper is encoded anew: pushes of one revision each, on the direct predecessor, add a step
@@ -40,7 +41,11 @@ and eight kilobytes of zstd can claim all of it."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
-"""Missing bases an error names."""
+"""Missing bases, or revisions, an error names."""
+
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is, and of how much (0: not known)."""
 
 
 class Intake:
@@ -63,6 +68,8 @@ class Intake:
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
+        self.left_out: list[RevisionId] = []
+        """Revisions that came and were stored already: the pack rests on their staying so."""
 
     @property
     def quarantine(self) -> Quarantine | None:
@@ -79,6 +86,7 @@ class Intake:
         """
         revision = segment.revision
         if self._graph.ordinal(revision) is not None:
+            self.left_out.append(revision)
             return
         if revision in self._ordinals:
             raise CorruptRecord(revision, revision, "its revision is sent twice")
@@ -123,9 +131,10 @@ class Intake:
         return False
 
     def discard(self) -> None:
-        """Delete what was written."""
+        """Delete what was written, as far as that works."""
         if self._draft is not None:
-            self._draft.close()
+            with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
+                self._draft.close()
             self._draft.quarantine.discard()
 
     def _begin(self) -> DraftPack:
@@ -175,7 +184,7 @@ class Intake:
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
             deep = row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10
-            if deep or not self._is_repeat(proof, entry, place, base_key, frame):
+            if not self._is_repeat(proof, entry, place, base_key, frame):
                 base = None if base_key is None else self._base(entry.kind, base_key)
                 record = self._decode(segment.revision, entry, frame, base)
                 proof.add(entry, record, base)
@@ -312,10 +321,7 @@ class Intake:
     def _copies(self, kind: int, key: Key) -> Iterator[int]:
         yield from self._arrivals.ordinals(kind, key)
         if self._snapshot is not None:
-            digest = record_digest(kind, key)
-            for pack, part in zip(self._snapshot.packs, self._graph.parts, strict=True):
-                for row in pack.index.find_digest(digest):
-                    yield part.first + pack.index.row_segments[row]
+            yield from self._snapshot.introducers(kind, key)
 
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
@@ -416,28 +422,32 @@ class Upload:
 
     def stale(self, snapshot: Snapshot | None) -> bool:
         """Whether what was checked must be checked again before it goes on top of `snapshot`."""
-        if self.entry is None:
-            return False
-        before = self._checked
-        if before is None or snapshot is None:
-            count = 0
+        before, count = self._checked, 0
+        if before is not None:
             if snapshot is None:
-                return before is not None
-        else:
-            if (before.root.incarnation, before.root.epoch) != (snapshot.root.incarnation, snapshot.root.epoch):
                 return True
+            if (before.root.incarnation, before.root.epoch) != (snapshot.root.incarnation, snapshot.root.epoch):
+                return True  # Also where nothing was new: what was left out may be gone.
             count = before.graph.count
-        if snapshot.graph.count == count:
+        if self.entry is None or snapshot is None or snapshot.graph.count == count:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(self, transaction: RepositoryTransaction) -> None:
+    def check_again(
+        self, transaction: RepositoryTransaction, progress: Report = lambda phase, done, total: None
+    ) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:
+            MissingParents: what was left out, because it was stored, is not any more.
             MissingBase, and as `write` and `finish`.
         """
+        snapshot, left_out = transaction.snapshot, self._intake.left_out
+        gone = [each for each in left_out if snapshot is None or snapshot.graph.ordinal(each) is None]
+        if gone:
+            raise MissingParents(gone[:KEYS_NAMED])
         if self.entry is None:
+            self._checked = snapshot
             return
         quarantine = self._intake.quarantine
         assert quarantine is not None  # It holds the entry.
@@ -445,14 +455,16 @@ class Upload:
         try:
             file = quarantine.folder.open_read(quarantine.pack_path)
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
-                for _, content in pack.segments():
+                for offset, content in pack.segments():
+                    progress("check again", offset, self.entry.length)
                     intake.take(decode_segment(content, 0, self._kinds), content)
             entry = intake.finish()
         except BaseException:
             intake.discard()
             raise
         self._intake.discard()
-        self._intake, self._checked, self.entry = intake, transaction.snapshot, entry
+        intake.left_out += left_out
+        self._intake, self._checked, self.entry = intake, snapshot, entry
 
     def publish(self) -> None:
         """Move the pack among the repository's, durably; no root names it yet.

@@ -120,6 +120,10 @@ class Transaction(Protocol):
             MissingRevision: a tip is neither stored nor announced.
         """
 
+    def remember(self) -> None:
+        """Have the log say that this request was answered, even if nothing changes: a repeat of it, carried out after
+        somebody else's change, would undo that."""
+
     def check_parents(self) -> None:
         """Check that each announced revision's parents are stored, announced before it, or marked absent.
 

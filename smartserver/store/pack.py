@@ -175,18 +175,6 @@ class PackReader:
         """
         return self._file.read_at(self.end, TRAILER)
 
-    def verify_hash(self, expected: bytes) -> None:
-        """Read the whole file and compare its hash with its trailer and with `expected`, what the root says.
-
-        Raises:
-            CorruptFile: they differ.
-            TransportFailed: the store failed.
-        """
-        for _chunk in self.chunks():
-            pass
-        if self.trailer() != expected:
-            raise CorruptFile(self.name, self.end, f"ends with {self.trailer().hex()}, expected {expected.hex()}")
-
     def segments(self) -> Iterator[tuple[int, bytes]]:
         """Each segment with its offset, in order; the file's hash is checked after the last one is given.
 

@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from smartserver.records.model import Kind, Segment
+from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Before, IndexBuilder, Row
+from smartserver.store.index import Row
+from smartserver.store.index_build import Before, IndexBuilder
 from smartserver.store.pack import TRAILER, PackWriter
-from smartserver.store.root import PackEntry
 from transports.base import Capability, ReadFile, Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
 
@@ -95,8 +96,8 @@ class Quarantine:
             if not locks:
                 return place
             with contextlib.suppress(NoSuchFile):
-                self._held.enter_context(self.folder.lock(f"{place}/{LOCK}"))
-                if self.folder.exists(f"{place}/{LOCK}"):
+                mine = self._held.enter_context(self.folder.try_lock(f"{place}/{LOCK}"))
+                if mine and self.folder.exists(f"{place}/{LOCK}"):
                     return place
             self._held.close()  # A sweep took the folder between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.index import Before, merge, nowhere
+from smartserver.store.document import PackEntry
+from smartserver.store.index_build import Before, merge, nowhere
 from smartserver.store.pack import PackWriter
-from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import OpenPack
 from transports.base import Transport
 

@@ -18,9 +18,10 @@ from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
+from smartserver.store.creation import instead, prepare
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
-from smartserver.store.incoming import Upload
+from smartserver.store.incoming import Report, Upload
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -30,13 +31,13 @@ from smartserver.store.swap import RootFile, RootMoved, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, TransportError
+from transports.errors import NoSuchFile, NotADirectory, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
-UNLOCKED_CHECKS = 3
-"""Times a body is checked again without the lock, because another push brought some of it; then it is done under it."""
+COLLECT_INTERVAL = 3600.0
+"""Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -67,9 +68,7 @@ class _State:
 
     def is_of(self, root: Root | None) -> bool:
         """Whether `root` is the one it was made from."""
-        if self.root is None or root is None:
-            return self.root is root
-        return (self.root.incarnation, self.root.version) == (root.incarnation, root.version)
+        return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
 
 class PackRepository:
@@ -96,6 +95,7 @@ class PackRepository:
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._repacking = threading.Lock()
+        self._collected: float | None = None
 
     # -- reading
 
@@ -110,6 +110,10 @@ class PackRepository:
             return not self._file.read().deleted
         except NoSuchRepository:
             return False
+
+    def instead(self) -> str:
+        """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
+        return instead(self._above, self.path)
 
     def snapshot(self) -> Snapshot:
         """The repository as it is now; the root is read each time, what did not change is taken over.
@@ -178,44 +182,55 @@ class PackRepository:
         """
         return self._earlier(self._state(), request, age)
 
-    def commit(self, request: bytes, age: int, user: str, plan: Plan, upload: Upload | None = None) -> Committed:
+    def commit(
+        self,
+        request: bytes,
+        age: int,
+        user: str,
+        plan: Plan,
+        upload: Upload | None = None,
+        progress: Report = lambda phase, done, total: None,
+    ) -> Committed:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 
-        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times.
+        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
+        what is being done, how much of it is, and of how much (0: not known).
 
         Raises:
             OutcomeUnknown: it may have been carried out.
             NestedRepository, InvalidPath: a repository cannot be made there.
             MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
+            Locked: another writer does not let go of the lock; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
-            for attempt in range(UNLOCKED_CHECKS + 1):
+            while True:  # Each time round, another writer has brought some of what the body has.
                 state = self._state()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
                 transaction, outcome = self._plan(state, plan, upload)
                 if upload is not None and upload.stale(state.snapshot):
-                    upload.check_again(transaction)
+                    upload.check_again(transaction, progress)
                 if not _changes(transaction, upload):
                     return Committed(self._view(state), outcome, swapped=False)
+                progress("commit", 0, 0)
+                if state.root is None and transaction.created is not None:
+                    vcs, kinds, _ = transaction.created
+                    self._file.hold_place(vcs, kinds)
                 if upload is not None:
                     upload.publish()
-                with self._file.swapping(create=transaction.created is not None) as swap:
-                    if not state.is_of(swap.existing):
-                        state = self._open(swap.existing)
+                with self._file.swapping() as swap:
+                    if not state.is_of(swap.current):
+                        state = self._open(swap.current)
                         first = self._earlier(state, request, age)
                         if first is not None:
                             return first
-                        if upload is not None and upload.stale(state.snapshot) and attempt < UNLOCKED_CHECKS:
-                            continue
-                        transaction, outcome = self._plan(state, plan, upload)
                         if upload is not None and upload.stale(state.snapshot):
-                            upload.check_again(transaction)
-                            upload.publish()
+                            continue  # Checked again without the lock: it may take minutes.
+                        transaction, outcome = self._plan(state, plan, upload)
                         if not _changes(transaction, upload):
                             return Committed(self._view(state), outcome, swapped=False)
                     entry = NewLogEntry(user, request, outcome)
@@ -223,7 +238,6 @@ class PackRepository:
                 if upload is not None:
                     upload.leave()
                 return Committed(view, outcome, swapped=True)
-        raise AssertionError("the last attempt ends under the lock")
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> Committed:
         """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
@@ -234,7 +248,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
         with self._file.swapping() as swap:
-            state = self._open(swap.existing)
+            state = self._open(swap.current)
             first = self._earlier(state, request, age)
             if first is not None:
                 return first
@@ -265,12 +279,22 @@ class PackRepository:
         finally:
             self._repacking.release()
 
+    def tidy(self) -> None:
+        """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
+
+        Raises:
+            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        if self.repack_if_needed() and (self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL):
+            self.collect_garbage_files()
+
     def collect_garbage_files(self) -> int:
         """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        self._collected = self._clock()
         try:
             return upkeep.collect(
                 self._file, partial(self._quarantine, upkeep.PROBE, []), self._clock, self._randomness
@@ -300,12 +324,12 @@ class PackRepository:
             return _State(root, RootView(root, self.folder), None)
         with self._guard:
             latest = self._latest
-        if latest is None or (latest.root.incarnation, latest.root.version) != (root.incarnation, root.version):
+        if latest is None or latest.root != root:  # As in `is_of`.
             latest = Snapshot.open(self.folder, root, latest, self._texts)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
                 kept = self._latest
-                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version < root.version:
+                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
                     self._latest = latest
         return _State(root, latest.view, latest)
 
@@ -334,13 +358,13 @@ class PackRepository:
     def _quarantine(self, request: bytes, made: list[str]) -> Quarantine:
         try:
             return Quarantine(self.folder, request, self._randomness)
-        except NoSuchFile:
+        except (NoSuchFile, NotADirectory):
             # No repository yet, or one whose folders a refused creation took away while this one was made.
             parts = self.path.split("/") if self.path else []
             places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
             places += ["/".join([*parts, name]) for name in FOLDERS]
             made += [place for place in places if not self._above.exists(place)]
-            self._file.prepare()
+            prepare(self._above, self.path)
             return Quarantine(self.folder, request, self._randomness)
 
     def _remove_folders(self, made: list[str]) -> None:
@@ -397,6 +421,5 @@ class PackRepository:
 
 def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
     """Whether there is anything to write."""
-    return bool(
-        transaction.created is not None or transaction.changes or (upload is not None and upload.entry is not None)
-    )
+    brought = upload is not None and upload.entry is not None
+    return bool(transaction.created is not None or transaction.changes or transaction.remembered or brought)

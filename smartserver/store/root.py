@@ -18,15 +18,11 @@ from smartserver.store import log as swap_log
 from smartserver.store.document import (
     DROPPED,
     MAP,
-    MAX_ROOT,
     REFS,
     Dropped,
     PackEntry,
     Root,
-    check_writable,
-    decode_root,
     decode_value,
-    empty_root,
     encode_root,
     encode_value,
     milliseconds,
@@ -45,25 +41,6 @@ from smartserver.store.tables import (
 )
 from transports.base import Transport
 from transports.errors import TransportError
-
-__all__ = [
-    "FOLD_AT",
-    "MAX_ROOT",
-    "Dropped",
-    "LogEntry",
-    "NewLogEntry",
-    "PackEntry",
-    "Root",
-    "RootView",
-    "check_name",
-    "check_writable",
-    "decode_root",
-    "empty_root",
-    "encode_root",
-    "next_root",
-    "ref_changes",
-    "tombstone",
-]
 
 FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""

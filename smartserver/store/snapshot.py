@@ -16,11 +16,13 @@ from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.store.caches import TextCache
+from smartserver.store.document import PackEntry, Root
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
-from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, rebuild, record_digest
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
+from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader
-from smartserver.store.root import PackEntry, Root, RootView
+from smartserver.store.root import RootView
 from transports.base import Transport
 from transports.errors import NoSuchFile
 
@@ -223,14 +225,12 @@ class Snapshot:
         """
         return self.graph.revision(ordinal)
 
-    def locate(self, kind: int, key: Key) -> list[Location]:
-        """All copies of a record, the lowest position first; none where it is not stored."""
+    def introducers(self, kind: int, key: Key) -> Iterator[int]:
+        """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
         digest = record_digest(kind, key)
-        return [
-            self._location(number, row)
-            for number, pack in enumerate(self.packs)
-            for row in pack.index.find_digest(digest)
-        ]
+        for pack, part in zip(self.packs, self.graph.parts, strict=True):
+            for row in pack.index.find_digest(digest):
+                yield part.first + pack.index.row_segments[row]
 
     def first(self, kind: int, key: Key) -> Location | None:
         """The copy at the lowest position, which is what a base key means."""

@@ -1,37 +1,32 @@
 """How the root is read and replaced: the only module that writes `format`, `root` and `lock`.
 
 Write order: the files a new root names, synced, their folders synced; then, all under the lock, the new root under a
-temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one. What
-fails before the rename changed nothing; what fails at or after it is `OutcomeUnknown`, and no sync is tried twice.
+temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one (of a
+creation: none, a tombstone or the new one). What fails before the rename changed nothing; what fails at or after it is
+`OutcomeUnknown`, and no sync is tried twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
-from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
-from smartserver.store.document import Root, check_writable, decode_root, encode_root
-from smartserver.store.format import (
-    FOLDERS,
-    FORMAT,
-    LOCK,
-    LOG,
-    NAMES,
-    ROOT,
-    SPOKEN,
-    TABLES,
-    Discipline,
-    Format,
-    parse_format,
-    recognise,
-)
-from transports.base import Capability, Transport
-from transports.errors import FileExists, NoSuchFile, NotADirectory, PermissionDenied, TransportError
+import msgspec
 
-TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
-"""What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
+from smartserver.errors import NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.records.model import Kind
+from smartserver.store.creation import prepare
+from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
+from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
+from transports.base import Transport
+from transports.errors import Locked, NoSuchFile, NotADirectory, PermissionDenied, TransportError
+
+LOCK_WAIT = 30.0
+"""Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
+of this process that may commit can be in line; who holds it longer than all of them need is stopped, or hangs."""
 
 
 class RootMoved(Exception):
@@ -47,8 +42,12 @@ class RootFile:
         self.path = path
         self.folder = transport.child(path) if path else transport
         self._above = transport
-        self._randomness = randomness
+        self.randomness = randomness
         self._format: Format | None = None
+        self._turn = threading.Lock()
+        """Had before the lock: a thread of this process is told at once that another has let go."""
+        self._stuck_until = 0.0
+        """Until then nobody waits for the lock again: somebody did, in vain."""
 
     def read(self) -> Root:
         """The root as it is now; a tombstone is one with `deleted` set.
@@ -64,96 +63,48 @@ class RootFile:
             raise NoSuchRepository(self.path)
         return root
 
-    def create(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> bool:
-        """Make the repository, or make it anew over a tombstone; False when there is one.
+    def hold_place(self, vcs: str, kinds: Sequence[Kind]) -> None:
+        """Make the folders and, where there is no root, an empty tombstone, all durable: what a creation swaps.
+
+        No pack, table or log file is ever there without a root. So what a creation leaves that is cut short may be made
+        anew, and what a repository leaves that lost its root may not.
 
         Raises:
-            NestedRepository: it would lie inside another one.
-            InvalidPath: the folder holds something else.
-            Unsupported: the store cannot lock, or what is there has an unknown format.
-            OutcomeUnknown: it may exist now.
+            NestedRepository, InvalidPath, Unsupported: as `creation.prepare`.
+            Locked: another writer holds the lock and does not let go of it.
+            TransportError: the store failed; there is no repository, as before.
         """
-        with self.swapping(create=True) as swap:
-            if swap.existing is not None and not swap.existing.deleted:
-                return False
-            swap.replace(root, files)
-            return True
-
-    def prepare(self) -> None:
-        """Make the repository's folders, all durable; half-made ones are taken over. Without a root it is none yet.
-
-        Raises:
-            NestedRepository, InvalidPath, Unsupported: as `create`.
-        """
-        if not self.folder.capabilities & Capability.LOCK:
-            raise Unsupported("a new repository on a store without file locks", SPOKEN)
-        parts = self.path.split("/") if self.path else []
-        places = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-        for place in places[:-1]:
-            above = f"{place}/" if place else ""
-            if self._above.exists(above + ROOT) and self._above.exists(above + FORMAT):
-                raise NestedRepository(self.path, place)
-        for place in places[1:]:
-            _ensure_folder(self._above, place)
-        other = recognise(self.folder)
-        if other is not None:
-            raise InvalidPath(self.path, f"{other} is there")
-        for name in self.folder.list_directory(""):
-            if name not in NAMES and not name.startswith(TEMPORARY):
-                raise InvalidPath(self.path, f"the folder holds {name!r}, which belongs to no repository")
-        self._refuse_remains()
-        for name in FOLDERS:
-            _ensure_folder(self.folder, name)
-        # Also what another process made: it may have crashed before it synced.
-        for place in places[::-1]:
-            self._above.sync_directory(place)
-
-    def _refuse_remains(self) -> None:
-        """Never make a repository over one that has lost its root or its format: its packs may be all there is.
-
-        Creations that were killed, or are going on, leave packs too, but no log and no tables.
-
-        Raises:
-            InvalidPath: the folder holds what only a repository that was in use leaves.
-        """
-        if self.folder.exists(ROOT):
-            if self.folder.exists(FORMAT):
-                return  # A whole one, some of whose folders were taken away.
-            why = f"the folder holds a root and no {FORMAT!r}: restore that file, or move the folder away"
-            raise InvalidPath(self.path, why)
-        for place in (LOG, TABLES):
-            if _names_in(self.folder, place):
-                why = f"the folder holds {place!r} files and no {ROOT!r}: restore that file, or move the folder away"
-                raise InvalidPath(self.path, why)
+        prepare(self._above, self.path)
+        with self._locked():
+            if self._find() is not None:
+                return
+            if self._read_format() is None:
+                found = Format(Discipline.FILE)
+                self._put(FORMAT, found.line())
+                self._format = found
+            empty = empty_root(self.randomness(16), vcs, kinds, now=0)
+            self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
-    def swapping(self, *, create: bool = False) -> Iterator[Swap]:
+    def swapping(self) -> Iterator[Swap]:
         """Hold the repository's lock, with the root read again under it; no waiting for a client in here.
-
-        `create`: accept that there is no repository, and prepare one.
 
         Raises:
             NoSuchRepository: there is none.
             CorruptFile: the root is damaged.
             Unsupported: its format or a feature is not one this release writes.
+            Locked: another writer holds the lock and does not let go of it; nothing changed.
         """
-        if create and self._find() is None:
-            self.prepare()
-        elif self._read_format() is None:
+        if self._read_format() is None:
             raise NoSuchRepository(self.path)
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self.folder.lock(LOCK))
+                held.enter_context(self._locked())
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
-            existing = self._find()
-            if existing is None and not create:
-                raise NoSuchRepository(self.path)
-            if existing is not None:
-                check_writable(existing)
-            elif self._read_format() is None:
-                self._write_format()
-            yield Swap(self, existing, self._randomness)
+            root = self.read()
+            check_writable(root)
+            yield Swap(self, root)
 
     def sweep(self, *, half_made: bool = False) -> list[str]:
         """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is
@@ -162,11 +113,35 @@ class RootFile:
         Raises:
             NoSuchRepository: there is none.
         """
-        with self.folder.lock(LOCK) if half_made else self.swapping():
+        with self._locked() if half_made else self.swapping():
             left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
             for name in left:
                 self.folder.delete(name)
         return left
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the repository's lock.
+
+        Raises:
+            Locked: for `LOCK_WAIT` it could not be had.
+            NoSuchFile, NotADirectory: there is no folder.
+        """
+        start = time.monotonic()
+        if not self._turn.acquire(timeout=LOCK_WAIT):
+            raise Locked(f"{self.path}/{LOCK}".lstrip("/"), int(LOCK_WAIT))
+        with contextlib.ExitStack() as held:
+            held.callback(self._turn.release)
+            now = time.monotonic()
+            wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
+            try:
+                held.enter_context(self.folder.lock(LOCK, wait))
+            except Locked as wrong:
+                if wait:
+                    self._stuck_until = time.monotonic() + LOCK_WAIT
+                raise Locked(wrong.path, int(LOCK_WAIT)) from None
+            self._stuck_until = 0.0
+            yield
 
     def _find(self) -> Root | None:
         if self._read_format() is None:
@@ -190,36 +165,23 @@ class RootFile:
             self._format = found
         return self._format
 
-    def _write_format(self) -> None:
-        found = Format(Discipline.FILE)
+    def _put(self, name: str, content: bytes) -> None:
+        """Make a whole file appear, durably, in place of what was there: for a holder of the lock."""
         with contextlib.ExitStack() as undo:
-            temporary = f"{FORMAT}.{self._randomness(8).hex()}"
-            write_new(self.folder, temporary, found.line(), undo)
-            self.folder.rename(temporary, FORMAT)
+            temporary = f"{name}.{self.randomness(8).hex()}"
+            write_new(self.folder, temporary, content, undo)
+            self.folder.rename(temporary, name)
             undo.pop_all()
         self.folder.sync_directory("")
-        self._format = found
 
 
 class Swap:
     """The right to replace the root, while the lock is held."""
 
-    def __init__(self, file: RootFile, existing: Root | None, randomness: Callable[[int], bytes]) -> None:
-        self.existing = existing
-        """The root as read under the lock, a tombstone too; None: there is no repository."""
+    def __init__(self, file: RootFile, current: Root) -> None:
+        self.current = current
+        """The root as read under the lock; a tombstone is one with `deleted` set."""
         self._file = file
-        self._randomness = randomness
-
-    @property
-    def current(self) -> Root:
-        """The root as read under the lock; a tombstone is one with `deleted` set.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
-        if self.existing is None:
-            raise NoSuchRepository(self._file.path)
-        return self.existing
 
     def replace(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> None:
         """Make `files` durable, then `root` the repository's root.
@@ -230,7 +192,12 @@ class Swap:
             OutcomeUnknown: the rename or what follows failed; the root is the old one or the new one.
             TransportError: nothing changed.
         """
-        self._check_succession(root)
+        old = self.current
+        if (old.incarnation, old.version + 1) != (root.incarnation, root.version) and not (
+            old.deleted and old.incarnation != root.incarnation and root.version == 1
+        ):
+            new, there = (f"version {each.version} of {each.incarnation.hex()}" for each in (root, old))
+            raise RootMoved(f"{new} cannot follow {there}")
         content = encode_root(root)
         folder = self._file.folder
         with contextlib.ExitStack() as undo:
@@ -238,7 +205,7 @@ class Swap:
                 write_new(folder, path, file_content, undo)
             for name in sorted({path.rpartition("/")[0] for path, _ in files}):
                 folder.sync_directory(name)
-            temporary = f"{ROOT}.{self._randomness(8).hex()}"
+            temporary = f"{ROOT}.{self._file.randomness(8).hex()}"
             write_new(folder, temporary, content, undo)
             # From here on nothing may be deleted, whatever interrupts: the root may name it.
             written = undo.pop_all()
@@ -249,21 +216,11 @@ class Swap:
             raise
         except TransportError as wrong:
             raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
-        self.existing = root
+        self.current = root
         try:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
-
-    def _check_succession(self, root: Root) -> None:
-        old = self.existing
-        if old is None or (old.deleted and old.incarnation != root.incarnation):
-            if root.version == 1:
-                return
-        elif (old.incarnation, old.version + 1) == (root.incarnation, root.version):
-            return
-        there = "none" if old is None else f"version {old.version} of {old.incarnation.hex()}"
-        raise RootMoved(f"version {root.version} of {root.incarnation.hex()} cannot follow {there}")
 
 
 def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.ExitStack) -> None:
@@ -283,15 +240,3 @@ def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.Exi
 def _discard(folder: Transport, path: str) -> None:
     with contextlib.suppress(TransportError):
         folder.delete(path)
-
-
-def _names_in(folder: Transport, place: str) -> list[str]:
-    try:
-        return folder.list_directory(place)
-    except NoSuchFile:
-        return []
-
-
-def _ensure_folder(transport: Transport, path: str) -> None:
-    with contextlib.suppress(FileExists):
-        transport.make_directory(path)

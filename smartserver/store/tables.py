@@ -16,6 +16,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
+from smartserver.records.limits import MAX_NAME
 
 MAGIC = b"hpss-tbl"
 VERSION = 1
@@ -28,8 +29,6 @@ ENTRY = struct.Struct("<IH")
 TRAILER = 16
 """Bytes of the BLAKE2b that ends the file."""
 
-MAX_NAME = 1024
-"""Bytes of a ref name or map key."""
 INLINE = 16 * 1024
 """A table of at least this many bytes lies in a file."""
 OVERHEAD = 6

@@ -32,6 +32,8 @@ class RepositoryTransaction:
         """VCS, kinds and settings of the repository this request makes."""
         self.changes: dict[bytes, RefValue | None] = {}
         """Refs that differ from the snapshot's, None for one that goes."""
+        self.remembered = False
+        """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
         """How many refs lie below each part of a name; counted when it is first asked for."""
         self._path = path
@@ -62,11 +64,6 @@ class RepositoryTransaction:
     @property
     def announced(self) -> Sequence[Announced]:
         return self._announced
-
-    @property
-    def new_revisions(self) -> int:
-        """How many of the announced revisions are not stored."""
-        return self._graph.count - self._stored.count
 
     def refs(self) -> Mapping[bytes, RefValue]:
         if self.created is not None:
@@ -131,6 +128,9 @@ class RepositoryTransaction:
             self.changes.pop(name, None)
         else:
             self.changes[name] = value or None
+
+    def remember(self) -> None:
+        self.remembered = True
 
     def check_parents(self) -> None:
         if self._missing:

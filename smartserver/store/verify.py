@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 
 from msgspec import structs
@@ -25,7 +25,8 @@ from smartserver.store.arrivals import RecentRecords
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
-from smartserver.store.index import Index, IndexBuilder, Row, kib, record_digest
+from smartserver.store.index import Index, Row, kib
+from smartserver.store.index_build import IndexBuilder
 from smartserver.store.model import VerifyReport
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
@@ -50,7 +51,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
     try:
         root = file.read()
     except (CorruptFile, TransportError) as wrong:
-        return VerifyReport(0, 0, 0, 0, (f"{ROOT}: {wrong}",))
+        return VerifyReport(0, 0, 0, 0, (str(wrong),))
     if root.deleted:
         raise NoSuchRepository(file.path)
     return _Verification(file, root, progress).run()
@@ -196,13 +197,8 @@ class _Verification:
     def _check_records(
         self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
     ) -> None:
-        def copies(kind: int, key: Key) -> Iterator[int]:
-            digest = record_digest(kind, key)
-            for each, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
-                for row in each.index.find_digest(digest):
-                    yield part.first + each.index.row_segments[row]
-
-        proof = SegmentProof(self._root.kinds, segment, self._ancestry.reach(ordinal), copies, self._references)
+        reach = self._ancestry.reach(ordinal)
+        proof = SegmentProof(self._root.kinds, segment, reach, snapshot.introducers, self._references)
         own_kind = revision_record(self._root.vcs)
         own: Record | None = None
         at = offset + segment.frames_at

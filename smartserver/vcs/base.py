@@ -8,10 +8,10 @@ VcsError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
-from smartserver.records.model import Announced, Key, Kind, RevisionId
+from smartserver.records.model import Announced, Key
 
 Progress = Callable[[int, int], None]
 """Called with (objects done, objects in all); the second is 0 while it is not known."""
@@ -64,7 +64,11 @@ class Inserted(NamedTuple):
 
 
 class Plan(Protocol):
-    """What a push will send: the graph now, the segments when asked."""
+    """What a push will send: the graph now, the segments when asked.
+
+    It is what an adapter gives the client, which declares what it reads of it (`client.repository.Plan`): of `client`
+    and `vcs` neither may import the other.
+    """
 
     @property
     def graph(self) -> Sequence[Announced]:
@@ -79,27 +83,3 @@ class Plan(Protocol):
 
     def without_bases(self, keys: Collection[Key]) -> Self:
         """The same plan, using none of `keys` as a delta base."""
-
-
-class LocalRepository(Protocol):
-    """A repository of one version-control system on this machine."""
-
-    @property
-    def vcs(self) -> str:
-        """What a hosted repository of this content is called, e.g. `git sha1`."""
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of record it is made of."""
-
-    def refs(self) -> dict[bytes, RevisionId]:
-        """Every ref and its tip."""
-
-    def complete_haves(self, candidates: Iterable[RevisionId], limit: int = 256) -> list[RevisionId]:
-        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
-
-        `candidates`: tips of the remote as last seen, newest first.
-        """
-
-    def close(self) -> None:
-        """End the processes it keeps open."""

@@ -200,7 +200,7 @@ class GitRepository:
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
-    def complete_haves(self, candidates: Iterable[RevisionId], limit: int = 256) -> list[RevisionId]:
+    def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
 
         `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs;

@@ -18,7 +18,7 @@ from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import ObjectReader
-from smartserver.vcs.git_pack import PACK_HEAD, EntryWriter, Row, Rows, Table, hash_of, write_all
+from smartserver.vcs.git_pack import PACK_HEAD, BaseNotHere, EntryWriter, Row, Rows, Table, hash_of, write_all
 
 CACHE = 64 << 20
 """Bytes of text a worker keeps: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
@@ -30,6 +30,9 @@ _BLOCK = 1 << 20
 _RECORD_COST = 3000
 _FRAME_COST = 20
 """The work of a record, in bytes of text: so much each, and so much a byte of its frame."""
+
+_NOT_HERE = 3
+"""The status of a worker that met a record whose base is not here."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -115,7 +118,7 @@ class ForkedWorker:
         """More records.
 
         Raises:
-            WrongContent: the worker met a record that is wrong.
+            WrongContent, BaseNotHere: the worker met a record that is wrong, or rests on what is not here.
         """
         try:
             self._feed.write(b"".join(map(self._rows.pack, rows)))
@@ -127,7 +130,7 @@ class ForkedWorker:
         """Wait until all is written.
 
         Raises:
-            WrongContent: the worker met a record that is wrong.
+            WrongContent, BaseNotHere: the worker met a record that is wrong, or rests on what is not here.
         """
         with contextlib.suppress(BrokenPipeError):
             self._feed.write(bytes(self._rows.size))
@@ -139,6 +142,8 @@ class ForkedWorker:
         key, _, why = answer.partition(b"\n")
         if status == 1 and why:
             raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
+        if status == _NOT_HERE:
+            raise BaseNotHere(bytes.fromhex(key.decode("ascii")))
         raise VcsError(
             f"a worker failed with status {status}: {answer.decode('utf-8', 'replace') or 'no reason given'}"
         )
@@ -179,6 +184,9 @@ class ForkedWorker:
             except WrongContent as wrong:
                 write_all(self._answer, f"{wrong.key.hex()}\n{wrong.why}".encode())
                 status = 1
+            except BaseNotHere as wrong:
+                write_all(self._answer, wrong.key.hex().encode())
+                status = _NOT_HERE
             finally:
                 objects.close()
         except BaseException as wrong:  # Nothing may escape into the parent's code.

@@ -1,4 +1,5 @@
-"""Puts what a pull brought into a git repository: few objects loose, many as a pack with its index, as git does.
+"""Puts what a pull brought into a git repository: few objects loose, many as a pack with its index, as git does, and
+large ones too.
 
 Every record is decoded and hashed before it becomes visible, and nothing is visible before all of them are: an
 interrupted or refused pull leaves the repository as it was.
@@ -22,6 +23,10 @@ from smartserver.vcs.git_pack import Row, index, write_all
 DEFAULT_UNPACK_LIMIT = 100
 """Git's own: fewer objects than this become loose ones."""
 
+LARGE_PULL = 16 << 20
+"""Bytes from which on few objects become a pack too, where the user set no limit: loose, they would be inflated and
+deflated once more, by a git that holds each of them whole."""
+
 _FORK_FROM = 2000
 """Objects under which further processes cost more than they save."""
 
@@ -44,6 +49,7 @@ class Inserter:
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
+            BaseNotHere: one rests on an object that should be in the repository.
             ToolFailed: git refused the objects, e.g. because `fetch.fsckObjects` is set and one is broken.
         """
         folder = os.path.join(self._repository.object_dir, "pack")
@@ -74,19 +80,20 @@ class Inserter:
             if builder is None:
                 builder = PackBuilder(self._repository, spool, folder, jobs=1)
                 builder.add(waiting)
-            keep = self._store(builder, folder, reading.objects, loose)
+            keep = self._store(builder, folder, reading, loose)
         finally:
             if builder is not None:
                 builder.abandon()
         progress(reading.objects, reading.objects)
         return Inserted(reading.objects, reading.revisions, keep)
 
-    def _store(self, builder: PackBuilder, folder: str, objects: int, loose: bool) -> str | None:
+    def _store(self, builder: PackBuilder, folder: str, reading: _Reading, loose: bool) -> str | None:
         """Make the objects part of the repository; the file that keeps them, if they need one."""
         repository = self._repository
-        limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=DEFAULT_UNPACK_LIMIT)
+        default = DEFAULT_UNPACK_LIMIT if reading.size < LARGE_PULL else 1
+        limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
         strict = strictness(repository)
-        if objects >= limit and not loose:
+        if reading.objects >= limit and not loose:
             return _install(repository, builder, folder, strict)
         pack = unnamed_file(folder)
         try:
@@ -107,6 +114,8 @@ class _Reading:
         self._spool = spool
         self._seen: set[Key] = set()
         self.revisions = 0
+        self.size = 0
+        """Bytes of frames in the spool file."""
 
     @property
     def objects(self) -> int:
@@ -116,11 +125,10 @@ class _Reading:
     def rows(self, segments: Iterable[bytes]) -> Iterator[list[Row]]:
         """The new records of each segment; their frames are in the spool when they come out."""
         seen, width = self._seen, self._width
-        end = 0
         for block in segments:
             segment = decode_segment(block, 0, self._kinds)
             self.revisions += 1
-            at = end
+            at = self.size
             rows = []
             for entry in segment.entries:
                 key, length = entry.key, entry.frame_length
@@ -133,7 +141,7 @@ class _Reading:
                 at += length
             if rows:
                 write_all(self._spool, memoryview(block)[segment.frames_at :])
-                end = at
+                self.size = at
                 yield rows
 
 

@@ -8,12 +8,13 @@ import struct
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key
-from smartserver.vcs.base import WrongContent
+from smartserver.records.segment import STORED
+from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git_delta import delta, size, tree_entries
 from smartserver.vcs.git_objects import COMMIT, TREE, TYPE_NAMES, GitObject, MissingObject
 
@@ -27,6 +28,8 @@ _MAX_DELTA_TEXT = 1 << 32
 """A copy instruction has 32 bits for its offset."""
 
 _WRITE_AT = 1 << 18
+_LARGE = 1 << 20
+"""Bytes of a text from which on its entry is made in pieces of that size."""
 
 
 class Row(NamedTuple):
@@ -154,6 +157,20 @@ def index(table: Table, pack_hash: bytes) -> bytes:
     return body + hash_of(len(pack_hash))(body).digest()
 
 
+class BaseNotHere(VcsError):
+    """A delta base was not sent, since it should be in the repository, and it is not: most likely that is damaged."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"object {self.key.hex()}, which what came rests on, is missing here: run `git fsck` "
+            "(where that finds nothing wrong, the server left it out)"
+        )
+
+
 class Texts:
     """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again."""
 
@@ -169,7 +186,8 @@ class Texts:
         """The text of a record and that of its base.
 
         Raises:
-            WrongContent: it cannot be decoded, or its base is neither among those added nor in the repository.
+            WrongContent: it cannot be decoded.
+            BaseNotHere: its base is neither among those added nor in the repository.
         """
         self._rows[row.key] = row
         base = self._get(row.base) if row.base else b""
@@ -186,7 +204,7 @@ class Texts:
                 try:
                     text = self._outside(key).text
                 except MissingObject as missing:
-                    raise WrongContent(key, "it is a delta base, and neither sent nor here") from missing
+                    raise BaseNotHere(key) from missing
             else:
                 chain.append(row)
                 key = row.base
@@ -207,10 +225,12 @@ class Texts:
             raise WrongContent(row.key, str(wrong)) from wrong
 
     def _keep(self, key: Key, text: bytes) -> None:
+        if len(text) > self._limit:
+            return  # It would drive out all others, and one over 64 MiB is no base of anything.
         old = self._texts.pop(key, None)
         self._texts[key] = text
         self._held += len(text) - (len(old) if old is not None else 0)
-        while self._held > self._limit and len(self._texts) > 1:
+        while self._held > self._limit:
             self._held -= len(self._texts.popitem(last=False)[1])
 
 
@@ -240,6 +260,7 @@ class EntryWriter:
 
         Raises:
             WrongContent: it is not what its key says, or cannot be decoded.
+            BaseNotHere: it rests on an object that should be in the repository.
         """
         kind = row.type
         text, base = self._texts.add(row)
@@ -255,6 +276,9 @@ class EntryWriter:
             if len(changes) * 10 < len(text) * 7:
                 head = entry_head(OFS_DELTA, len(changes)) + offset_back(self.size - place[1])
                 entry = head + zlib.compress(changes, self._level)
+        if entry is None and len(text) > _LARGE:
+            self._add_large(row, text)
+            return
         if entry is None:
             entry = entry_head(kind, len(text)) + zlib.compress(text, self._level)
         self._places[row.key] = (kind, self.size)
@@ -263,6 +287,28 @@ class EntryWriter:
         self._pending.append(entry)
         if self.size - self._written > _WRITE_AT:
             self.flush()
+
+    def _add_large(self, row: Row, text: bytes) -> None:
+        """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
+        self.flush()
+        start, check = self.size, 0
+        # What zstd left as it is, zlib does not shrink either: it is not tried for seconds.
+        packer = zlib.compressobj(0 if row.encoding == STORED else self._level)
+        view = memoryview(text)
+
+        def pieces() -> Iterator[bytes]:
+            yield entry_head(row.type, len(text))
+            for at in range(0, len(text), _LARGE):
+                yield packer.compress(view[at : at + _LARGE])
+            yield packer.flush()
+
+        for piece in pieces():
+            write_all(self._out, piece)
+            check = zlib.crc32(piece, check)
+            self.size += len(piece)
+        self._written = self.size
+        self._places[row.key] = (row.type, start)
+        self.table.add(row.key, check, start)
 
     def add_all(self, rows: Iterable[Row]) -> None:
         """`add` each."""

@@ -26,6 +26,8 @@ def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDelet
     transaction = context.transaction
     old = transaction.ref(request.ref)
     if old is None:
+        if request.expected is None:
+            transaction.remember()
         return BranchDeleteResult([])
     if request.expected is not None and request.expected != old[0].id:
         raise StaleLease(request.ref, request.expected, old[0].id)

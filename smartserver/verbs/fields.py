@@ -9,6 +9,9 @@ import msgspec
 MAX_NAME = 1024
 """Bytes of a ref name, revision id or map key (DESIGN 3)."""
 
+MAX_KINDS = 255
+"""Kinds of a repository."""
+
 MAX_IDS = 4096
 """Ids in one list of a call."""
 

@@ -9,7 +9,7 @@ import msgspec
 from smartserver.errors import AccessDenied, NestedRepository, Unsupported, WrongVcs
 from smartserver.records.model import Kind
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
-from smartserver.verbs.fields import Small, Word
+from smartserver.verbs.fields import MAX_KINDS, Small, Word
 
 
 class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
     """`settings` are small values kept with the repository, e.g. git's `HEAD`; the first creation decides them."""
 
     vcs: Word
-    kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=255)]
+    kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
     settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=64)] = {}
 
 

@@ -46,6 +46,8 @@ def move(
     old = transaction.ref(name)
     new: RefValue = (tip,)
     if old == new:
+        if rule is Rule.FORCE:
+            transaction.remember()
         return old
     if rule is Rule.LEASE:
         actual = old[0].id if old else b""

@@ -65,8 +65,9 @@ NOTSENT_LOWAT = 128 * KIB
 INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
 
-FAST_OPEN_REQUEST = 1_400
-"""A request this small fits the SYN of TCP Fast Open."""
+UNREAD_BYTES = 4 * MIB
+"""What a server holds of answers its peer does not take, bodies and the longest answer apart, before it gives the
+connection up: `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice `INITIAL_WINDOW` each, or 200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
 """What a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and half a
@@ -82,6 +83,10 @@ PING_INTERVAL = 20.0
 
 IDLE_TIMEOUT = 120.0
 """Silence, PINGs unanswered, after which the peer counts as gone: six intervals."""
+
+STALL_TIMEOUT = 600.0
+"""How long a server waits, not a byte coming, for the rest of a request, and not a byte leaving, for its answer to be
+taken; `serve --idle-timeout`. Five times `IDLE_TIMEOUT`: a client that computes between two pieces answers no PING."""
 
 KEEP_IDLE = 900.0
 """How long a server keeps a connection without an open request: long enough for the pause between two commands."""

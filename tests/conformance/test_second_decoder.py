@@ -17,21 +17,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from second_decoder import (
-    TYPES,
-    Cursor,
-    Damaged,
-    Exchange,
-    Index,
-    Repository,
-    Segment,
-    decode,
-    index_of,
-    prove,
-    read_dialog,
-    read_graph,
-    read_pack,
-)
+from second_decoder import Cursor, Damaged, Segment, decode, read_graph, read_pack
+from second_dialog import Exchange, read_dialog
+from second_store import TYPES, Index, Repository, index_of, prove
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 

@@ -142,7 +142,7 @@ def test_every_byte_of_the_root(sample: Sample) -> None:
     for at, storage in sample.flipped(ROOT):
         repository = PackRepository(storage, clock=Clock())
         (problem,) = repository.verify().problems
-        assert problem.startswith(f"{ROOT}: "), at
+        assert problem.startswith(f"{ROOT} at byte "), at
         with pytest.raises(CorruptFile):
             repository.snapshot()
         with pytest.raises(CorruptFile):

@@ -13,7 +13,7 @@ import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store.format import INCOMING
+from smartserver.store.format import INCOMING, LOG, TABLES
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from transports.decorators.faulty import FaultMode, FaultyTransport
@@ -50,6 +50,18 @@ def three(repository: PackRepository, history: History, _clock: Clock) -> None:
     """Three commits, two refs."""
     base = line(history, "base", 3)
     push(repository, history, base, {MAIN: base[2], SIDE: base[0]})
+
+
+def tagged(repository: PackRepository, history: History, _clock: Clock) -> None:
+    """So many refs that they, and the log's entry, go to files."""
+    (first,) = line(history, "base", 1)
+    push(repository, history, [first], tags(first))
+    for place in (LOG, TABLES):
+        assert repository.folder.list_directory(place)
+
+
+def tags(tip: bytes) -> dict[bytes, bytes]:
+    return {b"refs/tags/%04d" % number: tip for number in range(800)}
 
 
 def many(repository: PackRepository, history: History, _clock: Clock) -> None:
@@ -101,6 +113,11 @@ def many_refs(history: History) -> State:
 OPERATIONS = {
     "create with content": Operation(
         nothing, lambda repository, history: three(repository, history, Clock()), three_refs
+    ),
+    "create with many refs": Operation(
+        nothing,
+        lambda repository, history: tagged(repository, history, Clock()),
+        lambda history: {**tags(line(history, "base", 1)[0])},
     ),
     "create empty": Operation(nothing, lambda repository, history: push(repository, history, []), lambda history: {}),
     "push": Operation(three, bring, brought),

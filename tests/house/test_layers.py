@@ -131,6 +131,15 @@ def test_only_the_commands_read_the_environment_or_print() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+def test_the_second_decoder_owes_us_nothing() -> None:
+    """It is evidence for the texts of doc/spec only as long as it is made of nothing else."""
+    readers = [source for source in sources("tests/conformance") if ".second_" in source.module]
+    own = {source.module.rpartition(".")[2] for source in readers}
+    assert own == {"second_decoder", "second_dialog", "second_store"}
+    imported = {name.partition(".")[0] for source in readers for _, name in source.imports()}
+    assert imported <= own | {"msgspec", "zstandard"} | sys.stdlib_module_names
+
+
 def test_every_package_is_in_the_table() -> None:
     """An entry for what is gone would excuse whoever takes the name next."""
     modules = {source.module for source in sources(*PACKAGES)}

@@ -96,6 +96,13 @@ class Done:
         return self.out + self.err
 
 
+def fine(done: Done, rounds: int = 2) -> Done:
+    """What was done, in so many round trips and without a fault."""
+    assert done.status == 0, done.said
+    assert done.counts.rounds == rounds, done
+    return done
+
+
 class Served:
     """A running `smartserver serve` with a link before it."""
 

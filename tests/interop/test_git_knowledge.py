@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from git_sides import Done, Served, Side, knowledge_file, missing_objects, server_refs
+from git_sides import Served, Side, fine, knowledge_file, missing_objects, server_refs
 
 from smartserver.client.knowledge import Remembered, decode, encode
 from smartserver.client.url import parse
@@ -47,12 +47,6 @@ def write_large(side: Side, name: str, seed: int) -> None:
     (side.folder / name).write_bytes(random.Random(seed).randbytes(LARGE))
 
 
-def done(result: Done, rounds: int) -> Done:
-    assert result.status == 0, result.said
-    assert result.counts.rounds == rounds, result
-    return result
-
-
 @pytest.fixture
 def large(ours: Begin) -> Side:
     """`shared`, with much content that user a has pushed and user b has fetched."""
@@ -84,7 +78,7 @@ def large(ours: Begin) -> Side:
 def test_first_contact_of_a_small_repository(ours: Begin, command: str, rounds: int) -> None:
     side = ours("shared")
     side.prepare("forget a")
-    done(side.run(command), rounds)
+    fine(side.run(command), rounds)
     check_whole(side, "a")
 
 
@@ -101,13 +95,13 @@ def test_first_contact_of_a_small_repository(ours: Begin, command: str, rounds: 
 )
 def test_first_contact_of_a_large_repository_is_one_round_trip_more(large: Side, command: str, rounds: int) -> None:
     large.prepare("forget a")
-    done(large.run(command), rounds)
+    fine(large.run(command), rounds)
     assert large.git("a", "rev-parse", "main") in refs_of(large).values()
 
 
 def test_a_fetch_without_a_cache_brings_only_what_is_new(large: Side) -> None:
     large.prepare("a commit four; a git push -q origin main; forget b")
-    result = done(large.run("b git fetch"), 2)
+    result = fine(large.run("b git fetch"), 2)
     assert result.counts.bytes_down < 3000
     check_whole(large, "b")
 
@@ -160,8 +154,8 @@ def test_a_damaged_cache_is_no_cache(ours: Begin, content: bytes | None) -> None
     path = knowledge_file(side.knowledge_folder, side.url)
     path.write_bytes(path.read_bytes()[:-7] if content is None else content)
     side.prepare("a commit four")
-    done(side.run("a git push origin main"), 2)
-    done(side.run("a git fetch"), 2)
+    fine(side.run("a git push origin main"), 2)
+    fine(side.run("a git fetch"), 2)
     check_whole(side, "a")
 
 
@@ -204,7 +198,7 @@ def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin, lengt
     assert wrong.status == 128
     assert "is forgotten now: try again" in wrong.err
     assert len(wrong.err.splitlines()) == 1, wrong.err
-    done(side.run("a git fetch"), 2)
+    fine(side.run("a git fetch"), 2)
     check_whole(side, "a")
 
 
@@ -214,10 +208,10 @@ def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin, lengt
 def test_two_users_push_and_pull_in_turn(ours: Begin) -> None:
     side = ours("shared")
     for turn in range(3):
-        done(side.run(f"a commit a{turn}; a git push origin main"), 2)
-        done(side.run("b git pull"), 2)
-        done(side.run(f"b commit b{turn}; b git push origin main"), 2)
-        done(side.run("a git pull"), 2)
+        fine(side.run(f"a commit a{turn}; a git push origin main"), 2)
+        fine(side.run("b git pull"), 2)
+        fine(side.run(f"b commit b{turn}; b git push origin main"), 2)
+        fine(side.run("a git pull"), 2)
     assert side.git("a", "rev-parse", "main") == side.git("b", "rev-parse", "main")
     check_whole(side, "a")
 
@@ -225,7 +219,7 @@ def test_two_users_push_and_pull_in_turn(ours: Begin) -> None:
 def test_a_cache_from_before_many_changes(ours: Begin) -> None:
     side = ours("shared")
     side.prepare("for n in 1 2 3 4; do b commit b$n; b git push -q origin main main:b$n; done")
-    done(side.run("a git pull"), 2)
+    fine(side.run("a git pull"), 2)
     assert side.git("a", "rev-parse", "main") == side.git("b", "rev-parse", "main")
     check_whole(side, "a")
 
@@ -233,8 +227,8 @@ def test_a_cache_from_before_many_changes(ours: Begin) -> None:
 def test_two_remotes_know_nothing_of_each_other(ours: Begin) -> None:
     side = ours("shared")
     side.prepare('a git remote add other "$URL-other"')
-    done(side.run("a git push other main"), 2)
-    done(side.run("a git push origin main:new"), 2)
+    fine(side.run("a git push other main"), 2)
+    fine(side.run("a git push origin main:new"), 2)
     assert set(server_refs_at(side, "-other")) == {"refs/heads/main"}
 
 
@@ -249,7 +243,7 @@ def server_refs_at(side: Side, suffix: str) -> dict[str, str]:
 def test_a_repository_that_is_gone_is_made_anew_by_the_next_push(large: Side) -> None:
     shutil.rmtree(folder_of(large))
     large.prepare("a commit four")
-    done(large.run("a git push origin main"), 3)
+    fine(large.run("a git push origin main"), 3)
     assert refs_of(large) == {"refs/heads/main": large.git("a", "rev-parse", "main")}
     check_whole(large, "a", refs="main")
 
@@ -279,7 +273,7 @@ def made_anew(large: Side) -> Side:
 
 
 def test_a_fetch_from_a_repository_made_anew(made_anew: Side) -> None:
-    result = done(made_anew.run("a git fetch"), 2)
+    result = fine(made_anew.run("a git fetch"), 2)
     assert "(forced update)" in result.err
     assert made_anew.git("a", "rev-parse", "origin/main") == made_anew.git("c", "rev-parse", "main")
     assert made_anew.git("a", "fsck", "--strict", "--no-dangling") == ""
@@ -293,7 +287,7 @@ def test_a_push_to_a_repository_made_anew(made_anew: Side) -> None:
     assert refused.counts.rounds <= MADE_ANEW_BY_OTHERS
     assert refs_of(made_anew) == before
     made_anew.prepare("forget a")
-    done(made_anew.run("a git push origin main:mine topic"), 3)
+    fine(made_anew.run("a git push origin main:mine topic"), 3)
     check_whole(made_anew, "a", refs="main")
 
 
@@ -326,6 +320,6 @@ def test_a_repository_put_back_to_an_earlier_state(ours: Begin, tmp_path: Path) 
 
 def test_the_server_fixture_serves_this_folder(served: Served, ours: Begin) -> None:
     side = ours("history")
-    done(side.run("a git push origin main"), 2)
+    fine(side.run("a git push origin main"), 2)
     assert folder_of(side).parent == served.root
     assert refs_of(side) == {"refs/heads/main": side.git("a", "rev-parse", "main")}

@@ -1,4 +1,5 @@
-"""Whatever git holds comes out of segments as it went in: random histories in random parts, stored in every way."""
+"""vcs.git_read, vcs.git_insert, vcs.git_build: whatever git holds comes out of segments as it went in: random
+histories in random parts, stored in every way."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from smartserver.vcs import git_build, git_insert, git_read
 from smartserver.vcs.base import CannotSend, ToolFailed, VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_insert import Inserter
+from smartserver.vcs.git_pack import BaseNotHere
 from smartserver.vcs.git_read import plan
 
 pytestmark = pytest.mark.interop
@@ -230,13 +232,14 @@ def test_wrong_content_is_refused_and_leaves_nothing(
         odd_meta = encode_segment(commit, [], [Entry(0, 0, commit, b"\7", 0, b"", 0, 0, b"")], [b""], repository.kinds)
     for segment, why in (
         (wrong_text, rf"object {blob.hex()} from the server: its content has the id"),
-        (wrong_base, "it is a delta base, and neither sent nor here"),
+        (wrong_base, f"object {'00' * 19}01, which what came rests on, is missing here: run `git fsck`"),
         (short_key, "not a git object of this repository's format"),
         (odd_meta, "not a git object of this repository's format"),
     ):
         target = Builder(tmp_path / f"{jobs}-{abs(hash(why))}.git", env)
-        with pytest.raises(WrongContent, match=why):
+        with pytest.raises(VcsError, match=why) as raised:
             insert(target, [segment], jobs=jobs)
+        assert type(raised.value) is (BaseNotHere if segment is wrong_base else WrongContent)
         assert leftovers(target) == []
         assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
 
@@ -372,6 +375,25 @@ def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, s
     insert(target, segments[1:])
     assert target.fsck("--full")[0] == 0
     assert target.reachable(second) == source.reachable(second)
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    monkeypatch.setattr(git_insert, "LARGE_PULL", 1 << 20)
+    source = Builder(tmp_path / "a.git", env)
+    noise = source.blob(random.Random(1).randbytes(2 << 20))
+    commit = source.commit(source.tree({b"n": (b"100644", noise)}), [])
+    target = Builder(tmp_path / "b.git", env)
+    if limit is not None:
+        with (target.path / "config").open("a") as file:
+            file.write(f"[fetch]\n\tunpackLimit = {limit}\n")
+    with GitRepository(source.path, env) as repository:
+        insert(target, list(plan(repository, [commit], []).segments()))
+    assert len(list((target.path / "objects" / "pack").glob("*.pack"))) == (limit is None)
+    assert target.fsck("--full")[0] == 0
+    assert target.reachable(commit) == source.reachable(commit)
 
 
 def test_start_up_is_light() -> None:

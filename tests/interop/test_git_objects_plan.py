@@ -1,4 +1,4 @@
-"""Which revisions and objects a push plans to send: equal by both ways of looking, and exactly what is needed."""
+"""vcs.git_plan: which revisions and objects a push plans to send, equal by both ways of looking, and no more."""
 
 from __future__ import annotations
 

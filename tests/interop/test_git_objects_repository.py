@@ -1,4 +1,4 @@
-"""What a git repository says of itself, and which of its revisions it may offer as haves."""
+"""vcs.git, vcs.base: what a git repository says of itself, and which of its revisions it may offer as haves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from git_histories import Builder, RandomHistory, environment
 
-from smartserver.vcs.base import CannotSend, LocalRepository, Plan, ToolFailed, VcsError
+from smartserver.vcs.base import CannotSend, Plan, ToolFailed, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import BLOB, MissingObject
 from smartserver.vcs.git_plan import introduced_few, introduced_many, revisions
 from smartserver.vcs.git_read import plan
+from smartserver.verbs.repository_pull import MAX_HAVES
 
 pytestmark = pytest.mark.interop
 
@@ -41,7 +42,7 @@ def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes
 def test_it_is_what_the_client_expects_of_any_repository(env: dict[str, str], builder: Builder) -> None:
     (commit,) = chain(builder, 1)
     builder.ref("refs/heads/main", commit)
-    repository: LocalRepository = GitRepository(builder.path, env)
+    repository = GitRepository(builder.path, env)
     assert (repository.vcs, repository.refs()) == ("git sha1", {b"refs/heads/main": commit})
     with GitRepository(builder.path, env) as own:
         sending: Plan = plan(own, [commit], [])
@@ -141,24 +142,24 @@ def test_haves_begin_with_what_the_remote_had(env: dict[str, str], builder: Buil
     with GitRepository(builder.path, env) as repository:
         # main[7] and side[0] are no tips any more, but refs reach them; the last two are not here.
         seen = [main[10], main[7], side[0], bytes(20), b"short"]
-        haves = repository.complete_haves(seen)
+        haves = repository.complete_haves(seen, MAX_HAVES)
         assert haves == [main[10], main[7], side[0], main[-1], side[-1], tag]
         assert repository.complete_haves(seen, limit=2) == [main[10], main[7]]
-        assert repository.complete_haves([bytes(range(20))])[:4] == [main[-1], side[-1], main[10], tag]
+        assert repository.complete_haves([bytes(range(20))], MAX_HAVES)[:4] == [main[-1], side[-1], main[10], tag]
 
 
 def test_without_knowledge_ancestors_are_offered(env: dict[str, str], builder: Builder) -> None:
     main = chain(builder, 40)
     builder.ref("refs/heads/main", main[-1])
     with GitRepository(builder.path, env) as repository:
-        assert repository.complete_haves([]) == [main[-1 - back] for back in (0, 1, 2, 4, 8, 16, 32)]
+        assert repository.complete_haves([], MAX_HAVES) == [main[-1 - back] for back in (0, 1, 2, 4, 8, 16, 32)]
         assert len(repository.complete_haves([], limit=3)) == 3
-        assert repository.complete_haves([main[4]]) == [main[4], main[-1]]
+        assert repository.complete_haves([main[4]], MAX_HAVES) == [main[4], main[-1]]
 
 
 def test_an_empty_repository_has_nothing(env: dict[str, str], builder: Builder) -> None:
     with GitRepository(builder.path, env) as repository:
-        assert repository.complete_haves([bytes(20)]) == []
+        assert repository.complete_haves([bytes(20)], MAX_HAVES) == []
 
 
 def remove(builder: Builder, key: bytes) -> None:
@@ -175,7 +176,7 @@ def test_what_gc_broke_is_not_offered(env: dict[str, str], builder: Builder) -> 
     remove(builder, builder.blob(b"two 0\n"))
     with GitRepository(builder.path, env) as repository:
         candidates = [without_commit[-1], whole[-1], without_blob[-1], without_commit[0], main[1]]
-        assert repository.complete_haves(candidates) == [whole[-1], without_commit[0], main[1], main[-1]]
+        assert repository.complete_haves(candidates, MAX_HAVES) == [whole[-1], without_commit[0], main[1], main[-1]]
         # A push goes on without the broken ones.
         tip = chain(builder, 1, main[-1], name=b"tip")
         plan = revisions(repository, tip, [without_commit[-1], without_blob[-1], main[-1]])
@@ -187,7 +188,7 @@ def test_after_a_real_gc(env: dict[str, str], builder: Builder) -> None:
     builder.ref("refs/heads/main", history.commits[30])
     builder.git("prune", "--expire=now")
     with GitRepository(builder.path, env) as repository:
-        haves = repository.complete_haves(history.commits)
+        haves = repository.complete_haves(history.commits, MAX_HAVES)
         assert set(haves) == history.ancestors(history.commits[30])
 
 
@@ -199,7 +200,7 @@ def test_a_shallow_clone_offers_nothing(tmp_path: Path, env: dict[str, str], bui
     subprocess.run(command, check=True, env=env)
     with GitRepository(clone, env) as repository:
         assert repository.is_shallow
-        assert repository.complete_haves([main[-1]]) == []
+        assert repository.complete_haves([main[-1]], MAX_HAVES) == []
         with pytest.raises(CannotSend, match="shallow"):
             revisions(repository, [main[-1]], [])
 
@@ -217,7 +218,7 @@ def test_a_partial_clone_offers_nothing_and_fetches_nothing(
     before = sorted(clone.rglob("*.pack"))
     with GitRepository(clone, env) as repository:
         assert repository.is_partial
-        assert repository.complete_haves([main[-1]]) == []
+        assert repository.complete_haves([main[-1]], MAX_HAVES) == []
         plan = revisions(repository, [main[-1]], [])
         for way in (introduced_few, introduced_many):
             with pytest.raises(CannotSend, match="partial clone"):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from git_sides import Done, Pair, Side, missing_objects, server_refs
+from git_sides import Pair, Side, fine, missing_objects, server_refs
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -21,12 +21,6 @@ def path_of(side: Side) -> str:
 def refs_of(side: Side) -> dict[str, str]:
     assert side.served is not None
     return server_refs(side.served, path_of(side))
-
-
-def fine(done: Done, rounds: int = 2) -> Done:
-    assert done.status == 0, done.said
-    assert done.counts.rounds == rounds, done
-    return done
 
 
 # -- submodules

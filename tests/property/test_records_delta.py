@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records import delta, limits
-from smartserver.records.segment import STORED, ZSTD, Malformed
+from smartserver.records.segment import STORED, ZSTD
+from smartserver.records.varint import Malformed
 
 pieces = st.lists(st.sampled_from([b"alpha\n", b"bravo charlie\n", b"\0" * 300, bytes(range(256))]), max_size=20)
 texts = st.one_of(st.binary(max_size=300), pieces.map(b"".join))

@@ -11,7 +11,6 @@ from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent
 from smartserver.records.segment import (
     STORED,
     ZSTD,
-    Malformed,
     SegmentStream,
     decode_graph,
     decode_segment,
@@ -19,6 +18,7 @@ from smartserver.records.segment import (
     encode_segment,
     frames,
 )
+from smartserver.records.varint import Malformed
 
 KINDS = (
     Kind("object", "git-sha1", True),

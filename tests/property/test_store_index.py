@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from smartserver.records.model import BaseTag, Entry, Kind, Parent
 from smartserver.records.segment import ZSTD, encode_segment
-from smartserver.store.index import NO_BASE, Index, Row, merge, rebuild
+from smartserver.store.index import NO_BASE, Index, Row
+from smartserver.store.index_build import merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
 from transports.memory import MemoryTransport
 

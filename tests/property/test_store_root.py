@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Kind, RefValue, Tip
-from smartserver.store.document import encode_root
-from smartserver.store.root import FOLD_AT, NewLogEntry, RootView, empty_root, next_root, tombstone
+from smartserver.store.document import empty_root, encode_root
+from smartserver.store.log import NewLogEntry
+from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from transports.memory import Aftermath, MemoryTransport
 
@@ -59,9 +60,10 @@ class RootMachine(RuleBasedStateMachine):
 
     def create(self) -> None:
         self.refs, self.tags, self.requests = {}, {}, {}
-        with self.file.swapping(create=True) as swap:
-            kinds = [Kind("object", "git-sha1", True)]
-            empty = empty_root(self.random.randbytes(16), "git sha1", kinds, now=self.now, over=swap.existing)
+        kinds = [Kind("object", "git-sha1", True)]
+        self.file.hold_place("git sha1", kinds)
+        with self.file.swapping() as swap:
+            empty = empty_root(self.random.randbytes(16), "git sha1", kinds, now=self.now, over=swap.current)
             view = RootView(empty, self.file.folder)
             made = next_root(
                 view, now=self.now, declare={"tags": "ids"}, log=self.log(), randomness=self.random.randbytes

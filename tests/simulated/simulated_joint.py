@@ -179,21 +179,11 @@ class HistorySource:
     """Path -> the delta base its record has in a plan that may use it, whatever it is; others then have none."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
-        had = self._ancestors(haves)
-        wanted = self._ancestors(tips) - had
+        had = self.history.ancestors(haves)
+        wanted = self.history.ancestors(tips) - had
         plan = HistoryPlan(self.history, [each for each in self.history.parents if each in wanted], self.bases)
         self.planned.append(len(plan.revisions))
         return plan
-
-    def _ancestors(self, tips: Iterable[RevisionId]) -> set[RevisionId]:
-        found: set[RevisionId] = set()
-        todo = [tip for tip in tips if tip in self.history.parents]
-        while todo:
-            each = todo.pop()
-            if each not in found:
-                found.add(each)
-                todo += self.history.parents[each]
-        return found
 
 
 @dataclass

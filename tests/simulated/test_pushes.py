@@ -226,6 +226,18 @@ def test_a_repository_made_anew(work: Work) -> None:
     assert set(work.remote.knowledge.tips()) == {work.line[5], work.line[0]}
 
 
+def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:
+    """The answer is no refusal, for one of the refs needs nothing; the other is planned again."""
+    work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
+    other = work.joint.remote(PATH, work.client)
+    other.push([RefUpdate(OTHER, work.line[0])], work.source, NEW)
+    work.joint.network.take()
+    tag, same = work.push(RefUpdate(TAG, work.line[3]), RefUpdate(OTHER, work.line[0]))
+    assert (tag.outcome, same.outcome) == (DONE, UNCHANGED)
+    assert work.joint.network.counts().rounds == 2
+    assert work.refs() == {TAG: work.line[3], OTHER: work.line[0]}
+
+
 def test_a_repository_that_is_gone_is_made_again(work: Work) -> None:
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
     work.joint.network.take()

@@ -43,17 +43,6 @@ tips = st.sampled_from(REVISIONS)
 users = st.sampled_from([0, 1])
 
 
-def ancestors(tip: bytes) -> set[bytes]:
-    found: set[bytes] = set()
-    todo = [tip]
-    while todo:
-        each = todo.pop()
-        if each not in found:
-            found.add(each)
-            todo += HISTORY.parents[each]
-    return found
-
-
 def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, str]:
     """What the rules say becomes of an update: the verdict, and the code of a refusal."""
     old = state.get(update.ref)
@@ -71,7 +60,7 @@ def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, 
         return (Outcome.REFUSED, "no-such-branch") if update.create is Create.NO else (Outcome.DONE, "")
     if update.create is Create.MUST or update.rule is Rule.NEW:
         return Outcome.REFUSED, "branch-exists"
-    if update.rule is Rule.FF and old not in ancestors(update.tip):
+    if update.rule is Rule.FF and old not in HISTORY.ancestors([update.tip]):
         return Outcome.REFUSED, "diverged"
     return Outcome.DONE, ""
 
@@ -142,7 +131,7 @@ class Pushes(RuleBasedStateMachine):
     def pull(self, user: int, have: list[bytes]) -> None:
         if not self.there:
             return
-        held = set().union(*map(ancestors, have)) if have else set()
+        held = HISTORY.ancestors(have)
         try:
             pulled = self.remotes[user].pull(have)
             body = b"".join(pulled.body)
@@ -152,7 +141,7 @@ class Pushes(RuleBasedStateMachine):
         stream.feed(body)
         came = [decode_segment(each, 0, NEW.kinds).revision for each in stream.segments()]
         stream.finish()
-        wanted = set().union(*map(ancestors, self.refs.values())) if self.refs else set()
+        wanted = HISTORY.ancestors(self.refs.values())
         # A have that the server lacks tells it nothing.
         known = {each for each in held if self.joint.site.find(PATH).repository.begin(b"", "x").is_stored(each)}
         assert wanted - held <= set(came) <= wanted

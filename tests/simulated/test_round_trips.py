@@ -17,7 +17,7 @@ from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client, Outgoing
 from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
 from smartserver.errors import DivergedBranches
-from smartserver.server.work import state_of
+from smartserver.server.asked import state_of
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete

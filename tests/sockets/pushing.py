@@ -47,19 +47,9 @@ class Source:
         self._halfway = halfway
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Planned:
-        held = self._ancestors(haves)
-        wanted = self._ancestors(tips) - held
+        held = self._history.ancestors(haves)
+        wanted = self._history.ancestors(tips) - held
         return Planned(self._history, [each for each in self._history.parents if each in wanted], self._halfway)
-
-    def _ancestors(self, tips: Iterable[RevisionId]) -> set[bytes]:
-        found: set[bytes] = set()
-        todo = [tip for tip in tips if tip in self._history.parents]
-        while todo:
-            revision = todo.pop()
-            if revision not in found:
-                found.add(revision)
-                todo += self._history.parents[revision]
-        return found
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,11 @@ from builders import MAIN, History
 from pushing import Source, connected, count_segments, push
 from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
 
-from smartserver.client.repository import Outcome
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.repository import Outcome, RemoteRepository
 
 pytestmark = pytest.mark.sockets
 
@@ -84,6 +90,21 @@ def test_a_clone_that_has_begun_is_finished(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE / 4) == 0
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path, sent: signal.Signals) -> None:
+    history, tip = big_history()
+    with Server(tmp_path) as server, connected(server.port) as remote:
+        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+    log, number = tmp_path / "log", tmp_path / "number"
+    command = ["sh", "-c", f'echo $$ >{number}; exec "$@" 2>{log}', "sh", sys.executable, "-m", "smartserver.cli.main"]
+    medium = PipeMedium([*command, "serve", str(tmp_path), "--stdio"])
+    with Client(lambda: medium) as client:
+        pulled = RemoteRepository(client, "p", Knowledge(None, "")).pull()
+        os.kill(int(number.read_text()), sent)
+        wait_until(lambda: "stopping: 1 connection has 30 s" in log.read_text(), "it says so")
+        assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+
+
 def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
     history, tip = big_history(8, 2 << 20)
     with Server(tmp_path) as server:
@@ -97,3 +118,22 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE / 4) == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): tip.hex()}
     check_store(tmp_path, "p")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals) -> None:
+    """The first one says what is waited for."""
+    history, tip = big_history()
+    with Server(tmp_path) as server:
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        with connected(server.port) as remote:
+            pulled = remote.pull()
+            server.process.send_signal(sent)
+            wait_until(lambda: any("stopping: 1 connection has 30 s" in line for line in server.log), "it says so")
+            assert server.process.poll() is None
+            server.process.send_signal(sent)
+            assert server.process.wait(PATIENCE / 4) == 0
+            with pytest.raises(ConnectionLost):
+                count_segments(pulled.body)
+        wait_until(lambda: any("cut off (connections: 1)" in line for line in server.log), "it says that it did")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from serving import NOISE, Server, User, check_store, is_tidy, run, server_refs, wait_until, write_history
+from serving import NOISE, Done, Server, User, check_store, is_tidy, run, server_refs, wait_until, write_history
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
@@ -172,3 +172,17 @@ def test_files_that_may_not_grow(user: User, root: Path) -> None:
     """A limit on the size of files is met in the middle of a pack as a full disk is."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     check_limited(user, root, commits_of(user)[0], write_bulk(user, 3 << 20))
+
+
+def test_a_client_that_has_no_room(user: User, root: Path) -> None:
+    """The limit on the size of files is met by the helper, which names the repository it writes to."""
+    write_bulk(user, 3 << 20)
+    with Server(root) as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        script = f"ulimit -f 2048; exec git clone {server.url('p')} c"
+        done = subprocess.run(
+            ["sh", "-c", script], cwd=user.home, env=user.environment, capture_output=True, text=True, check=False
+        )
+    said = Done(done.returncode, done.stdout, done.stderr).failed("clone")
+    assert said == f"{user.home / 'c' / '.git'}: {os.strerror(27)}"
+    assert not (user.home / "c").exists()

@@ -90,6 +90,18 @@ def test_an_argument_of_a_later_release_is_skipped() -> None:
     assert got.wire_arguments() == {"ref": b"refs/heads/main"}
 
 
+def test_an_argument_an_earlier_release_does_not_send_has_a_default() -> None:
+    got = errors.error_from_wire("no-such-repository", {"path": "a"})
+    assert isinstance(got, errors.NoSuchRepository)
+    assert got.found == ""
+
+
+def test_an_argument_that_says_nothing_is_not_sent_where_it_has_a_default() -> None:
+    assert errors.NoSuchRepository("a").wire_arguments() == {"path": "a"}
+    assert errors.NoSuchRepository("a", "a file").wire_arguments() == {"path": "a", "found": "a file"}
+    assert errors.NoSuchRepository("").wire_arguments() == {"path": ""}
+
+
 @pytest.mark.parametrize("arguments", [{}, {"ref": 3}, {"ref": None}, {"ref": "base64"}, {"ref": "bWFpbg=="}])
 def test_arguments_that_do_not_fit_are_never_guessed(arguments: dict[str, object]) -> None:
     got = errors.error_from_wire("no-such-branch", arguments)
@@ -147,6 +159,10 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         ),
         (errors.KnownRevisions([b"\xab"]), "already held: ab and their ancestors"),
         (errors.CorruptFile("packs/1.pack", 4096, "expected a header"), "packs/1.pack at byte 4096: expected a header"),
+        (errors.CorruptRecord(b"", b"", "segment 3 of the stream: cut off"), "segment 3 of the stream: cut off"),
+        (errors.CorruptRecord(b"\x01", b"\x02", "too long"), "record 02 of revision 01: too long"),
+        (errors.NoSuchRepository("a"), "no repository at 'a'"),
+        (errors.NoSuchRepository("a", "a file"), "no repository at 'a' but a file"),
         (storage.TransportFailed("packs/1.pack", "Input/output error"), "'packs/1.pack': Input/output error"),
         (storage.NotSupported("LOCK"), "this transport has no LOCK"),
     ],

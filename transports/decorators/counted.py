@@ -41,22 +41,33 @@ class Counts:
         )
 
 
-class _Tally(threading.local):
-    """One thread's share, so that a request that runs in one thread sees its own cost and no other's."""
+class _Tally:
+    """What one thread asked. Only that thread writes to it, so nothing is locked."""
 
-    counts = Counts()
+    __slots__ = ("bytes_read", "bytes_written", "files_opened", "reads", "syncs")
 
-
-class _Meter:
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self.total = Counts()
-        self.here = _Tally()
+        self.files_opened = 0
+        self.reads = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.syncs = 0
 
-    def add(self, counts: Counts) -> None:
-        self.here.counts += counts
-        with self._mutex:
-            self.total += counts
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.files_opened, self.reads, self.bytes_read, self.bytes_written, self.syncs)
+
+
+class _Meter(threading.local):
+    """The calling thread's tally, so that a request that runs in one thread sees its own cost and no other's.
+
+    `__init__` is run again in each thread, with the arguments of the first.
+    """
+
+    def __init__(self, tallies: list[_Tally]) -> None:
+        self.here = _Tally()
+        self.tallies = tallies
+        tallies.append(self.here)  # Never removed: what a thread that ended asked for counts on.
 
 
 class _CountedReadFile(ReadFile):
@@ -66,7 +77,9 @@ class _CountedReadFile(ReadFile):
 
     def read_at(self, offset: int, size: int) -> bytes:
         chunk = self._inner.read_at(offset, size)
-        self._meter.add(Counts(reads=1, bytes_read=len(chunk)))
+        here = self._meter.here
+        here.reads += 1
+        here.bytes_read += len(chunk)
         return chunk
 
     def size(self) -> int:
@@ -83,11 +96,11 @@ class _CountedWriteFile(WriteFile):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._inner.write(data)
-        self._meter.add(Counts(bytes_written=memoryview(data).nbytes))
+        self._meter.here.bytes_written += memoryview(data).nbytes
 
     def sync(self) -> None:
         self._inner.sync()
-        self._meter.add(Counts(syncs=1))
+        self._meter.here.syncs += 1
 
     def close(self) -> None:
         self._inner.close()
@@ -98,12 +111,12 @@ class CountedTransport(PassingTransport):
 
     def __init__(self, inner: Transport, *, prefix: str = "", _meter: _Meter | None = None) -> None:
         super().__init__(inner, prefix=prefix)
-        self._meter = _meter if _meter is not None else _Meter()
+        self._meter = _meter if _meter is not None else _Meter([])
 
     @property
     def counts(self) -> Counts:
         """What was asked so far, by all threads."""
-        return self._meter.total
+        return sum((tally.counts for tally in list(self._meter.tallies)), Counts())
 
     @property
     def thread_counts(self) -> Counts:
@@ -115,25 +128,31 @@ class CountedTransport(PassingTransport):
 
     def get(self, path: str) -> bytes:
         content = self.inner.get(path)
-        self._meter.add(Counts(files_opened=1, reads=1, bytes_read=len(content)))
+        here = self._meter.here
+        here.files_opened += 1
+        here.reads += 1
+        here.bytes_read += len(content)
         return content
 
     def open_read(self, path: str) -> ReadFile:
         file = self.inner.open_read(path)
-        self._meter.add(Counts(files_opened=1))
+        self._meter.here.files_opened += 1
         return _CountedReadFile(file, self._meter)
 
     def map_file(self, path: str) -> memoryview:
         view = self.inner.map_file(path)
-        mapped = Capability.MMAP in self.capabilities
-        self._meter.add(Counts(files_opened=1) if mapped else Counts(files_opened=1, reads=1, bytes_read=view.nbytes))
+        here = self._meter.here
+        here.files_opened += 1
+        if Capability.MMAP not in self.capabilities:
+            here.reads += 1
+            here.bytes_read += view.nbytes
         return view
 
     def create(self, path: str) -> WriteFile:
         file = self.inner.create(path)
-        self._meter.add(Counts(files_opened=1))
+        self._meter.here.files_opened += 1
         return _CountedWriteFile(file, self._meter)
 
     def sync_directory(self, path: str) -> None:
         self.inner.sync_directory(path)
-        self._meter.add(Counts(syncs=1))
+        self._meter.here.syncs += 1

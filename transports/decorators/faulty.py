@@ -172,7 +172,7 @@ class FaultyTransport(PassingTransport):
             yield self._fuse.change("try_lock", self.full(path), lambda: held.enter_context(self.inner.try_lock(path)))
 
     @contextlib.contextmanager
-    def lock(self, path: str) -> Iterator[None]:
+    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
         with contextlib.ExitStack() as held:
-            self._fuse.change("lock", self.full(path), lambda: held.enter_context(self.inner.lock(path)))
+            self._fuse.change("lock", self.full(path), lambda: held.enter_context(self.inner.lock(path, wait)))
             yield

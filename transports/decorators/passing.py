@@ -71,8 +71,8 @@ class PassingTransport(Transport):
     def sync_directory(self, path: str) -> None:
         self.inner.sync_directory(path)
 
-    def lock(self, path: str) -> AbstractContextManager[None]:
-        return self.inner.lock(path)
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        return self.inner.lock(path, wait)
 
     def try_lock(self, path: str) -> AbstractContextManager[bool]:
         return self.inner.try_lock(path)

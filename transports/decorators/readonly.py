@@ -30,7 +30,7 @@ class ReadonlyTransport(PassingTransport):
     def sync_directory(self, path: str) -> None:
         raise PermissionDenied(self.full(path))
 
-    def lock(self, path: str) -> AbstractContextManager[None]:
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
         raise PermissionDenied(self.full(path))
 
     def try_lock(self, path: str) -> AbstractContextManager[bool]:

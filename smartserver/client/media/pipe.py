@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 
 GRACE = 5.0
@@ -36,8 +36,7 @@ class PipeMedium:
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
-        readable, writable, _ = select.select([self._out] if read else [], [self._in] if write else [], [], timeout)
-        return bool(readable), bool(writable)
+        return ready(self._out.fileno() if read else None, self._in.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
         """What came, waiting for the first byte."""

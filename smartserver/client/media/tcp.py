@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 
+from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.wire.limits import NOTSENT_LOWAT
 
@@ -22,7 +22,7 @@ class TcpMedium:
         """Connect.
 
         Raises:
-            CannotConnect: the name is unknown, nobody listens, or nothing answers.
+            CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -31,6 +31,8 @@ class TcpMedium:
             raise CannotConnect(where, f"no answer within {CONNECT_TIMEOUT:.0f} s") from None
         except OSError as wrong:
             raise CannotConnect(where, wrong.strerror or str(wrong)) from None
+        except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
+            raise CannotConnect(where, "no host can have that name") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):  # An older kernel: a refusal is then noticed a socket buffer later.
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT)
@@ -38,10 +40,7 @@ class TcpMedium:
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
-        readable, writable, _ = select.select(
-            [self._socket] if read else [], [self._socket] if write else [], [], timeout
-        )
-        return bool(readable), bool(writable)
+        return ready(self._socket.fileno() if read else None, self._socket.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
         """What came, waiting for the first byte."""

@@ -25,8 +25,10 @@ from smartserver.cli import (
 from smartserver.cli.bench_push import Pushed
 from smartserver.cli.bench_report import Report
 from smartserver.cli.demo_run import Operation
+from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import generate
 from smartserver.cli.main import group
+from smartserver.cli.servers import Workspace, free_port
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
@@ -279,3 +281,22 @@ def test_an_interrupted_measurement_leaves_nothing(temporary: Path) -> None:
     output, errors = process.communicate()
     assert (process.returncode, output, errors.strip()) == (130, b"", b"interrupted")
     assert list(temporary.iterdir()) == []
+
+
+def test_no_table_without_a_server() -> None:
+    port = free_port()
+    result = CliRunner().invoke(group, ["bench", "warm", f"hpss://127.0.0.1:{port}/x"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")
+    assert result.output == ""
+
+
+def test_warm_says_its_head_once() -> None:
+    with Workspace("test") as workspace:
+        url = workspace.start_ours().url("x")
+        result = CliRunner().invoke(group, ["bench", "warm", url, "-n", "1", "--rtt", "1ms"])
+    assert result.exit_code == 0, result.output
+    head, *measured = result.output.splitlines()
+    assert head.split() == ["operation", "trips", "up", "down", "median", "ms"]
+    assert len(measured) == 9
+    assert head not in measured

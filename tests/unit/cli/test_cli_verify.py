@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,10 @@ from stored import pack_of, stored
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.user import user
 from smartserver.cli.verify import _progress
+from smartserver.client.call import Client
+from smartserver.verbs.repository_verify import VerifyResult
 
 WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
 
@@ -86,8 +90,24 @@ def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: 
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    said = why(run("verify", str(tmp_path / "absent")))
-    assert said == f"{tmp_path / 'absent'} is not a repository of smartserver"
+    (tmp_path / "file").write_text("")
+    assert why(run("verify", str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"
+    assert why(run("verify", str(tmp_path / "file"))) == f"'{tmp_path / 'file'}' is not a folder"
+    assert why(run("verify", "")) == "'' is not there"
+    said = why(run("verify", "http://h/a"))
+    assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
+
+
+def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert why(run("verify", str(tmp_path))) == f"{tmp_path} cannot be read by user {user()}"
+
+
+def test_what_is_left_of_a_repository_is_said(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    (tmp_path / "project" / "format").unlink()
+    said = why(run("verify", str(tmp_path / "project")))
+    assert said.endswith(" is not a repository of smartserver but what is left of one: a root and no 'format'")
 
 
 def test_a_folder_of_a_later_release_is_not_judged(tmp_path: Path) -> None:
@@ -108,7 +128,8 @@ def test_a_url(server: Server) -> None:
     stored(server.served / "well")
     result = run("verify", server.url("well"))
     assert result.exit_code == 0
-    assert WELL.fullmatch(result.stdout.splitlines(keepends=True)[-1])
+    assert WELL.fullmatch(result.stdout)
+    assert result.stderr == ""  # Progress is for a terminal.
 
 
 @pytest.mark.sockets
@@ -128,7 +149,14 @@ def test_a_url_of_nothing(server: Server) -> None:
     assert why(run("verify", url)) == f"{url}: no repository at 'absent'"
 
 
-def test_a_url_of_nobody() -> None:
+def test_problems_of_a_server_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = VerifyResult(1, 1, 1, 1, ["packs/\x1b[2J at byte 0"])
+    monkeypatch.setattr(Client, "call", lambda *_: result)
+    assert run("verify", "hpss://h/a").stderr == "packs/ [2J at byte 0\n"
+
+
+@pytest.mark.parametrize("scheme", ["hpss", "HPSS"])
+def test_a_url_of_nobody(scheme: str) -> None:
     port = free_port()
-    said = why(run("verify", f"hpss://127.0.0.1:{port}/a"))
+    said = why(run("verify", f"{scheme}://127.0.0.1:{port}/a"))
     assert said.endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")

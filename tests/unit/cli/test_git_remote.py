@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli.git_remote import cache_folder
-
 HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
 
 
@@ -34,23 +32,6 @@ def test_loading_it_loads_nothing_heavy(module: str) -> None:
     loaded = done.stdout.split()
     assert module in loaded
     assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
-
-
-@pytest.mark.parametrize(
-    ("environment", "folder"),
-    [
-        ({"HOME": "/h"}, "/h/.cache/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
-        ({"XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/smartserver/remotes"),
-        ({"XDG_CACHE_HOME": "relative"}, None),
-        ({"HOME": ""}, None),
-        ({}, None),
-    ],
-)
-def test_cache_folder(environment: dict[str, str], folder: str | None) -> None:
-    assert cache_folder(environment) == folder
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import click
 import pytest
@@ -92,6 +94,8 @@ def test_what_could_not_be_done_is_one_line(
 ) -> None:
     assert ending(monkeypatch, CommandError("no repository at 'a'")) == 1
     assert capsys.readouterr() == ("", "smartserver: no repository at 'a'\n")
+    ending(monkeypatch, CommandError("the server is stopping: \x1b[2J\nsmartserver: all well"))
+    assert capsys.readouterr().err == "smartserver: the server is stopping:  [2J smartserver: all well\n"
 
 
 def test_wrong_use_is_two(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +118,71 @@ def test_nobody_reading_is_one_and_nothing_more() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        ("ENOSPC", "output: No space left on device"),
+        ("EDQUOT", "output: Disk quota exceeded"),
+        ("EIO", "output: Input/output error"),
+        ("EMFILE", "Too many open files"),
+        ("ENOMEM", "Cannot allocate memory"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line_and_only_a_write_is_of_output(number: str, line: str) -> None:
+    # In a process of its own, for it closes its standard output.
+    script = (
+        "import errno, os\n"
+        "from smartserver.cli import main as program\n"
+        f"def command(**_):\n    raise OSError(errno.{number}, os.strerror(errno.{number}))\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"smartserver: {line}\n"
+
+
+def test_a_file_is_named() -> None:
+    script = (
+        "from smartserver.cli import main as program\n"
+        "def command(**_):\n    open('/nowhere/to/be/found')\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == "smartserver: /nowhere/to/be/found: No such file or directory\n"
+
+
+def told(*signals: signal.Signals, ignored: Sequence[signal.Signals] = ()) -> subprocess.CompletedProcess[str]:
+    """A command that gets these signals, the later ones while it tidies up after the first."""
+    script = (
+        "import os, signal\n"
+        f"for number in {[int(number) for number in ignored]}: signal.signal(number, signal.SIG_IGN)\n"
+        "from smartserver.cli import main as program\n"
+        f"first, *more = {[int(number) for number in signals]}\n"
+        "def command(**_):\n"
+        "    try:\n        os.kill(os.getpid(), first)\n        print('goes on')\n"
+        "    finally:\n"
+        "        for number in more: os.kill(os.getpid(), number)\n"
+        "        print('tidied')\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_it_tidies_up(number: signal.Signals) -> None:
+    done = told(number, signal.SIGTERM, signal.SIGHUP)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_whoever_started_it_wants_ignored_is(number: signal.Signals) -> None:
+    done = told(number, ignored=[number])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\ntidied\n", "")
 
 
 def test_as_a_process() -> None:

@@ -12,8 +12,7 @@ import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace, free_port
-from smartserver.cli.session import _progress, client_for
-from smartserver.client.url import BadUrl
+from smartserver.cli.session import client_for
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.server_info import InfoRequest, server_info
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -67,21 +66,9 @@ def test_nobody_there() -> None:
     assert result.stderr.startswith("hpss: 0 round trips + 1 to connect, 0 calls")
 
 
-def test_a_url_that_is_none_is_refused_before_anything_is_said() -> None:
-    with pytest.raises(BadUrl), client_for("http://h/", {"hpss"}):
-        pytest.fail("it is no URL of ours")
-
-
 def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with client_for(server.url("a/b"), frozenset()) as (client, location):
         assert (location.host, location.port, location.path) == ("127.0.0.1", server.port, "a/b")
         client.call(server_ping, PingRequest())
         assert client.call(server_info, InfoRequest()).version == smartserver.__version__
     assert capsys.readouterr() == ("", "")
-
-
-def test_progress_ends_its_line_when_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
-    for done in (1, 2, 3):
-        _progress("verify", done, 3)
-    _progress("store", 7, 0)
-    assert capsys.readouterr() == ("", "\rverify: 33 %\rverify: 66 %\rverify: 100 %\n")

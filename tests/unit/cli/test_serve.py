@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from smartserver.cli import serve
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve import _user, parse_listen
+from smartserver.cli.serve import parse_listen
+from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "smartserver.cli.main", "serve", *arguments],
+        [*before, sys.executable, "-m", "smartserver.cli.main", "serve", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -71,7 +73,7 @@ def test_a_root_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = CliRunner().invoke(group, ["serve", str(tmp_path)])
     assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"{tmp_path} cannot be read by user {_user()}"
+    assert str(result.exception) == f"{tmp_path} cannot be read by user {user()}"
 
 
 def test_a_wrong_address_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -86,15 +88,6 @@ def test_a_permission_there_is_not(tmp_path: Path) -> None:
     assert "'admin' is not one of 'none', 'read', 'write'" in result.output
 
 
-@pytest.mark.parametrize("error", [KeyError("uid"), OSError("no user")])
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def nameless() -> str:
-        raise error
-
-    monkeypatch.setattr(getpass, "getuser", nameless)
-    assert _user() == str(os.getuid())
-
-
 @pytest.mark.sockets
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -106,7 +99,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
     process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--anonymous", "write")
     assert process.stderr is not None
@@ -122,8 +115,57 @@ def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: sign
 
 
 @pytest.mark.sockets
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path, number: signal.Signals) -> None:
+    ignoring = ["sh", "-c", f"trap '' {number.name[3:]}; exec \"$@\"", "sh"]
+    process = start(str(tmp_path), "--listen", "127.0.0.1:0", before=ignoring)
+    assert process.stderr is not None
+    process.stderr.readline()
+    with open(f"/proc/{process.pid}/status") as status:
+        (mask,) = [int(line.split()[1], 16) for line in status if line.startswith("SigIgn:")]
+    assert mask >> (number - 1) & 1
+    process.send_signal(signal.SIGTERM if number is not signal.SIGTERM else signal.SIGHUP)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+@pytest.mark.sockets
 def test_on_standard_input_it_ends_with_its_client(tmp_path: Path) -> None:
     process = start(str(tmp_path), "--stdio")
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     assert out in ("", "hpss/1\n")
+
+
+@pytest.mark.sockets
+def test_every_address_is_said_in_words(tmp_path: Path) -> None:
+    process = start(str(tmp_path), "--listen", "0.0.0.0:0")
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert re.search(r"hpss://0\.0\.0\.0:\d+/, every address of this machine \(anonymous users: read\)$", first), first
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("options", [["--max-connections", "0"], ["--max-per-address", "x"], ["--idle-timeout", "0.5"]])
+def test_limits_that_are_none(tmp_path: Path, options: list[str]) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert options[0] in result.output
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+
+    def refuse(*_: object) -> None:
+        raise CommandError("enough")
+
+    monkeypatch.setattr(serve, "_use_one_heap", refuse)
+    said = f"{tmp_path} cannot be written to by user {user()}: no repository can be made in it\n"
+    for options, expected in (
+        (["--anonymous", "write"], said),
+        (["--stdio"], said),
+        ([], ""),
+        (["--anonymous", "write", "--no-create"], ""),
+    ):
+        assert CliRunner().invoke(group, ["serve", str(tmp_path), *options]).output == expected

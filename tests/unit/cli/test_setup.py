@@ -55,6 +55,7 @@ def test_a_configuration_git_cannot_write(home: Path) -> None:
     result = CliRunner().invoke(group, ["setup", "git"])
     assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith("git config --global: ")
+    assert "\n" not in str(result.exception)
 
 
 def test_a_program_git_would_not_find_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""smartserver.client.call: what the client makes of every way a server may answer, break off or stay silent."""
+"""client.call: what the client makes of every way a server may answer, break off or stay silent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from exchanges import DELETE, MAIN, PONG, READ, banner, broken, closed, silent, upload
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
 import smartserver.client.call as calls
@@ -13,23 +14,23 @@ from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.retry import PAUSES
 from smartserver.errors import (
+    AccessDenied,
     DivergedBranches,
     LimitExceeded,
     NotDone,
     OutcomeUnknown,
     RequestRefused,
+    ServerBusy,
     UnknownRemoteError,
     Unsupported,
 )
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
-from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import (
     Body,
-    Cancel,
     End,
     Error,
     Event,
@@ -42,59 +43,10 @@ from smartserver.wire.events import (
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import IDLE_TIMEOUT, PING_INTERVAL
-from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, encode
+from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, decode_request, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
-
-MAIN = b"refs/heads/main"
-PONG = done(PingResult())
-READ = Outgoing("project", [(server_ping, PingRequest())])
-DELETE = Outgoing("project", [(branch_delete, BranchDeleteRequest(MAIN))])
-PULL = Outgoing("project", [(repository_pull, PullRequest())])
-
-
-def broken(medium: ScriptedMedium, event: Event) -> None:
-    """A server that dies when the request is there."""
-    if isinstance(event, Request):
-        medium.break_off()
-
-
-def closed(medium: ScriptedMedium, event: Event) -> None:
-    """A server that closes when the request is there."""
-    if isinstance(event, Request):
-        medium.end()
-
-
-def banner(*parts: bytes) -> Answering:
-    """A server that speaks something else, and closes."""
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            for part in parts:
-                medium.raw(part)
-            medium.end()
-
-    return answering
-
-
-def silent(medium: ScriptedMedium, event: Event) -> None:
-    """A server that never says anything."""
-
-
-def upload(pieces: int, size: int = 40_000) -> Outgoing:
-    """A push of so many pieces."""
-    return Outgoing(
-        "project",
-        [(repository_insert_pack, InsertPackRequest()), (branch_delete, BranchDeleteRequest(MAIN))],
-        RequestFlag.BODY,
-        body=lambda: [(b"x" * size, 1)] * pieces,
-    )
-
-
-UPLOADED = done(InsertPackResult(1), BranchDeleteResult([]))
-
-
-# -- one request
+from transports.errors import CodedError, Locked, NoSpace
 
 
 def test_a_call_gives_its_result() -> None:
@@ -244,166 +196,6 @@ def test_progress_is_told() -> None:
     assert told == [("verify", 3, 7)]
 
 
-# -- bodies that come
-
-
-def pulled(*after: Event | Exception | None) -> Answering:
-    """A server that replies with a body of those events; None: it closes."""
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Reply(event.id, done(PullResult(1, 6)), True))
-            for each in after:
-                if each is None:
-                    medium.end()
-                elif isinstance(each, Exception):
-                    medium.break_off(str(each))
-                else:
-                    medium.say(each)
-
-    return answering
-
-
-def test_a_body_comes_as_it_is_read() -> None:
-    server = Server([pulled(Body(1, b"abc"), Ping(b"there?"), Body(1, b"def"), End(1, 1, 6))])
-    with server.client() as client:
-        body = client.request(PULL).body
-        assert list(body) == [b"abc", b"def"]
-    assert Pong(b"there?") in server.connections[0].heard
-
-
-def test_a_request_without_a_body_has_an_empty_one() -> None:
-    with Server([reply(done(PullResult()))]).client() as client:
-        assert list(client.request(PULL).body) == []
-
-
-def test_an_error_ends_a_body_and_what_came_before_stands() -> None:
-    error = Error(1, refused(LimitExceeded("seconds", 2, 1)))
-    server = Server([pulled(Body(1, b"abc"), error)])
-    with server.client() as client:
-        body = client.request(PULL).body
-        assert next(body) == b"abc"
-        with pytest.raises(LimitExceeded):
-            next(body)
-
-
-@pytest.mark.parametrize("how", [None, ConnectionLost("Connection reset by peer")], ids=["closed", "reset"])
-def test_a_broken_body_is_a_lost_connection(how: ConnectionLost | None) -> None:
-    server = Server([pulled(Body(1, b"abc"), how)])
-    with server.client() as client:
-        body = client.request(PULL).body
-        got: list[bytes] = []
-        with pytest.raises(ConnectionLost):
-            got.extend(body)
-    assert got == [b"abc"]
-    assert server.tried == 1
-
-
-def test_a_body_left_unread_costs_a_new_connection() -> None:
-    server = Server([pulled(Body(1, b"abc"), End(1, 1, 3)), reply(PONG)])
-    with server.client() as client:
-        client.request(PULL)
-        client.call(server_ping, PingRequest())
-    assert [connection.closed for connection in server.connections] == [1, 1]
-
-
-def test_a_body_read_whole_leaves_the_connection_usable() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Reply(event.id, done(PullResult()), True), End(event.id, 0, 0))
-
-    server = Server([answering])
-    with server.client() as client:
-        for _ in range(2):
-            assert list(client.request(PULL).body) == []
-    assert server.tried == 1
-
-
-# -- bodies that are sent
-
-
-def test_a_body_is_sent_with_its_counts() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.say(Reply(event.id, UPLOADED))
-
-    server = Server([answering])
-    with server.client() as client:
-        client.request(upload(5))
-    heard = server.connections[0].heard
-    assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == 200_000
-    assert heard[-1] == End(1, 5, 200_000)
-
-
-@pytest.mark.parametrize("takes", [1 << 30, 1000])
-def test_an_early_refusal_stops_the_body(takes: int) -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Body) and not medium.has_refused:
-            medium.has_refused = True
-            medium.say(Error(event.id, refused(DivergedBranches(MAIN, b"t" * 20))))
-        if isinstance(event, Request) and event.id == 2:
-            medium.say(Reply(event.id, PONG))
-
-    server = Server([answering], takes=takes)
-    with server.client() as client:
-        with pytest.raises(Refusal) as caught:
-            client.request(upload(1000))
-        assert isinstance(caught.value.error, DivergedBranches)
-        heard = list(server.connections[0].heard)
-        assert heard[-1] == Cancel(1)
-        assert len([each for each in heard if isinstance(each, Body)]) <= 4
-        client.call(server_ping, PingRequest())
-    assert (server.tried, server.pauses) == (1, [])
-
-
-@pytest.mark.parametrize("takes", [5, 7, 8])
-def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames(takes: int) -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Ping(b"still sending?"))
-        if isinstance(event, End):
-            medium.say(Reply(event.id, UPLOADED))
-
-    server = Server([answering], takes=takes)
-    with server.client() as client:
-        client.request(upload(2, 3000))
-    heard = server.connections[0].heard
-    assert Pong(b"still sending?") in heard
-    assert End(1, 2, 6000) in heard
-
-
-def test_the_body_is_made_anew_for_each_sending() -> None:
-    made: list[int] = []
-
-    def body() -> list[tuple[bytes, int]]:
-        made.append(len(made))
-        return [(b"abc", 1)]
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.say(Reply(event.id, UPLOADED))
-
-    server = Server([broken, answering])
-    with server.client() as client:
-        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
-    assert made == [0, 1]
-
-
-def test_a_server_that_refuses_and_closes_at_once_is_heard() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Body) and not medium.has_refused:
-            medium.has_refused = True
-            medium.say(Error(event.id, refused(DivergedBranches(MAIN, b"t" * 20))))
-            medium.end()
-
-    server = Server([answering, reply(PONG)])
-    with server.client() as client:
-        with pytest.raises(Refusal):
-            client.request(upload(1000))
-        client.request(READ)
-    assert [connection.closed for connection in server.connections] == [1, 1]
-
-
 # -- servers that speak something else
 
 
@@ -477,6 +269,41 @@ def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
     assert server.pauses == list(PAUSES)
 
 
+@pytest.mark.parametrize("error", [ServerBusy("connections", 7), AccessDenied("write", "why"), NoSpace("p")])
+def test_a_repeat_refused_before_the_log_was_read_leaves_it_unknown(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(OutcomeUnknown) as raised:
+        client.request(DELETE)
+    assert raised.value.why == str(error)
+    assert server.tried == 2
+
+
+def test_a_repeat_that_waits_in_vain_leaves_it_unknown() -> None:
+    """The first sending may be in line for the same lock."""
+    server = Server([broken, refuse_times(9)])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="held by another writer"):
+        client.request(DELETE)
+
+
+@pytest.mark.parametrize("error", [DivergedBranches(MAIN, b"t" * 20), OutcomeUnknown("the log is too short")])
+def test_a_repeat_refused_for_its_change_is_answered(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(Refusal) as raised:
+        client.request(DELETE)
+    assert type(raised.value.error) is type(error)
+
+
+def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, LOCKED), GoAway(b"the server is stopping"))
+
+    server = Server([leaving])
+    with server.client() as client, pytest.raises(CannotConnect):
+        client.request(DELETE)
+    assert server.tried == 2
+
+
 def test_a_read_that_is_never_answered_is_lost() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost, match="Connection reset by peer"):
@@ -541,6 +368,34 @@ def test_going_away_is_heeded_by_the_next_request() -> None:
     assert [connection.closed for connection in server.connections] == [1, 1]
 
 
+@pytest.mark.parametrize("sent_all", [True, False])
+def test_the_reason_of_a_server_that_goes_away_without_an_answer_is_told(sent_all: bool) -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request if sent_all else Body) and not medium.has_refused:
+            medium.has_refused = True
+            medium.say(GoAway(b"nothing came for 9 s"))
+            medium.end()
+
+    server = Server([leaving] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost, match="its answer: nothing came for 9 s"):
+        client.request(READ if sent_all else upload(1000))
+    assert server.tried == 3
+
+
+def test_a_server_that_is_busy_says_so_and_is_not_asked_again() -> None:
+    """GOAWAY first, for whoever has not asked yet; the ERROR is what counts."""
+
+    def busy(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(GoAway(b"busy"), Error(event.id, refused(ServerBusy("connections", 7))))
+            medium.end()
+
+    server = Server([busy])
+    with server.client() as client, pytest.raises(Refusal, match="no more than 7 connections at a time"):
+        client.request(DELETE)
+    assert server.tried == 1
+
+
 def test_a_server_that_answers_and_closes_is_met_anew() -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
@@ -579,3 +434,53 @@ def test_a_slow_server_that_shows_signs_of_life_is_waited_for() -> None:
         client.request(READ)
     assert server.now >= 50 * PING_INTERVAL
     assert server.tried == 1
+
+
+# -- refused for now
+
+
+def refuse_times(times: int) -> Answering:
+    """Somebody holds the lock, so many times."""
+    left = [times]
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request) and not event.body:
+            left[0] -= 1
+            medium.say(Error(event.id, LOCKED) if left[0] >= 0 else Reply(event.id, DELETED))
+        elif isinstance(event, End):
+            medium.say(Error(event.id, LOCKED))
+
+    return answering
+
+
+LOCKED = refused(Locked("project/lock", 30))
+DELETED = done(BranchDeleteResult([]))
+
+
+def test_what_may_succeed_a_moment_later_is_sent_again_as_a_repeat() -> None:
+    server = Server([refuse_times(2)])
+    server.client().request(DELETE)
+    (connection,) = server.connections
+    requests = [decode_request(event.payload) for event in connection.heard if isinstance(event, Request)]
+    assert [request.id for request in requests] == [DELETE.id] * 3
+    assert [request.age > 0 for request in requests] == [False, True, True]
+    assert server.pauses == list(PAUSES)
+
+
+def test_it_is_not_sent_for_ever() -> None:
+    server = Server([refuse_times(9)])
+    with pytest.raises(Refusal) as raised:
+        server.client().request(DELETE)
+    assert isinstance(raised.value.error, Locked)
+    assert str(raised.value.error) == ("'project/lock' is held by another writer, who did not let go of it within 30 s")
+    assert server.pauses == list(PAUSES)
+
+
+def test_a_large_body_is_not_sent_again_unasked() -> None:
+    server = Server([refuse_times(9)])
+    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
+    body = [(b"x" * 100, 1)]
+    outgoing = Outgoing("project", [(repository_insert_pack, InsertPackRequest())], flags, body=lambda: body)
+    with pytest.raises(Refusal):
+        server.client().request(outgoing)
+    assert server.pauses == []

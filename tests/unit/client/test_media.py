@@ -1,7 +1,10 @@
-"""smartserver.client.media: what TCP and a pipe make of a peer that is not there, goes away, or does not listen."""
+"""client.media.tcp, client.media.pipe, client.media.ready, client.medium: what TCP and a pipe make of a peer that is
+not there, goes away, or does not listen."""
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import socket
 import struct
@@ -13,6 +16,7 @@ import pytest
 
 from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.ready import ready
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
 from smartserver.errors import NoSuchRepository
@@ -20,6 +24,9 @@ from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.server_info import InfoRequest, server_info
 
 pytestmark = pytest.mark.sockets
+
+FD_SETSIZE = 1024
+"""File descriptors `select` knows of."""
 
 
 @pytest.fixture
@@ -47,6 +54,12 @@ def read_all(medium: Medium, size: int) -> bytes:
 
 
 # -- TCP
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "b." * 40 + "c" * 64])
+def test_a_name_no_host_can_have_is_one_line(host: str) -> None:
+    with pytest.raises(CannotConnect, match=r"^cannot connect to .*:7: no host can have that name$"):
+        TcpMedium(host, 7)
 
 
 def test_tcp_carries_bytes_both_ways(pair: tuple[TcpMedium, socket.socket]) -> None:
@@ -131,6 +144,79 @@ def test_tcp_closed_twice_is_closed(pair: tuple[TcpMedium, socket.socket]) -> No
     medium.close()
     medium.close()
     assert peer.recv(1) == b""
+
+
+# -- more descriptors than `select` takes
+
+
+@pytest.fixture
+def crowd() -> Iterator[None]:
+    """A process that has more files open than `select` has bits for."""
+    wanted = FD_SETSIZE + 100
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while opened[-1] < FD_SETSIZE:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for each in opened:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("crowd")
+def test_tcp_beside_many_open_files(listener: socket.socket) -> None:
+    medium = TcpMedium(*listener.getsockname())
+    peer, _ = listener.accept()
+    with peer:
+        assert medium._socket.fileno() > FD_SETSIZE
+        assert medium.poll(read=True, write=True, timeout=0) == (False, True)
+        peer.sendall(b"answer")
+        assert read_all(medium, 6) == b"answer"
+    medium.close()
+
+
+@pytest.mark.usefixtures("crowd")
+def test_pipe_beside_many_open_files() -> None:
+    medium = python("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read(5).upper())")
+    assert medium._out.fileno() > FD_SETSIZE
+    assert medium.poll(read=False, write=True, timeout=30) == (False, True)
+    assert medium.write_some(memoryview(b"hello")) == 5
+    assert read_all(medium, 5) == b"HELLO"
+    medium.close()
+
+
+# -- waiting
+
+
+def test_waiting_for_what_is_there_and_what_is_not() -> None:
+    first, second = socket.socketpair()
+    with first, second:
+        one = first.fileno()
+        assert ready(one, None, 0) == (False, False)
+        assert ready(one, one, 0) == (False, True)
+        assert ready(None, None, 0) == (False, False)
+        second.sendall(b"x")
+        assert ready(one, None, None) == (True, False)
+        assert ready(one, one, 0) == (True, True)
+        assert ready(None, one, 0) == (False, True)
+
+
+def test_what_is_gone_can_be_asked_why() -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    assert ready(reading, None, 0) == (True, False)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert ready(None, writing, 0) == (False, True)
+    os.close(writing)
+    with pytest.raises(ValueError, match="expected open file descriptors"):
+        ready(writing, None, 0)
 
 
 # -- a pipe

@@ -11,17 +11,20 @@ import pytest
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused, reply
 
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.medium import CannotConnect
 from smartserver.client.repository import PLANS, NewRepository, Outcome, RefUpdate, RemoteRepository
 from smartserver.errors import (
     AccessDenied,
     KnownRevisions,
     MissingBase,
     MissingParents,
+    MissingRevision,
     NoSuchBranch,
     NoSuchRepository,
     NotDone,
     OutcomeUnknown,
     RequestRefused,
+    ServerBusy,
     WrongVcs,
 )
 from smartserver.records.model import Announced, Key, Parent, RevisionId
@@ -30,13 +33,13 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullResult
-from smartserver.wire.events import End, Error, Event, Reply, Request
+from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, State, Status, encode
 from transports.errors import CodedError
 
-MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
+MAIN, TOPIC, LATE = b"refs/heads/main", b"refs/heads/topic", b"refs/heads/late"
 TIP, OLD, OTHER = b"t" * 20, b"o" * 20, b"x" * 20
 NEW = NewRepository("git sha1", ())
 HERE = b"i" * 16
@@ -199,6 +202,45 @@ def test_each_update_has_its_own_outcome() -> None:
     assert second.outcome is Outcome.REFUSED
     assert isinstance(second.error, NoSuchBranch)
     assert third.outcome is Outcome.UNCHANGED
+
+
+def half_done() -> bytes:
+    """A reply to a deletion and two moves: the first is done, for the others something is missing."""
+    outcomes = [
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([OLD])))),
+        *[WireOutcome(Status.REFUSED, fault=fault_of(MissingRevision(TIP)))] * 2,
+    ]
+    return encode(ReplyMessage(outcomes, state(OTHER, 7)))
+
+
+def dying(medium: ScriptedMedium, event: Event) -> None:
+    if isinstance(event, Request):
+        medium.break_off()
+
+
+@pytest.mark.parametrize(
+    ("then", "error"),
+    [
+        (saying(ServerBusy("connections", 7)), MissingRevision),
+        (CannotConnect("h", "Connection refused"), MissingRevision),
+        (dying, OutcomeUnknown),
+    ],
+    ids=["refused", "gone", "lost"],
+)
+def test_what_was_done_is_told_though_the_rest_fails(then: Answering | Exception, error: type[CodedError]) -> None:
+    """The repository was made anew: what is missing there goes in a second request, which may fail as any other."""
+
+    def first(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(GoAway(b"restarting"), Reply(event.id, half_done()))
+
+    server = Server([first, then])
+    updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, TIP), RefUpdate(LATE, TIP)]
+    deleted, *moved = remote(server, state(TIP)).push(updates, Source(), NEW)
+    assert (deleted.outcome, deleted.old) == (Outcome.DONE, OLD)
+    assert [each.outcome for each in moved] == [Outcome.REFUSED] * 2
+    assert [type(each.error) for each in moved] == [error] * 2
+    assert server.tried > 1
 
 
 def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from smartserver.client.retry import PAUSES, Attempts
+import pytest
+
+from smartserver.client.retry import PAUSES, Attempts, tells_of_earlier
+from smartserver.errors import (
+    AccessDenied,
+    CorruptFile,
+    DivergedBranches,
+    InvalidName,
+    InvalidPath,
+    LimitExceeded,
+    MissingBase,
+    NestedRepository,
+    NoSuchRepository,
+    OutcomeUnknown,
+    RequestRefused,
+    ServerBusy,
+    UnknownRemoteError,
+    Unsupported,
+)
+from transports.errors import CodedError, Locked, NoSpace
 
 
 def test_each_pause_once_and_then_no_more() -> None:
@@ -19,3 +38,29 @@ def test_requests_do_not_share_their_attempts() -> None:
     first = Attempts()
     first.pause()
     assert Attempts().pause() == PAUSES[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "tells"),
+    [
+        (DivergedBranches(b"main", b"t"), True),
+        (MissingBase([b"k"]), True),
+        (NoSuchRepository("p"), True),
+        (InvalidName(b"a", "why"), True),
+        (RequestRefused(), True),
+        (OutcomeUnknown("the log does not reach back"), True),
+        (ServerBusy("connections", 7), False),
+        (AccessDenied("write", "why"), False),
+        (InvalidPath("p", "why"), False),
+        (NestedRepository("p/q", "p"), False),
+        (Unsupported("a verb", "others"), False),
+        (LimitExceeded("calls", 3, 2), False),
+        (CorruptFile("log/1", 0, "why"), False),
+        (NoSpace("p"), False),
+        (Locked("p/lock", 30), False),
+        (UnknownRemoteError("of-a-later-release", ""), False),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, CodedError) else "",
+)
+def test_which_refusals_tell_what_became_of_an_earlier_sending(error: CodedError, tells: bool) -> None:
+    assert tells_of_earlier(error) is tells

@@ -15,5 +15,5 @@ def through(
     out: list[tuple[int, bytes, Ending]] = []
     for at, data, *ending in entering:
         for parcel in stage(Parcel(data, at * MS, at * MS, ending[0] if ending else Ending.MORE)):
-            out.append((-1 if parcel.stuck else parcel.at // MS, bytes(parcel.data), parcel.ending))
+            out.append((-1 if parcel.stuck else parcel.at // MS, bytes(parcel.content), parcel.ending))
     return out

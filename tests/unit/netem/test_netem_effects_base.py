@@ -50,5 +50,10 @@ def test_a_name_has_one_owner() -> None:
 
 def test_split_gives_the_ending_to_the_rest() -> None:
     head, rest = Parcel(b"abc", 5, 4, Ending.EOF, "tag").split(1)
-    assert (bytes(head.data), head.ending, bytes(rest.data), rest.ending) == (b"a", Ending.MORE, b"bc", Ending.EOF)
+    assert (bytes(head.content), head.ending, bytes(rest.content), rest.ending) == (
+        b"a",
+        Ending.MORE,
+        b"bc",
+        Ending.EOF,
+    )
     assert (head.at, head.left, head.tag) == (rest.at, rest.left, rest.tag) == (5, 4, "tag")

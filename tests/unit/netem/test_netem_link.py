@@ -13,7 +13,7 @@ def drain(lane: Lane) -> list[tuple[int, int]]:
     out = []
     while lane.next_at < NEVER:
         at = lane.next_at // MS
-        out.append((at, len(lane.take().data)))
+        out.append((at, len(lane.take().content)))
     return out
 
 
@@ -61,7 +61,7 @@ def test_effects_are_chosen_per_direction() -> None:
     up.enter(0, b"abc")
     down.enter(0, b"abc")
     assert drain(up) == [(250, 3)]
-    assert bytes(down.take().data) == b"a"
+    assert bytes(down.take().content) == b"a"
     assert (link.one_way(up=True), link.one_way(up=False), link.round_trip) == (250 * MS, 50 * MS, 300 * MS)
 
 

@@ -25,14 +25,14 @@ def test_a_long_parcel_comes_out_in_pieces() -> None:
 def test_nothing_is_lost_and_the_time_is_bytes_over_rate(sizes: list[int], rate: float) -> None:
     stage = Rate(rate).begin()
     out = [p for n, size in enumerate(sizes) for p in stage(Parcel(bytes([n]) * size, 0, 0))]
-    assert b"".join(out_parcel.data for out_parcel in out) == b"".join(
+    assert b"".join(out_parcel.content for out_parcel in out) == b"".join(
         bytes([n]) * size for n, size in enumerate(sizes)
     )
-    assert all(len(p.data) <= max(SEGMENT, rate * GRAIN) for p in out)
+    assert all(len(p.content) <= max(SEGMENT, rate * GRAIN) for p in out)
     if out:
         assert out[-1].at / 1e9 == pytest.approx(sum(sizes) / rate, abs=1e-6)
         assert [p.at for p in out] == sorted(p.at for p in out)
-        assert all(p.left == p.at for p in out if p.data)
+        assert all(p.left == p.at for p in out if p.content)
 
 
 def test_arguments() -> None:

@@ -63,7 +63,7 @@ class FakeLocal:
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
         return [(found, b"commit") for found in map(bytes.fromhex, map(bytes.decode, names)) if found in self._here()]
 
-    def complete_haves(self, candidates: Iterable[RevisionId]) -> list[RevisionId]:
+    def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         return sorted(self._here())
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:

@@ -12,7 +12,8 @@ import pytest
 import zstandard
 
 from smartserver.records import delta, limits
-from smartserver.records.segment import STORED, ZSTD, Malformed
+from smartserver.records.segment import STORED, ZSTD
+from smartserver.records.varint import Malformed
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"

@@ -13,7 +13,6 @@ from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, S
 from smartserver.records.segment import (
     STORED,
     ZSTD,
-    Malformed,
     SegmentStream,
     decode_graph,
     decode_segment,
@@ -21,6 +20,7 @@ from smartserver.records.segment import (
     encode_segment,
     frames,
 )
+from smartserver.records.varint import Malformed
 
 KINDS = (Kind("object", "git-sha1", True), Kind("text", "blake2b-128", True), Kind("signature", "sha1-key", False))
 

@@ -6,27 +6,16 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from dialogs import SteppedExecutor
+from dialogs import Lanes, SteppedExecutor
 
-from smartserver.server.executor import InlineExecutor, Strand
-from smartserver.server.threads import ThreadExecutor
+from smartserver.server.executor import InlineExecutor, Lane, Strand
+from smartserver.server.threads import THREADS, ThreadExecutor
 
 T = TypeVar("T")
-
-
-class Lengths(SteppedExecutor):
-    """Notes whether work was said to be long."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.long: list[bool] = []
-
-    def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
-        self.long.append(long)
-        super().run(work, done, long=long)
 
 
 def test_inline_is_at_once() -> None:
@@ -96,7 +85,7 @@ def test_many_waiting_steps_do_not_nest() -> None:
     class Mixed(SteppedExecutor):
         """Only its first work has to wait."""
 
-        def run(self, work: Callable[[], T], done: Callable[[T], None], *, long: bool = False) -> None:
+        def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
             (inline if slow.waiting or told else slow).run(work, done)
 
     strand = Strand(Mixed())
@@ -107,13 +96,13 @@ def test_many_waiting_steps_do_not_nest() -> None:
     assert told == list(range(10 * sys.getrecursionlimit()))
 
 
-def test_length_is_passed_on() -> None:
-    executor = Lengths()
+def test_the_lane_is_passed_on() -> None:
+    executor = Lanes()
     strand = Strand(executor)
     strand.submit(lambda: None, lambda _: None)
-    strand.submit(lambda: None, lambda _: None, long=True)
+    strand.submit(lambda: None, lambda _: None, Lane.LONG)
     executor.run_all()
-    assert executor.long == [False, True]
+    assert executor.lanes == [Lane.QUICK, Lane.LONG]
 
 
 # -- threads
@@ -139,11 +128,11 @@ def test_work_runs_elsewhere_and_reports_here() -> None:
     def done(worker: threading.Thread) -> None:
         told.extend([worker, threading.current_thread()])
 
-    for long, name in ((False, "store"), (True, "long")):
+    for lane in Lane:
         told.clear()
-        executor.run(threading.current_thread, done, long=long)
+        executor.run(threading.current_thread, done, lane)
         main.turn()
-        assert told[0].name.startswith(name)
+        assert told[0].name.startswith(lane.value)
         assert told[1] is here
     executor.soon(lambda: told.append(threading.current_thread()))
     main.turn()
@@ -151,42 +140,68 @@ def test_work_runs_elsewhere_and_reports_here() -> None:
     executor.stop()
 
 
-def test_long_work_does_not_delay_short_work() -> None:
+def test_verifications_keep_out_no_upkeep() -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)
     go = threading.Event()
     told: list[str] = []
-    for _ in range(20):
-        executor.run(lambda: go.wait(30), lambda _: told.append("long"), long=True)
-    executor.run(lambda: None, lambda _: told.append("short"))
+    for _ in range(40):
+        executor.run(lambda: go.wait(30), lambda _: told.append("verified"), Lane.LONG)
+    executor.run(lambda: None, lambda _: told.append("tidied"), Lane.UPKEEP)
     main.turn()
-    assert told == ["short"]
+    assert told == ["tidied"]
     go.set()
-    for _ in range(20):
-        main.turn()
-    assert told == ["short", *["long"] * 20]
     executor.stop()
 
 
-def test_stopping_waits_for_what_runs_and_begins_no_more() -> None:
+@pytest.mark.parametrize("slow", [Lane.COMMIT, Lane.LONG, Lane.UPKEEP])
+def test_work_that_waits_does_not_delay_what_is_quick(slow: Lane) -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)
-    started, go = threading.Event(), threading.Event()
+    go = threading.Event()
+    told: list[str] = []
+    for _ in range(40):
+        executor.run(lambda: go.wait(30), lambda _: told.append("slow"), slow)
+    executor.run(lambda: None, lambda _: told.append("quick"))
+    main.turn()
+    assert told == ["quick"]
+    go.set()
+    for _ in range(40):
+        main.turn()
+    assert told == ["quick", *["slow"] * 40]
+    executor.stop()
+
+
+def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    started, go, stopped = threading.Semaphore(0), threading.Event(), threading.Event()
     ran: list[int] = []
+    shutdown = ThreadPoolExecutor.shutdown
+
+    def shut(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        shutdown(pool, wait=False, cancel_futures=cancel_futures)
+        if pool is executor._pools[Lane.LONG]:
+            stopped.set()
+        shutdown(pool, wait=wait)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut)
 
     def work() -> None:
-        started.set()
+        started.release()
         go.wait(30)
         ran.append(1)
 
     for _ in range(10):
-        executor.run(work, lambda _: None, long=True)
-    started.wait(30)
+        executor.run(work, lambda _: None, Lane.LONG)
+    for _ in range(THREADS[Lane.LONG]):
+        assert started.acquire(timeout=30)
     stopping = threading.Thread(target=executor.stop)
     stopping.start()
+    assert stopped.wait(30)  # What waits for a thread is cancelled, or would be run now.
     go.set()
     stopping.join(30)
     assert not stopping.is_alive()
-    assert len(ran) >= 1
+    assert len(ran) == THREADS[Lane.LONG]
     with pytest.raises(RuntimeError):
         executor.run(lambda: None, lambda _: None)

@@ -145,24 +145,12 @@ def test_bodies() -> None:
     assert "BODY" in refusal(message(PING, flags=RequestFlag.BODY))
     assert "minutes" in refusal(message(VERIFY, (branch_delete, BranchDeleteRequest(MAIN))))
     prepare(message(PULL, PING, VERIFY))
+    assert "BODY" in refusal(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
     prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY))
-    prepare(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
+    prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
 
 
 # -- decide
-
-
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
 
 
 def context(
@@ -346,3 +334,10 @@ def test_without_a_repository_there_is_nothing_to_ask() -> None:
 def test_prepared_is_made_of_what_came() -> None:
     request = message(PING)
     assert prepare(request) == Prepared(request, (PING,), RequestFlag.NONE)
+
+
+def test_one_verification_a_request() -> None:
+    verify: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
+    assert prepare(message(verify)).long
+    with pytest.raises(Unsupported, match=r"3 calls of Repository\.verify in one request"):
+        prepare(message(verify, verify, verify))

@@ -76,11 +76,6 @@ def served() -> Served:
     return served
 
 
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
 @pytest.fixture(params=[verb.name for verb in every_verb()])
 def verb(request: pytest.FixtureRequest) -> AnyVerb:
     return VERBS[request.param]

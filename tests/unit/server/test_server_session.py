@@ -1,4 +1,4 @@
-"""server.session, server.exchange: one connection, from the first byte to the last."""
+"""server.session, server.exchange: the requests of one connection, one by one and several at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
+from session_calls import INSERT, PING, PULL, code, set_main
 
 from smartserver.errors import CorruptFile
 from smartserver.server import exchange, session
@@ -16,64 +17,24 @@ from smartserver.store.snapshot import SegmentReader
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import repository_create
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
-from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
     End,
     Error,
-    GoAway,
-    PeerClosed,
     Ping,
     Pong,
     Progress,
     Reply,
     Request,
-    VersionMismatch,
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, decode_progress, encode
 from smartserver.wire.messages import Reply as ReplyMessage
-
-PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
-PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
-INSERT: tuple[AnyVerb, Arguments] = (repository_insert_pack, InsertPackRequest())
-
-
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
-@pytest.fixture
-def dialog(served: Served) -> Dialog:
-    return Dialog(served.site)
-
-
-def code(answer: ReplyMessage | Failure | None) -> str:
-    """The fault of a refusal; `ok` for a reply."""
-    assert answer is not None
-    return answer.fault.code if isinstance(answer, Failure) else "ok"
-
-
-def set_main(tip: bytes) -> tuple[AnyVerb, Arguments]:
-    return branch_set_last_revision, SetLastRevisionRequest(MAIN, tip)
-
-
-# -- single requests
+from smartserver.wire.messages import Request as RequestMessage
 
 
 def test_a_ping_takes_no_repository(dialog: Dialog) -> None:
@@ -160,140 +121,6 @@ def test_ping_is_answered_at_any_time(dialog: Dialog, line: list[bytes]) -> None
     assert dialog.send(Ping(b"2")) == [Pong(b"2")]
 
 
-# -- refusals while the body is coming
-
-
-def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    side = served.history.line(3, line[0], "side")
-    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
-    body = served.history.body(side, graph_first=True)
-    graph = body[: len(body) - len(served.history.body(side))]
-    number = dialog.begin(message(INSERT, set_main(side[2]), flags=flags))
-    (error,) = dialog.send(Body(number, graph))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "refused"
-    assert dialog.session.idle
-    assert dialog.send(Body(number, body[len(graph) :]), Cancel(number)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-    assert "incoming" not in "".join(path for path in served.files() if path.startswith("project/incoming/"))
-
-
-def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes]) -> None:
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    (error,) = dialog.send(Body(number, b"\x05garbage of a segment"))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.send(Body(number, b"more"), End(number, 1, 25)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
-def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> None:
-    """What was queued for the store before the refusal was known is dropped."""
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, b"\x05garbage of a segment"), Body(number, b"more"), End(number, 1, 25))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Error]
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.session.idle
-
-
-# -- cancelling
-
-
-def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    segment = served.history.segment(line[4])
-    assert dialog.send(Body(number, segment)) == []
-    assert served.files() != before
-    dialog.send(Cancel(number))
-    assert code(dialog.answer(number)) == "cancelled"
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
-def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
-    """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    body = served.history.body(line[4:6])
-
-    first = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(first, body), End(first, 2, len(body)), Cancel(first))
-    stepped.run_all()
-    assert code(dialog.answer(first)) == "cancelled"
-    assert served.refs() == {MAIN: line[3]}
-
-    second = dialog.begin(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY))
-    dialog.send(Body(second, body), End(second, 2, len(body)))
-    stepped.run_all()
-    assert code(dialog.answer(second)) == "ok"
-    # The client had not read it when it cancelled: the two crossed, and nothing more is said.
-    late = Cancel(second)
-    dialog.session.data_received(bytes.fromhex("0000000007") + second.to_bytes(4, "big"))
-    stepped.run_all()
-    assert late.id == second
-    assert len(dialog.heard) == 2
-    assert served.refs() == {MAIN: line[5]}
-
-
-def test_cancel_in_the_commit_changes_nothing_more(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cancelled between the end of the body and the plan under the lock."""
-    dialog = Dialog(served.site)
-    finish = RequestWork._commit
-
-    def cancelled(work: RequestWork, *arguments: object) -> object:
-        work.cancelled = True
-        return finish(work, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RequestWork, "_commit", cancelled)
-    request = message(INSERT, set_main(line[5]), flags=RequestFlag.BODY)
-    before = served.files()
-    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
-    assert served.files() == before
-
-
-def test_a_cancelled_pull_ends_at_once(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    stepped.step()  # The answer; the read of the body waits.
-    assert isinstance(dialog.heard[-1], Reply)
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Reply, Error]
-    assert code(dialog.answer(number)) == "cancelled"
-    assert dialog.session.idle
-
-
-def test_a_read_cancelled_before_its_answer(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert code(dialog.answer(number)) == "cancelled"
-    other = dialog.begin(message(PING, path=""))
-    stepped.run_all()
-    assert code(dialog.answer(other)) == "ok"
-
-
-def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> None:
-    dialog.send(Request(1, bytes(MAX_FRAME), more=True))
-    (error,) = dialog.send(Cancel(1))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(1)) == "cancelled"
-    assert dialog.session.idle
-
-
-# -- several at once
-
-
 def test_bodies_go_one_at_a_time_and_small_answers_between(served: Served, line: list[bytes]) -> None:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
@@ -332,9 +159,6 @@ def test_a_pull_beside_an_upload(served: Served, line: list[bytes]) -> None:
     assert dialog.body(pull) == served.history.body(line[:4])
     dialog.send(Body(number, segment[10:]), End(number, 1, len(segment)))
     assert code(dialog.answer(number)) == "ok"
-
-
-# -- flow
 
 
 def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
@@ -400,6 +224,94 @@ def test_reading_pauses_while_much_of_an_upload_is_unchecked(
     assert code(dialog.answer(number)) == "ok"
 
 
+def padded(*calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> RequestMessage:
+    """A request of 100 KB."""
+    note = msgspec.Raw(msgspec.msgpack.encode("x" * 100_000))
+    return msgspec.structs.replace(message(*calls, flags=flags), extras={"note": note})
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_reading_pauses_while_requests_wait(served: Served, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    """Whether it is their decoding that waits or their answers; only what is counted keeps them from filling memory."""
+    monkeypatch.setattr(session, "BACKLOG_HIGH", 350_000)
+    monkeypatch.setattr(session, "BACKLOG_LOW", 150_000)
+    monkeypatch.setattr(exchange, "LARGE_REQUEST", 0 if large else 1 << 20)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    numbers = [dialog.begin(padded(PULL if number == 2 else PING)) for number in range(3)]
+    assert dialog.paused == []
+    numbers.append(dialog.begin(padded(PING)))
+    assert dialog.paused == [True]
+    assert dialog.session.pinging
+    assert not dialog.session.awaiting
+    dialog.session.pause_writing()  # That a body is not taken keeps nothing from being read.
+    stepped.run_all()
+    assert dialog.paused == [True, False]
+    assert not dialog.session.pinging
+    assert all(code(dialog.answer(number)) == "ok" for number in numbers)
+    assert dialog.session._backlog == 0
+
+
+def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decoded(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "BACKLOG_HIGH", 50_000)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(padded(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    assert dialog.paused == [True]
+    stepped.run_all()
+    assert dialog.paused == [True, False]
+    body = served.history.body(line[4:6])
+    dialog.send(Body(number, body), End(number, 2, len(body)))
+    stepped.run_all()
+    assert code(dialog.answer(number)) == "ok"
+
+
+@pytest.mark.parametrize("what", ["cancelled", "refused"])
+def test_what_ends_early_is_held_no_longer(served: Served, what: str) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(padded(PING if what == "cancelled" else set_main(bytes(20))))
+    if what == "cancelled":
+        dialog.send(Cancel(number))
+    stepped.run_all()
+    assert code(dialog.answer(number)) != "ok"
+    assert dialog.session._backlog == 0
+
+
+def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    body = served.history.body(line[4:6])
+    dialog.send(Body(number, body[:-10]))
+    assert served.files() != before
+    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    dialog.send(Body(number, body[-10:]))
+    assert code(dialog.answer(number)) == "internal"
+    assert dialog.session._backlog == 0
+    assert served.files() == before
+    dialog.send(Cancel(number))
+    assert dialog.session.idle
+
+
+def test_a_bug_in_giving_up_is_said_once(
+    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(RequestWork, "abandon", lambda *_: 1 / 0)
+    dialog.send(Body(number, b"x"))
+    assert code(dialog.answer(number)) == "internal"
+    assert len(caplog.records) == 2
+    dialog.send(Cancel(number))
+    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    dialog.session.connection_lost()
+    assert len(caplog.records) == 3
+
+
 def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -421,9 +333,6 @@ def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
         assert not dialog.ended(number)
     assert code(dialog.ask(message(PING, path=""))) == "ok"
     assert "internal error" in caplog.text
-
-
-# -- progress
 
 
 def test_a_long_verification_says_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,9 +359,230 @@ def test_progress_is_said_twice_a_second(served: Served) -> None:
     (made,) = dialog.session._exchanges.values()
     dialog.session.send = said.append  # type: ignore[method-assign, assignment]
     for done in range(10):
-        made._progress_from_worker("upkeep", done, 10)
+        made._progress("upkeep", done, 10)
         served.ticks = served.ticks + exchange.PROGRESS_INTERVAL / 2
     assert [decode_progress(event.payload).done for event in said] == [0, 2, 4, 6, 8]
+
+
+def test_the_end_of_what_was_said_is_said(served: Served) -> None:
+    dialog = Dialog(served.site)
+    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    said: list[Progress] = []
+    (made,) = dialog.session._exchanges.values()
+    dialog.session.send = said.append  # type: ignore[method-assign, assignment]
+    for phase, done, total in [("a", 1, 9), ("a", 2, 9), ("a", 9, 9), ("a", 9, 9), ("b", 9, 9), ("c", 0, 0)]:
+        made._progress(phase, done, total)
+    told = [decode_progress(event.payload) for event in said]
+    assert [(each.phase, each.done) for each in told] == [("a", 1), ("a", 9)]
+
+
+def phases(dialog: Dialog) -> list[tuple[str, int, int]]:
+    told = [decode_progress(event.payload) for event in dialog.heard if isinstance(event, Progress)]
+    return [(each.phase, each.done, each.total) for each in told]
+
+
+def test_a_large_push_says_what_is_done_after_its_end(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not checked yet is counted; no time passes here, so each phase is said once, and at its end."""
+    body = served.history.body(line[4:6])
+    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    for at in range(0, len(body), 100):
+        dialog.send(Body(number, body[at : at + 100]))
+    stepped.step()
+    assert dialog.heard == []
+    dialog.send(End(number, 2, len(body)))
+    stepped.run_all()
+    assert phases(dialog) == [
+        ("check", 100, len(body)),
+        ("check", len(body), len(body)),
+        ("store", 0, 0),
+        ("commit", 0, 0),
+    ]
+    assert isinstance(dialog.heard[-1], Reply)
+
+
+def test_a_large_push_that_must_be_checked_again_says_so(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = served.history.body(line[4:6])
+    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
+    dialog = Dialog(served.site)
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body))
+    served.push(line[4:5], {MAIN: line[4]})
+    dialog.send(End(number, 2, len(body)))
+    assert code(dialog.answer(number)) == "ok"
+    assert [phase for phase, _, _ in phases(dialog)] == ["store", "check again", "commit"]
+
+
+def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: list[bytes]) -> None:
+    dialog = Dialog(served.site)
+    dialog.ask(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY), served.history.segment(line[4]), 1)
+    assert [type(event) for event in dialog.heard] == [Reply]
+
+    def advance() -> float:
+        served.ticks += 0.2
+        return served.ticks
+
+    served.site.clock = advance
+    slow = Dialog(served.site)
+    body = served.history.segment(line[5])
+    slow.ask(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
+    assert phases(slow) == [("commit", 0, 0)]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """Cancelled, or its client gone, in the middle of it; and while it waited for its turn."""
+    monkeypatch.setattr("smartserver.store.verify.CHUNK", 64)
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+
+    def cancel() -> None:
+        if gone:
+            dialog.session.connection_lost()
+        elif dialog.answer(1) is None:
+            dialog.send(Cancel(1))
+
+    told: list[int] = []
+
+    def told_and_cancelled(made: exchange.Exchange, phase: str, done: int, total: int) -> None:
+        told.append(done)
+        cancel()
+
+    monkeypatch.setattr(exchange.Exchange, "_progress", told_and_cancelled)
+    number = dialog.begin(message((repository_verify, VerifyRequest())))
+    stepped.run_all()
+    assert len(told) == 1
+    assert gone or code(dialog.answer(number)) == "cancelled"
+
+    other = Dialog(served.site, executor=stepped)
+    number = other.begin(message((repository_verify, VerifyRequest())))
+    other.send(Cancel(number))
+    assert code(other.answer(number)) == "cancelled"
+    stepped.run_all()
+    assert len(told) == 1
+    assert len(other.heard) == 1
+    assert other.session.idle
+
+
+# -- large requests
+
+
+def large(line: list[bytes], calls: int = 2000) -> list[tuple[AnyVerb, Arguments]]:
+    """Many calls, that the request is decoded apart."""
+    made = [set_main(line[5])] * calls
+    assert len(encode(message(*made))) >= exchange.LARGE_REQUEST
+    return made
+
+
+def test_a_large_request_is_decoded_apart_and_in_order(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    body = served.history.body(line[4:6])
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body[:50]), Body(number, body[50:]), End(number, 2, len(body)))
+    assert len(stepped.waiting) == 1  # The decoding; what came after it waits for that.
+    stepped.run_all()
+    assert code(dialog.answer(number)) == "ok"
+    assert served.refs() == {MAIN: line[5]}
+
+
+def test_a_large_request_that_is_none_is_refused(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    dialog.send(Request(1, b"\xc1" * exchange.LARGE_REQUEST, body=True), Body(1, b"x"))
+    stepped.run_all()
+    assert code(dialog.answer(1)) == "unsupported"
+    dialog.send(End(1, 1, 1))
+    assert dialog.session.idle
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_large_request_cancelled_while_it_is_decoded(served: Served, line: list[bytes], ended: bool) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    before = served.files()
+    body = served.history.body(line[4:6])
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, body), *([End(number, 2, len(body))] if ended else []), Cancel(number))
+    assert code(dialog.answer(number)) == "cancelled"
+    stepped.run_all()
+    assert served.files() == before
+    assert len(dialog.heard) == 1
+
+
+def test_a_connection_lost_while_a_large_request_is_decoded(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    before = served.files()
+    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
+    dialog.send(Body(number, served.history.body(line[4:6])))
+    dialog.session.connection_lost()
+    stepped.run_all()
+    assert served.files() == before
+    assert dialog.heard == []
+
+
+# -- counters
+
+
+def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
+    """Counted by hand. The repository is open: its format, packs and graph are not read again."""
+    dialog = Dialog(served.site)
+    dialog.ask(message(PULL))
+    root = len(served.transport.get("project/root"))
+
+    read = dialog.ask(message((repository_pull, PullRequest(haves=[line[3]])))).counters
+    # The root, once to see that there is a repository and once for the snapshot.
+    assert (read.files_opened, read.reads, read.bytes_read) == (2, 2, 2 * root)
+    assert (read.bytes_written, read.syncs) == (0, 0)
+
+    wrote = dialog.ask(message((branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[1])))).counters
+    # The root a third time under the lock; the new one, synced, and its folder.
+    assert (wrote.files_opened, wrote.reads, wrote.bytes_read) == (4, 3, 3 * root)
+    assert (wrote.bytes_written, wrote.syncs) == (len(served.transport.get("project/root")), 2)
+
+
+def test_a_refusal_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
+    dialog = Dialog(served.site)
+    dialog.ask(message(PULL))
+    answer = dialog.ask(message(set_main(line[1])))
+    assert isinstance(answer, Failure)
+    # As a change, but for the swap; and the root once more, for the state that comes with it.
+    root = len(served.transport.get("project/root"))
+    counters = answer.counters
+    assert (counters.files_opened, counters.reads, counters.bytes_read) == (3, 3, 3 * root)
+    assert counters.bytes_written == 0
+
+
+def test_a_body_that_breaks_off_says_what_was_read_of_it(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reply went out before the body was read: what that cost is in the error, and in the log."""
+    monkeypatch.setattr(exchange, "PIECE", 100)
+    caplog.set_level("INFO", "smartserver")
+    dialog = Dialog(served.site)
+    pieces = iter([b"a", b"b"])
+    whole = SegmentReader.read
+
+    def read(reader: SegmentReader, size: int) -> bytes:
+        next(pieces)
+        return whole(reader, size)
+
+    number = dialog.begin(message(PULL))
+    reads = int(caplog.messages[-1].split(" reads of ")[0].rpartition(" ")[2])
+    monkeypatch.setattr(SegmentReader, "read", read)
+    broken = Dialog(served.site)
+    broken.begin(message(PULL))
+    answer = broken.answer(number)
+    assert isinstance(answer, Failure)
+    assert answer.fault.code == "internal"
+    assert 2 < answer.counters.reads < reads
 
 
 def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
@@ -461,7 +591,7 @@ def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
     dialog.send(Request(1, encode(message(PING, path=""))))
     before = len(dialog.heard)
     made._answered = True
-    made._progress_from_worker("late", 1, 2)
+    made._progress("late", 1, 2)
     assert len(dialog.heard) == before
 
 
@@ -473,153 +603,15 @@ def test_no_progress_before_the_end_of_an_upload(dialog: Dialog, served: Served,
     assert served.refs() == {MAIN: line[3]}
 
 
-# -- the end
-
-
-def test_the_clients_end_closes_an_idle_connection(dialog: Dialog) -> None:
-    dialog.ask(message(PING, path=""))
-    dialog.session.eof_received()
-    assert dialog.closed
-    dialog.session.eof_received()
-    dialog.session.data_received(b"more")
-    dialog.session.go_away("late")
-
-
-def test_a_client_that_ended_still_gets_its_answers(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    first, second = dialog.begin(message(PULL)), dialog.begin(message(PING, path=""))
-    dialog.session.eof_received()
-    assert not dialog.closed
-    stepped.run_all()
-    assert code(dialog.answer(first)) == code(dialog.answer(second)) == "ok"
-    assert dialog.ended(first)
-    assert dialog.closed
-
-
-@pytest.mark.parametrize("part", ["request", "body"])
-def test_an_end_in_the_middle_of_an_upload_abandons_it(served: Served, line: list[bytes], part: str) -> None:
-    dialog = Dialog(served.site)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    if part == "body":
-        dialog.send(Body(number, served.history.segment(line[4])))
-        assert served.files() != before
-    dialog.session.eof_received()
-    assert dialog.closed
-    assert dialog.heard == []
-    assert served.files() == before
-
-
-def test_a_lost_connection_abandons_what_was_not_committed(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    body = served.history.body(line[4:6])
-    dialog.send(Body(number, body))
-    stepped.step()
-    assert served.files() != before
-    dialog.send(End(number, 2, len(body)))
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert dialog.heard == []
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-    assert not dialog.session.writable
-
-
-def test_a_lost_connection_in_a_pull(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    dialog.begin(message(PULL))
-    stepped.step()
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Reply]
-
-
-def test_going_away_finishes_what_is_open(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.session.go_away("the server is stopping")
-    assert dialog.heard == [GoAway(b"the server is stopping")]
-    assert not dialog.closed
-    stepped.run_all()
-    assert dialog.ended(number)
-    assert dialog.closed
-
-
-def test_going_away_from_an_idle_connection(dialog: Dialog) -> None:
-    dialog.session.go_away("x" * 5000)
-    assert isinstance(dialog.heard[0], GoAway)
-    assert dialog.closed
-
-
-# -- peers that are none
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\x16\x03\x01\x02\x00",
-        b"hpss/1\n" + bytes(9),
-        b"hpss/1\n" + b"\xff" * 9,
-        b"hpss/1\n\x00\x00\x00\x01\x02\x00\x00\x00\x01x",
-        b"hpss/1 and no newline for a while" * 3,
-    ],
-)
-def test_garbage_closes_without_an_answer(served: Served, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    dialog.session.data_received(data)
-    assert dialog.closed
-    assert dialog.raw == b""
-    assert len(caplog.records) == 1
-    assert caplog.records[0].message.startswith("a test: ")
-    dialog.session.data_received(b"more")
-    dialog.session.eof_received()
-    dialog.session.connection_lost()
-
-
-def test_garbage_after_a_request_abandons_it(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, served.history.segment(line[4])))
-    dialog.session.data_received(b"\xff" * 9)
-    assert dialog.closed
-    assert served.files() == before
-
-
-def test_another_version_is_told_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    dialog.session.data_received(b"hpss/2\nwhatever version 2 says")
-    assert bytes(dialog.raw) == b"hpss! 1\n"
-    assert dialog.closed
-    assert "(2,)" in caplog.text
-    # What it says to a client of our release, which would have opened otherwise.
-    assert dialog.heard == [VersionMismatch((1,))]
-
-
-def test_the_client_side_would_notice_a_server_that_breaks_the_rules(dialog: Dialog) -> None:
-    """The check the other tests lean on."""
-    with pytest.raises(RemoteProtocolError):
-        dialog.write(b"hpss/1\n" + bytes(9))
-
-
 def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "smartserver")
     dialog = Dialog(served.site)
-    dialog.ask(message(*([set_main(line[2])] * 5)))
+    spent = dialog.ask(message(*([set_main(line[2])] * 5))).counters
     dialog.send(Request(2, b"no request"))
     set_it = "Branch.set_last_revision"
     assert [record.message for record in caplog.records] == [
-        f"a test: {set_it}, {set_it}, {set_it} and 2 more on 'project': refused, 0.0 ms",
+        f"a test: {set_it}, {set_it}, {set_it} and 2 more on 'project': refused, 0.0 ms, "
+        f"{spent.files_opened} files opened, {spent.reads} reads of {spent.bytes_read} bytes",
         "a test: a request: unsupported, 0.0 ms",
     ]
 
@@ -637,10 +629,3 @@ def test_creating_and_filling_in_one_request(served: Served, line: list[bytes]) 
     request = message((repository_create, CREATE), INSERT, set_main(line[2]), path="new/one", flags=RequestFlag.BODY)
     assert code(dialog.ask(request, served.history.body(line[:3]), 3)) == "ok"
     assert served.refs("new/one") == {MAIN: line[2]}
-
-
-def test_the_peer_may_say_pong_and_closes(dialog: Dialog) -> None:
-    """What a session has no use for is skipped."""
-    dialog.session._handle(Pong(b""))
-    dialog.session._handle(PeerClosed())
-    assert dialog.closed

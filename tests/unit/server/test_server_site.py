@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
+from transports.decorators.counted import Counts
 from transports.local import LocalTransport
 
 
@@ -101,3 +103,12 @@ def test_the_most_used_stay_open(served: Served, monkeypatch: pytest.MonkeyPatch
     for path in ("two", "four"):
         assert served.site.find(path).exists
     assert served.site.find("one").repository is not first
+
+
+def test_each_thread_is_told_what_it_asked_of_the_store(served: Served) -> None:
+    served.push(served.history.line(1), {})
+    before = served.site.spent
+    assert served.site.find("project").exists
+    assert (served.site.spent - before).reads >= 1
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lambda: served.site.spent).result() == Counts()

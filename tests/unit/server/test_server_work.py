@@ -1,6 +1,8 @@
-"""server.work: what a request does to the store, and what is told of it when it is refused."""
+"""server.work, server.asked, server.receiving: what a request does to the store, and what is told of a refused one."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -9,8 +11,11 @@ from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 
 from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
+from smartserver.server import tidying
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.work import state_of, tidy
+from smartserver.server.asked import state_of
+from smartserver.server.site import Site
+from smartserver.server.work import tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -22,6 +27,7 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPa
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
+from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import Failure, Known, Reply, RequestFlag, State, Status
@@ -36,24 +42,6 @@ EVERY = ["Branch.create", "Server.ping"]
 
 def set_ref(tip: bytes, ref: bytes = MAIN) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(ref, tip)
-
-
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(6)
-    served.push(line[:4], {MAIN: line[3]})
-    return served
-
-
-@pytest.fixture
-def line(served: Served) -> list[bytes]:
-    return list(served.history.parents)
-
-
-@pytest.fixture
-def dialog(served: Served) -> Dialog:
-    return Dialog(served.site)
 
 
 def done(answer: Reply | Failure) -> Reply:
@@ -175,6 +163,46 @@ def test_a_body_that_brings_nothing_new(dialog: Dialog, served: Served, line: li
     assert served.files() == before
 
 
+def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The answers were lost, somebody moved the refs, and the requests are repeated."""
+    served.push([], {b"refs/heads/x": line[3]})
+    force = (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[3], Rule.FORCE))
+    delete = (branch_delete, BranchDeleteRequest(b"refs/heads/y"))
+    requests = [message(force, request=numbered(1)), message(delete, request=numbered(2))]
+    before = known(served)
+    first = [done(dialog.ask(request)) for request in requests]
+    assert known(served).version == before.version + 2
+    served.push([], {b"refs/heads/x": line[1], b"refs/heads/y": line[1]})
+    again = [done(dialog.ask(msgspec.structs.replace(request, age=5000))) for request in requests]
+    assert [each.outcomes for each in again] == [each.outcomes for each in first]
+    assert served.refs() == {MAIN: line[3], b"refs/heads/x": line[1], b"refs/heads/y": line[1]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3])),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.NEW)),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.LEASE, expected=line[0])),
+        lambda line: (branch_delete, BranchDeleteRequest(b"refs/heads/y", line[0])),
+    ],
+)
+def test_what_has_a_condition_writes_nothing_in_vain(
+    dialog: Dialog, served: Served, line: list[bytes], call: Callable[[list[bytes]], tuple[AnyVerb, Arguments]]
+) -> None:
+    before = known(served)
+    answer = done(dialog.ask(message(call(line))))
+    assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 0)
+    assert known(served) == before
+
+
+def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = known(served)
+    force = (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.FORCE))
+    assert done(dialog.ask(message(force, flags=RequestFlag.CHECK_ONLY)))
+    assert known(served) == before
+
+
 def test_an_empty_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     assert done(dialog.ask(message(INSERT, set_ref(line[1], b"refs/heads/x"), flags=BODY)))
     assert served.refs()[b"refs/heads/x"] == line[1]
@@ -244,8 +272,7 @@ def test_a_failure_of_the_store_is_told(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
-        upload = arguments[-1]
-        assert isinstance(upload, Upload)
+        (upload,) = (each for each in arguments if isinstance(each, Upload))
         upload.abandon()  # As a commit does whatever happens to it.
         raise NoSpace("project/packs/x")
 
@@ -253,6 +280,45 @@ def test_a_failure_of_the_store_is_told(
     answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), served.history.body(line[4:6]), 2)
     assert refused(answer).code == "no-space"
     assert not any(path.startswith("project/incoming/") for path in served.files())
+
+
+@pytest.mark.parametrize("creating", [False, True])
+def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
+    served: Served, line: list[bytes], creating: bool
+) -> None:
+    """All that comes is stored already when it comes, and is gone, with the whole repository, before the end."""
+    dialog = Dialog(served.site)
+    calls = [CREATION] * creating + [INSERT, set_ref(line[3], b"refs/heads/x")]
+    number = dialog.begin(message(*calls, flags=BODY))
+    body = served.history.body(line[:4])
+    dialog.send(Body(number, body))
+    served.repository().delete(numbered(90), 0, "somebody")
+    if not creating:
+        other = served.history.line(1, None, "other")
+        served.push(other, {MAIN: other[0]})
+    dialog.send(End(number, 4, len(body)))
+    answer = dialog.answer(number)
+    assert answer is not None
+    assert refused(answer).code == "missing-parents"
+    assert served.refs() == ({} if creating else {MAIN: other[0]})
+    again = dialog.ask(message(CREATION, *calls[-2:], flags=BODY, request=numbered(91)), body, 4)
+    assert done(again)
+    assert served.repository().verify().problems == ()
+
+
+def test_a_change_that_is_made_is_no_error_whatever_is_damaged(served: Served, line: list[bytes]) -> None:
+    served.push(line[:4], {b"refs/tags/%06d" % number: line[1] for number in range(800)})
+    (table,) = (path for path in served.files() if "/tables/" in path)
+    damaged = bytearray(served.transport.get(table))
+    damaged[len(damaged) // 2] ^= 1
+    served.transport.delete(table)
+    served.transport.put(table, [bytes(damaged)])
+    version = served.repository().snapshot().root.version
+    dialog = Dialog(Site(served.transport, wall_clock=lambda: served.now))
+    answer = dialog.ask(message(set_ref(line[3], b"refs/tags/000001")))
+    assert done(answer)
+    assert answer.state is None
+    assert served.repository().snapshot().root.version == version + 1
 
 
 @pytest.mark.parametrize("moment", ["begin", "commit", "receive"])
@@ -417,6 +483,21 @@ def test_a_repeat_with_a_body(dialog: Dialog, served: Served, line: list[bytes])
     assert served.files() == files
 
 
+def test_a_repeat_beside_its_first_sending_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The first is carried out while the body of the second is on its way."""
+    body = served.history.body(line[4:6])
+    request = message(INSERT, set_ref(line[5]), flags=BODY)
+    second = Dialog(served.site)
+    number = second.begin(msgspec.structs.replace(request, age=1000))
+    second.send(Body(number, body))
+    first = done(dialog.ask(request, body, 2))
+    second.send(End(number, 2, len(body)))
+    again = second.answer(number)
+    assert isinstance(again, Reply)
+    assert again.outcomes == first.outcomes
+    assert not any(path.startswith("project/incoming/") for path in served.files())
+
+
 def test_a_repeat_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     request = message(CREATION, INSERT, set_ref(line[2]), path="new", request=numbered(8), flags=BODY)
     body = served.history.body(line[:3])
@@ -457,9 +538,17 @@ def test_a_refusal_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]
 def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     line = served.history.line(40, list(served.history.parents)[3], "more")
     dialog = Dialog(served.site)
+    answered: list[bool] = []
+
+    def tidied(repository: PackRepository) -> None:
+        answered.append(dialog.answer(dialog._last) is not None)
+        tidy(repository)
+
+    monkeypatch.setattr(tidying, "tidy", tidied)
     for number, tip in enumerate(line):
         request = message(INSERT, set_ref(tip), request=numbered(100 + number), flags=BODY)
         assert done(dialog.ask(request, served.history.segment(tip), 1))
+    assert answered == [True] * len(line)
     assert len(served.repository().snapshot().packs) < 20
 
 

@@ -10,9 +10,10 @@ from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import encode_segment
-from smartserver.store.index import Row, rebuild
+from smartserver.store.document import PackEntry, Root
+from smartserver.store.index import Row
+from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.root import PackEntry, Root
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.base import Transport
 from transports.memory import MemoryTransport

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from smartserver.records.model import Kind, RefValue, Tip
-from smartserver.store.root import NewLogEntry, PackEntry, Root, RootView, empty_root, next_root
+from smartserver.store.document import PackEntry, Root, empty_root
+from smartserver.store.log import NewLogEntry
+from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile
 from transports.base import Transport
 
@@ -21,6 +23,10 @@ def randomness(seed: int = 1) -> Callable[[int], bytes]:
 
 def tip(number: int) -> RefValue:
     return (Tip(number.to_bytes(20, "big")),)
+
+
+def many(count: int) -> dict[bytes, RefValue | None]:
+    return {b"refs/tags/%06d" % number: tip(number) for number in range(count)}
 
 
 def request(number: int) -> bytes:
@@ -45,9 +51,19 @@ def new_root(
     )
 
 
+def create(file: RootFile, root: Root, files: Sequence[tuple[str, bytes]]) -> bool:
+    """Make the repository, or make it anew over a tombstone; False when there is one."""
+    file.hold_place(root.vcs, root.kinds)
+    with file.swapping() as swap:
+        if not swap.current.deleted:
+            return False
+        swap.replace(root, files)
+        return True
+
+
 def make(transport: Transport, refs: Mapping[bytes, RefValue | None], path: str = "") -> RootFile:
     file = RootFile(transport, path, randomness=randomness())
-    assert file.create(*new_root(file.folder, refs))
+    assert create(file, *new_root(file.folder, refs))
     return file
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from smartserver.records.model import Kind, RefValue, Tip
-from smartserver.store.document import Root, encode_root, encode_value
+from smartserver.store.document import PackEntry, Root, encode_root, encode_value
 from smartserver.store.format import Discipline, Format
 from smartserver.store.log import LogChange, LogEntry, log_file
-from smartserver.store.root import PackEntry
 from smartserver.store.tables import Table, encode_table
 
 OLD: RefValue = (Tip(bytes(range(0x40, 0x54))),)

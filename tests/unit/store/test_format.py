@@ -32,6 +32,7 @@ def test_what_this_release_does_not_speak_is_named(content: bytes, what: str) ->
     with pytest.raises(Unsupported, match=r"this side speaks smartserver repository 1 swap=file") as raised:
         parse_format(content)
     assert raised.value.what.startswith(what)
+    assert raised.value.what.endswith(" in the file 'format'")
 
 
 @pytest.mark.parametrize("content", [b"", b"smartserver repository 1 swap=file", b"a\nb\n", b"x" * 1000])

@@ -5,7 +5,8 @@ from builders import KINDS, History, Repeatable
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Row, nowhere
+from smartserver.store.index import Row
+from smartserver.store.index_build import nowhere
 from smartserver.store.quarantine import LOCK, DraftPack, Quarantine, sweep
 from transports.base import Capability, Transport
 from transports.decorators.faulty import FaultyTransport

@@ -4,13 +4,14 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from builders import locate
 from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
+from smartserver.store.document import PackEntry
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
-from smartserver.store.root import PackEntry
 from smartserver.store.snapshot import OpenPack, Snapshot, index_path, pack_path
 from transports.memory import MemoryTransport
 
@@ -119,8 +120,8 @@ def test_nothing_changes_but_the_files(part: slice) -> None:
         assert after.graph.parents(ordinal) == before.graph.parents(ordinal)
     for revision in made.revisions:
         for record, _ in revision.records:
-            (old,) = before.locate(record.kind, record.key)
-            (new,) = after.locate(record.kind, record.key)
+            (old,) = locate(before, record.kind, record.key)
+            (new,) = locate(after, record.kind, record.key)
             assert after.record(new) == record
             assert (new.ordinal, new.depth, new.chain_kib, new.lineage) == (
                 old.ordinal,

@@ -6,20 +6,10 @@ from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, rand
 
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
 from smartserver.records.model import RefValue, Tip
-from smartserver.store.document import encode_root
+from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root
 from smartserver.store.log import CLOCK_MARGIN, MAX_FILES
 from smartserver.store.model import RefChange
-from smartserver.store.root import (
-    FOLD_AT,
-    MAX_ROOT,
-    Dropped,
-    Root,
-    RootView,
-    empty_root,
-    next_root,
-    ref_changes,
-    tombstone,
-)
+from smartserver.store.root import FOLD_AT, RootView, next_root, ref_changes, tombstone
 from smartserver.store.swap import RootFile
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import locate
 from pack_samples import KINDS, Revision, Stored, blob, history, note, stored, write_pack
 
 from smartserver.errors import CorruptFile
@@ -13,7 +14,7 @@ from smartserver.records.model import Parent, Record
 from smartserver.records.segment import decode_segment
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import TextCache
-from smartserver.store.root import Root
+from smartserver.store.document import Root
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile
@@ -39,7 +40,7 @@ def test_every_record_is_read_back_whatever_is_cached(packs: list[int], limit: i
     snapshot = opened(made, TextCache(limit))
     for _ in range(2):
         for revision, record in every_record(made):
-            (location,) = snapshot.locate(record.kind, record.key)
+            (location,) = locate(snapshot, record.kind, record.key)
             assert snapshot.record(location) == record
             assert snapshot.record(location, check=False) == record
             assert snapshot.revision(location.ordinal) == revision.id
@@ -49,7 +50,8 @@ def test_every_record_is_read_back_whatever_is_cached(packs: list[int], limit: i
 
 def test_what_is_not_stored() -> None:
     snapshot = opened(stored([3]))
-    assert snapshot.locate(0, b"x" * 20) == []
+    assert locate(snapshot, 0, b"x" * 20) == []
+    assert list(snapshot.introducers(0, b"x" * 20)) == []
     assert snapshot.first(0, b"x" * 20) is None
     assert snapshot.first_row(0, b"x" * 20) is None
     assert snapshot.ordinal(b"nothing") is None
@@ -60,7 +62,7 @@ def test_what_is_not_stored() -> None:
 def test_an_empty_repository() -> None:
     snapshot = opened(Stored())
     assert snapshot.graph.count == 0
-    assert snapshot.locate(0, b"k") == []
+    assert locate(snapshot, 0, b"k") == []
     assert snapshot.read_ranges([]).read(10) == b""
 
 
@@ -70,7 +72,7 @@ def test_locations_say_depth_and_base_over_packs() -> None:
     below = None
     for number, revision in enumerate(made.revisions):
         record = revision.records[0][0]
-        (location,) = snapshot.locate(0, record.key)
+        (location,) = locate(snapshot, 0, record.key)
         assert (location.depth, location.chain_kib, location.lineage) == (number, 2 * (number + 1), number)
         assert location.length == len(record.text)
         assert snapshot.base(location) == below
@@ -81,7 +83,7 @@ def test_a_chain_as_deep_as_any_is_read_without_recursion() -> None:
     made = Stored()
     snapshot = made.add(history(256))
     last = made.revisions[-1].records[0][0]
-    (location,) = snapshot.locate(0, last.key)
+    (location,) = locate(snapshot, 0, last.key)
     assert location.depth == 255
     assert opened(made, TextCache(0)).record(location) == last
     counted = TextCache()
@@ -94,12 +96,13 @@ def test_all_copies_the_lowest_first_and_it_is_the_base() -> None:
     text, changed = note(b"k", TEXT), note(b"z", TEXT + b"changed\n")
     made.add([Revision(b"a", (), [(text, None)]), Revision(b"b", (), [(text, None)])])
     snapshot = made.add([Revision(b"c", (Parent(b"b"),), [(text, None), (changed, text)])])
-    assert [(location.pack, location.ordinal) for location in snapshot.locate(1, b"k")] == [(0, 0), (0, 1), (1, 2)]
-    for location in snapshot.locate(1, b"k"):
+    assert [(location.pack, location.ordinal) for location in locate(snapshot, 1, b"k")] == [(0, 0), (0, 1), (1, 2)]
+    assert list(snapshot.introducers(1, b"k")) == [0, 1, 2]
+    for location in locate(snapshot, 1, b"k"):
         assert snapshot.record(location) == text
-    (location,) = snapshot.locate(1, b"z")
+    (location,) = locate(snapshot, 1, b"z")
     # Never the copy beside it: which one it is would change when packs are joined, and with it every depth above.
-    assert snapshot.base(location) == snapshot.locate(1, b"k")[0]
+    assert snapshot.base(location) == locate(snapshot, 1, b"k")[0]
     assert snapshot.record(location) == changed
 
 
@@ -109,7 +112,7 @@ def test_copies_of_a_kind_without_bases_may_differ() -> None:
     made.add([Revision(b"a", (), [(one, None)])])
     snapshot = made.add([Revision(b"b", (), [(other, None)])])
     for _ in range(2):
-        assert [snapshot.record(location) for location in snapshot.locate(2, b"s")] == [one, other]
+        assert [snapshot.record(location) for location in locate(snapshot, 2, b"s")] == [one, other]
 
 
 def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +122,8 @@ def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     small = note(b"small", b"x")
     made = Stored()
     snapshot = made.add([Revision(b"a", (), [(record, None), (small, None)])])
-    assert snapshot.record(snapshot.locate(1, b"k" * 500)[0]) == record
-    assert snapshot.record(snapshot.locate(1, b"small")[0]) == small
+    assert snapshot.record(locate(snapshot, 1, b"k" * 500)[0]) == record
+    assert snapshot.record(locate(snapshot, 1, b"small")[0]) == small
 
 
 def test_ranges_are_read_as_they_lie() -> None:
@@ -224,7 +227,7 @@ def test_a_pack_that_is_gone_is_for_the_caller_to_meet() -> None:
     with pytest.raises(NoSuchFile):
         snapshot.segment(2)
     with pytest.raises(NoSuchFile):
-        snapshot.record(snapshot.locate(1, b"note-3")[0])
+        snapshot.record(locate(snapshot, 1, b"note-3")[0])
     assert opened(made).graph.count == 4
     made.transport.delete(index_path(made.entries[1].name))
     with pytest.raises(NoSuchFile):
@@ -261,7 +264,7 @@ def test_a_missing_or_damaged_index_is_made_again(damage: str, number: int) -> N
     snapshot = opened(made)
     assert [pack.rebuilt for pack in snapshot.packs] == [content if at == number else None for at in range(3)]
     for _, record in every_record(made):
-        assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+        assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
 
 
 def test_each_byte_of_an_index_flipped_changes_nothing() -> None:
@@ -275,7 +278,7 @@ def test_each_byte_of_an_index_flipped_changes_nothing() -> None:
         snapshot = opened(made)
         assert snapshot.packs[1].rebuilt is not None
         for _, record in every_record(made):
-            assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+            assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
         content[at] ^= 0x24
 
 
@@ -293,7 +296,7 @@ def test_each_byte_of_a_pack_flipped_is_named_or_changes_nothing() -> None:
         snapshot = opened(made)
         for _, record in every_record(made):
             try:
-                found = snapshot.record(snapshot.locate(record.kind, record.key)[0])
+                found = snapshot.record(locate(snapshot, record.kind, record.key)[0])
             except CorruptFile as wrong:
                 paths.add(wrong.path)
                 named += 1
@@ -360,7 +363,7 @@ def test_a_base_that_is_in_no_pack_before_is_named() -> None:
     made.entries.append(write_pack(made.transport, [Revision(b"b", (), [(changed, base)])], b"n" * 16, before))
     del made.entries[0]
     snapshot = opened(made)
-    (location,) = snapshot.locate(0, changed.key)
+    (location,) = locate(snapshot, 0, changed.key)
     with pytest.raises(CorruptFile, match=f"its base {base.key.hex()} is in no pack before it"):
         snapshot.record(location)
 
@@ -370,12 +373,12 @@ def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
     made = stored([3])
     snapshot = opened(made)
     first, second = (revision.records[0][0] for revision in made.revisions[:2])
-    digest = snapshot.packs[0].index.digest(snapshot.locate(0, first.key)[0].row)
+    digest = snapshot.packs[0].index.digest(locate(snapshot, 0, first.key)[0].row)
     snapshot.texts.put(made.root().incarnation + digest, b"x" * len(first.text), proved=False)
     with pytest.raises(CorruptFile, match=f"record {first.key.hex()}: the text hashes to"):
-        snapshot.record(snapshot.locate(0, first.key)[0])
+        snapshot.record(locate(snapshot, 0, first.key)[0])
     with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):
-        snapshot.record(snapshot.locate(0, second.key)[0])
+        snapshot.record(locate(snapshot, 0, second.key)[0])
 
 
 def test_threads_read_the_same() -> None:
@@ -387,7 +390,7 @@ def test_threads_read_the_same() -> None:
     def work(step: int) -> None:
         for at in range(len(records)):
             record = records[at * step % len(records)]
-            if snapshot.record(snapshot.locate(record.kind, record.key)[0]) != record:
+            if snapshot.record(locate(snapshot, record.kind, record.key)[0]) != record:
                 wrong.append(record)
 
     threads = [threading.Thread(target=work, args=(step,)) for step in (1, 7, 13, 29)]
@@ -407,5 +410,5 @@ def test_on_a_file_system_with_mapped_indexes(tmp_path: Path) -> None:
         del revisions[:count]
     assert snapshot is not None
     for _, record in every_record(made):
-        assert snapshot.record(snapshot.locate(record.kind, record.key)[0]) == record
+        assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
     assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"

@@ -6,15 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from builders import locate
 
 from smartserver.records.model import Kind, Parent, Record
 from smartserver.records.segment import decode_segment
 from smartserver.store import index as index_module
+from smartserver.store import index_build, repack
 from smartserver.store import pack as pack_module
-from smartserver.store import repack
-from smartserver.store.index import Index, Row, rebuild
+from smartserver.store.document import PackEntry, Root
+from smartserver.store.index import Index, Row
+from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.root import PackEntry, Root
 from smartserver.store.snapshot import Snapshot, index_path, pack_path
 from transports.memory import MemoryTransport
 
@@ -64,7 +66,7 @@ def test_the_pack_is_read_and_written() -> None:
     decoded = [decode_segment(segment, 0, KINDS) for segment in segments.values()]
     assert list(segments) == [31, 91]
     assert [segment.parents for segment in decoded] == [(Parent(b"r0"),), (Parent(b"r1"), Parent(b"gh", True))]
-    pack.verify_hash(blocks()[PACK][-16:])
+    assert pack.trailer() == blocks()[PACK][-16:]
     transport = MemoryTransport()
     writer = PackWriter(transport.create("again"), KINDS)
     for segment in segments.values():
@@ -97,7 +99,7 @@ def test_the_records_are_read_through_the_index() -> None:
     snapshot = Snapshot.open(transport, Root(incarnation=bytes(16), version=1, vcs="v", kinds=KINDS, packs=packs))
     texts = [b"alpha\nbravo\ncharlie\ndelta\n", b"alpha\nbravo\ncharlie\ndelta\necho\n"]
     for number, expected in enumerate(texts, 1):
-        (location,) = snapshot.locate(0, b"k%d" % number)
+        (location,) = locate(snapshot, 0, b"k%d" % number)
         assert snapshot.record(location) == Record(0, b"k%d" % number, b"", expected)
         assert location.ordinal == number
     assert [snapshot.graph.parents(ordinal) for ordinal in range(3)] == [(), (0,), (1,)]
@@ -146,4 +148,4 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
 )
 def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in text()
-    assert index_module.MAX_ROWS == (1 << 31) - 2
+    assert index_build.MAX_ROWS == (1 << 31) - 2

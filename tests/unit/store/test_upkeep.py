@@ -3,24 +3,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, request_id, upload
+from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
 from smartserver.store.repack import MOST_PACKS
-from smartserver.store.repository import PackRepository
+from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from transports.decorators.faulty import FaultyTransport
 from transports.memory import MemoryTransport
 
 DAY = upkeep.UNNAMED_KEPT
-
-
-@pytest.fixture
-def history() -> History:
-    return History()
 
 
 @pytest.fixture
@@ -88,13 +84,41 @@ def test_no_depth_changes_when_packs_are_joined(repository: PackRepository, hist
             push(repository, history, [tips[branch]], {b"refs/heads/%d" % branch: tips[branch]})
     before = repository.snapshot()
     listed = [each for each, _path in {pair for pairs in history.introduced.values() for pair in pairs}]
-    depths = {key: [(found.ordinal, found.depth) for found in before.locate(0, key)] for key in listed}
+    depths = {key: [(found.ordinal, found.depth) for found in locate(before, 0, key)] for key in listed}
     assert max(len(found) for found in depths.values()) > 1
     while repository.repack_if_needed():
         pass
     after = check_whole(repository, history)
     assert len(after.packs) < len(before.packs)
-    assert {key: [(found.ordinal, found.depth) for found in after.locate(0, key)] for key in listed} == depths
+    assert {key: [(found.ordinal, found.depth) for found in locate(after, 0, key)] for key in listed} == depths
+
+
+def test_leftovers_are_looked_for_once_an_hour(
+    repository: PackRepository, history: History, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In passing, after a repack; whoever asks for it gets it at once."""
+    collected: list[float] = []
+    collect = upkeep.collect
+
+    def counted(*arguments: Any) -> int:
+        collected.append(clock.now)
+        return collect(*arguments)
+
+    monkeypatch.setattr(upkeep, "collect", counted)
+    begun = clock.now
+    line = iter(history.line(4 * (MOST_PACKS + 1)))
+    for later in (0, 0, COLLECT_INTERVAL - 1, COLLECT_INTERVAL):
+        clock.now = begun + later
+        for _ in range(MOST_PACKS + 1):
+            tip = next(line)
+            push(repository, history, [tip], {MAIN: tip})
+        repository.tidy()
+    assert collected == [begun, begun + COLLECT_INTERVAL]
+    repository.tidy()
+    assert len(repository.snapshot().packs) <= MOST_PACKS
+    assert len(collected) == 2
+    repository.collect_garbage_files()
+    assert len(collected) == 3
 
 
 def test_old_packs_go_a_day_later(
@@ -247,6 +271,33 @@ def test_leftovers_where_a_creation_was_cut_short(
     assert storage.list_directory(INCOMING) == [place]
     sent.abandon()
     push(repository, history, tips, {MAIN: tips[0]})
+    check_whole(repository, history)
+
+
+def test_leftovers_of_a_creation_with_files(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """The repeated request makes the repository; what the first left goes as in any repository, a day later."""
+    (tip,) = history.line(1)
+    refs = {b"refs/tags/%04d" % number: tip for number in range(800)}
+    whole = FaultyTransport(MemoryTransport(clock))
+    push(PackRepository(whole, clock=clock, randomness=Repeatable()), history, [tip], refs)
+    at = max(number for number, call in enumerate(whole.log, 1) if call == "rename root")
+    killed = FaultyTransport(storage, fail_at=at, mode="die")
+    request = request_id()
+    with pytest.raises(OutcomeUnknown):
+        push(PackRepository(killed, clock=clock, randomness=Repeatable(9)), history, [tip], refs, request=request)
+    left = {f"{place}/{name}" for place in (LOG, PACKS, TABLES) for name in storage.list_directory(place)}
+    assert len(left) == 4
+    assert not repository.exists()
+    clock.now += 60
+    push(repository, history, [tip], refs, request=request, age=60_000)
+    check_whole(repository, history)
+    repository.collect_garbage_files()
+    assert all(storage.exists(path) for path in left)
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert not any(storage.exists(path) for path in left)
     check_whole(repository, history)
 
 

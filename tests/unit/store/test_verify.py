@@ -10,8 +10,8 @@ from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.document import PackEntry, Root, decode_root, encode_root
-from smartserver.store.format import PACKS, ROOT
-from smartserver.store.index import rebuild
+from smartserver.store.format import FORMAT, PACKS, ROOT
+from smartserver.store.index_build import rebuild
 from smartserver.store.log import NewLogEntry
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repository import PackRepository
@@ -22,11 +22,6 @@ from transports.base import ReadFile
 from transports.decorators.faulty import FaultyTransport
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
-
-
-@pytest.fixture
-def history() -> History:
-    return History()
 
 
 @pytest.fixture
@@ -141,7 +136,13 @@ def test_a_damaged_root(repository: PackRepository, history: History, storage: M
     content[50] ^= 1
     replace(storage, ROOT, bytes(content))
     (problem,) = problems(storage)
-    assert problem.startswith(f"{ROOT}: ")
+    assert problem.startswith(f"{ROOT} at byte 0: ")
+
+
+def test_a_damaged_format(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    push(repository, history, history.line(1), {})
+    replace(storage, FORMAT, b"smartserver")
+    assert problems(storage) == [f"{FORMAT} at byte 11: expected one line, found b'smartserver'"]
 
 
 def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -206,7 +209,7 @@ with LocalTransport(sys.argv[1]).lock("lock"):
 
 def held_elsewhere(path: Path) -> bool:
     """Whether another open file has the flock."""
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -229,6 +232,64 @@ def test_lock_excludes_other_processes_and_dies_with_its_holder(transport: Local
         assert held_elsewhere(tmp_path / "lock")
     assert not held_elsewhere(tmp_path / "lock")
     assert (tmp_path / "lock").exists()
+
+
+PATIENCE = 60.0
+"""Seconds after which a test gives up."""
+
+
+def test_who_wants_the_lock_again_waits_for_those_who_wait(
+    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They look at it now and then, which alone would be too seldom."""
+    monkeypatch.setattr(local, "LINE_WAIT", PATIENCE)
+    order: list[str] = []
+
+    def wait_for_it() -> None:
+        with transport.lock("lock", PATIENCE):
+            order.append("waiter")
+
+    with ThreadPoolExecutor(1) as threads:
+        with transport.lock("lock", PATIENCE):
+            waiter = threads.submit(wait_for_it)
+            end = time.monotonic() + PATIENCE
+            while not held_elsewhere(tmp_path):
+                assert time.monotonic() < end, "nobody stands in line"
+                time.sleep(0.001)
+        with transport.lock("lock", PATIENCE):
+            order.append("again")
+        waiter.result(PATIENCE)
+    assert order == ["waiter", "again"]
+    assert not held_elsewhere(tmp_path)
+
+
+def test_who_is_stopped_in_line_holds_up_nobody(
+    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "LINE_WAIT", 0.01)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for wait in (0, PATIENCE):
+            with transport.lock("lock", wait):
+                assert held_elsewhere(tmp_path / "lock")
+    finally:
+        os.close(descriptor)
+
+
+def test_a_file_system_that_locks_no_folder(
+    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def files_only(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", files_only)
+    with transport.lock("lock", PATIENCE):
+        assert held_elsewhere(tmp_path / "lock")
 
 
 @pytest.mark.parametrize(

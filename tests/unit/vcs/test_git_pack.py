@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import random
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records import delta as frames
+from smartserver.records.segment import STORED
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE, GitObject, MissingObject
 from smartserver.vcs.git_pack import (
+    BaseNotHere,
     EntryWriter,
     Row,
     Rows,
@@ -183,6 +187,26 @@ def test_dropped_texts_are_decoded_again(spool: Spool, cache: int) -> None:
         assert reader.add(row)[0] == text
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_large_text_is_never_held_twice(spool: Spool, stored: bool) -> None:
+    text = random.Random(1).randbytes(16 << 20) if stored else b"a line of text, and another\n" * (1 << 19)
+    row = spool.row(BLOB, text)
+    assert (row.encoding == STORED) == stored
+    small, after = spool.row(BLOB, b"small\n"), spool.row(BLOB, b"small too\n")
+    length = len(text)
+    del text
+    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
+    tracemalloc.start()
+    try:
+        writer.add_all([small, row, after])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The frame of what is stored is the text.
+    assert peak < length + row.frame_length * (not stored) + (4 << 20)
+    assert [(kind, len(text)) for kind, text in entries(writer, spool)] == [(BLOB, 6), (BLOB, length), (BLOB, 10)]
+
+
 def test_bases_outside_are_asked_for(spool: Spool) -> None:
     base = b"".join([b"line %d\n" % n for n in range(100)])
     outside = GitObject(b"o" * 20, BLOB, base)
@@ -210,5 +234,11 @@ def test_wrong_records_are_named(spool: Spool) -> None:
         writer.add(row._replace(type=TAG))
     with pytest.raises(WrongContent, match=row.key.hex()):
         writer.add(row._replace(length=row.length + 1))
-    with pytest.raises(WrongContent, match="a delta base, and neither sent nor here"):
-        writer.add(row._replace(base=b"x" * 20))
+
+
+def test_a_base_that_should_be_here_and_is_not_is_no_fault_of_the_server(spool: Spool) -> None:
+    text = b"text of a blob\n" * 10
+    row = spool.row(BLOB, text + b"more\n", text, b"x" * 20)
+    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
+    with pytest.raises(BaseNotHere, match=f"object {'78' * 20}, which what came rests on, is missing here: run `git f"):
+        writer.add(row)

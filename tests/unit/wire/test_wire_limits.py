@@ -1,4 +1,4 @@
-"""How the limits hang together, and with those that other packages must state for themselves."""
+"""How the limits hang together; with those of other layers: tests/house/test_limits.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import inspect
 import itertools
 
-from smartserver.verbs import fields, repository_pull
 from smartserver.wire import frames, limits
 
 
@@ -31,11 +30,11 @@ def test_frames_fit_their_fields() -> None:
 
 def test_order() -> None:
     assert limits.INITIAL_WINDOW < limits.RECEIVE_CHUNK <= limits.MAX_FRAME < limits.MAX_MESSAGE
-    assert limits.FAST_OPEN_REQUEST < limits.INITIAL_WINDOW
-    assert limits.PING_INTERVAL < limits.IDLE_TIMEOUT < limits.KEEP_IDLE
+    assert limits.PING_INTERVAL < limits.IDLE_TIMEOUT < limits.STALL_TIMEOUT < limits.KEEP_IDLE
 
 
-def test_verbs_state_the_same_limits() -> None:
-    """`verbs` may not import `wire`."""
-    assert repository_pull.MAX_HAVES == limits.MAX_HAVES
-    assert fields.MAX_IDS == limits.MAX_ABSENT
+def test_a_client_that_asks_one_thing_after_the_other_meets_no_bound_on_what_it_has_not_read() -> None:
+    """A reply of any length counts as one; beside it only PONGs, one in `PING_INTERVAL`, may lie unread."""
+    day = 86_400
+    assert day / limits.PING_INTERVAL * (limits.MAX_PING + 9) < limits.UNREAD_BYTES
+    assert limits.MAX_OPEN_REQUESTS * 2 * limits.INITIAL_WINDOW < limits.UNREAD_BYTES

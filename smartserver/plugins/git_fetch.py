@@ -1,0 +1,127 @@
+"""What a fetch pulls, put into the repository: the pull comes first, for git names its wants once it has the refs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Sequence
+
+from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.errors import MissingRevision, WrongVcs
+from smartserver.plugins.git_names import HEAD
+from smartserver.plugins.git_terminal import CannotGoOn, Terminal
+from smartserver.plugins.git_wants import Wants
+from smartserver.plugins.git_words import ADVICE
+from smartserver.records.model import Kind
+from smartserver.records.segment import SegmentStream
+from smartserver.records.varint import Malformed
+from smartserver.vcs.git import GitRepository
+from smartserver.verbs.repository_pull import MAX_HAVES
+
+
+class Fetch:
+    """The pull of one command, and the packs it has become."""
+
+    def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal) -> None:
+        self._path = path
+        self._repository = repository
+        self._terminal = terminal
+        self._pulled: Pulled | None = None
+        self.keeps: list[str] = []
+        """Files that keep new packs from being collected, removed at the end: git may end before it removes its one."""
+
+    def close(self) -> None:
+        """Let go of the new packs: refs name them now, or never will."""
+        for keep in self.keeps:
+            with contextlib.suppress(OSError):
+                os.unlink(keep)
+
+    def pull(self, local: GitRepository, wanted: Wants) -> None:
+        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
+        knowledge = self._repository.knowledge
+        haves = local.complete_haves(knowledge.tips(), MAX_HAVES)
+        self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
+        head = knowledge.settings.get(HEAD, b"")
+        covered = [value for name, value in knowledge.refs().items() if _covers(wanted, name, head)]
+        sure = {*wanted.ids, *(tip.id for value in covered for tip in value)}
+        if self._pulled.result.segments and not _absent(local, sure):
+            # Only followed tags come. Git fetches none of them by itself, but takes those whose object it sees here.
+            self._insert(local, loose=True)
+
+    def bring(self, local: GitRepository, ids: Collection[bytes]) -> None:
+        """Put what was pulled into the repository; what of `ids` was not foreseen takes another pull.
+
+        Raises:
+            CannotGoOn: what came cannot be read, or the remote no longer has what it listed.
+            WrongVcs: the remote's object format is another.
+        """
+        self._insert(local)
+        missing = _absent(local, ids)
+        if not missing:
+            return
+        try:
+            self.pull(local, Wants((), tuple(missing)))
+        except MissingRevision as wrong:
+            # Only a server put back to an earlier state can be at the version remembered with other refs.
+            self._repository.knowledge.forget()
+            raise CannotGoOn(f"{wrong}; what was remembered of {self._path!r} is forgotten now: try again") from None
+        self._insert(local)
+
+    def _insert(self, local: GitRepository, *, loose: bool = False) -> None:
+        """Put what was pulled into the repository; `loose`: not as a pack, which git would look for only in a fetch."""
+        from smartserver.vcs.git_insert import Inserter
+
+        pulled, self._pulled = self._pulled, None
+        if pulled is None or not pulled.result.segments:
+            return
+        vcs = self._repository.knowledge.vcs
+        if vcs != local.vcs:
+            raise WrongVcs(self._path, vcs, local.vcs)
+        total = pulled.result.segments
+        segments = self._terminal.count("Receiving revisions", _segments(pulled, local.kinds), total)
+        try:
+            inserted = Inserter(local).insert(segments, loose=loose)
+        except Malformed as wrong:
+            why = f"what the server sent of {self._path!r} cannot be read: {wrong}"
+            raise CannotGoOn(f"{why} {ADVICE}") from wrong
+        if inserted.keep:
+            self.keeps.append(inserted.keep)
+
+
+def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
+    """The whole segments of a body as they come.
+
+    Raises:
+        Malformed: it does not end where a segment does.
+        CannotGoOn: there are fewer or more than were announced.
+    """
+    stream = SegmentStream(kinds, graph_first=False)
+    count = 0
+    for chunk in pulled.body:
+        stream.feed(chunk)
+        for segment in stream.segments():
+            count += 1
+            yield segment
+    stream.finish()
+    if count != pulled.result.segments:
+        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
+
+
+def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
+    """Whether a pull brings a ref for certain; followed tags may not come."""
+    if wanted.refs is None:
+        return True
+    for pattern in wanted.refs:
+        if pattern == b"HEAD" and name == head:
+            return True
+        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
+            return True
+        if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
+            return True
+    return False
+
+
+def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:
+    """Those of `ids` that are not here."""
+    here = {key for key, _ in local.existing([key.hex().encode() for key in ids])}
+    return sorted(set(ids) - here)

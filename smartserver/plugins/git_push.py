@@ -1,0 +1,159 @@
+"""A push: git's refspecs as one request, and what became of each, in the words git knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from smartserver.client.plain import plain
+from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.url import Location
+from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
+from smartserver.plugins.git_names import HEAD, HEADS, TAGS
+from smartserver.plugins.git_options import Options
+from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import in_words
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.vcs.base import Plan, VcsError
+from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_objects import COMMIT
+from smartserver.verbs.fields import MAX_NAME
+from smartserver.verbs.rules import Rule
+
+NOT_ATOMIC = b"atomic push failed"
+NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
+
+Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
+"""Passes segments on and shows how many; see `Terminal.count`."""
+
+
+def push(
+    location: Location,
+    repository: RemoteRepository,
+    local: GitRepository,
+    options: Options,
+    refspecs: Sequence[bytes],
+    count: Count,
+) -> list[bytes]:
+    """Push; the lines that say what became of each refspec.
+
+    Raises:
+        CannotGoOn: a source is no object, or something that must be sent is missing here.
+        CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
+    """
+    updates = [_update(local, options, refspec) for refspec in refspecs]
+    refused = {update.ref: why for update in updates if (why := _objection(local, update))}
+    lines = [b"error " + ref + b" " + why for ref, why in refused.items()]
+    updates = [update for update in updates if update.ref not in refused]
+    if refused and options.atomic:
+        return lines + [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
+    if not updates:
+        return lines
+    new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
+    try:
+        done = repository.push(updates, _Source(local, count), new, atomic=options.atomic, check_only=options.dry_run)
+    except VcsError as wrong:
+        raise CannotGoOn(str(wrong)) from wrong
+    return lines + [line for updated in done for line in _report(location, local, updated)]
+
+
+def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
+    force = refspec.startswith(b"+")
+    source, _, ref = refspec.lstrip(b"+").rpartition(b":")
+    lease = options.leases.get(ref)
+    if not source:
+        return RefUpdate(ref, None, expected=lease)
+    found = local.find(source)
+    if found is None:
+        raise CannotGoOn(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
+    if lease is not None:
+        return RefUpdate(ref, found.key, Rule.LEASE, expected=lease)
+    if force:
+        rule = Rule.FORCE
+    else:
+        rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
+    return RefUpdate(ref, found.key, rule)
+
+
+def _objection(local: GitRepository, update: RefUpdate) -> bytes:
+    """Why an update cannot be sent: git's own server refuses a branch that points at something else than a commit, ours
+    a name it has no room for. Empty where nothing is wrong."""
+    if len(update.ref) > MAX_NAME:
+        return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
+    if update.tip is None or not update.ref.startswith(HEADS):
+        return b""
+    found = local.find(update.tip.hex().encode())
+    return b"" if found is not None and found.type == COMMIT else NOT_A_COMMIT
+
+
+def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
+    """What HEAD of a repository made by this push names."""
+    pushed = [update.ref for update in updates if update.tip and update.ref.startswith(HEADS)]
+    head = local.head() or HEADS + b"main"
+    return head if head in pushed or not pushed else pushed[0]
+
+
+def _report(location: Location, local: GitRepository, updated: Updated) -> list[bytes]:
+    update, ref = updated.update, updated.update.ref
+    if updated.outcome is Outcome.REFUSED:
+        return [b"error " + ref + b" " + _why(location, local, updated)]
+    if updated.outcome is Outcome.UNCHANGED and update.tip is not None:
+        return [b"error " + ref + b" up to date"]
+    lines = [b"ok " + ref]
+    if updated.old and update.tip is not None:
+        lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
+        may_force = update.rule in (Rule.FORCE, Rule.LEASE)
+        if may_force and (ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)):
+            lines.append(b"option forced-update")
+    return lines
+
+
+def _why(location: Location, local: GitRepository, updated: Updated) -> bytes:
+    """The reason in the words git knows, so that it gives its own advice."""
+    error = updated.error
+    match error:
+        case DivergedBranches():
+            return b"non-fast forward" if local.find(error.tip.hex().encode()) else b"fetch first"
+        case BranchExists():
+            return b"already exists"
+        case StaleLease():
+            return b"stale info"
+        case HeadBranch():
+            return b"deletion of the current branch prohibited"
+        case NotDone():
+            return NOT_ATOMIC
+        case None:
+            return b"no reason given"
+        case _:
+            return " ".join(plain(in_words(error, location)).split()).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The local repository as a push reads it, its progress shown."""
+
+    local: GitRepository
+    count: Count
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+        from smartserver.vcs.git_read import plan
+
+        return _ShownPlan(plan(self.local, tips, haves), self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownPlan:
+    """A plan whose segments are counted as they are sent."""
+
+    plan: Plan
+    count: Count
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return self.plan.graph
+
+    def segments(self) -> Iterator[bytes]:
+        return self.count("Sending revisions", self.plan.segments(), len(self.plan.graph))
+
+    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
+        return _ShownPlan(self.plan.without_bases(keys), self.count)

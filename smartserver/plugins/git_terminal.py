@@ -1,0 +1,54 @@
+"""What the user of git sees of a command: how far it is, and the one line it ends with when it cannot go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from smartserver.client.plain import plain
+
+INTERVAL = 0.2
+"""Seconds between two lines of progress, as git's own."""
+
+
+class CannotGoOn(Exception):
+    """The command cannot go on; one line for the user."""
+
+
+class Terminal:
+    """Lines go to `say`; those of progress only while git wants them shown."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self.shows_progress = False
+        """What git last set with `option progress`."""
+        self._told = 0.0
+
+    def count(self, what: str, segments: Iterator[bytes], total: int) -> Iterator[bytes]:
+        """Pass segments on, telling the user how many; silent below a second, like git."""
+        if not self.shows_progress:
+            yield from segments
+            return
+        start = time.monotonic()
+        done = shown = size = 0
+        for segment in segments:
+            yield segment
+            done += 1
+            size += len(segment)
+            now = time.monotonic()
+            if now - start > 1 and now - self._told > INTERVAL:
+                self._told = now
+                shown = done
+                self._counted(what, done, total, size, end="\r")
+        if shown:
+            self._counted(what, done, total, size, end="\n")
+
+    def _counted(self, what: str, done: int, total: int, size: int, end: str) -> None:
+        percent = 100 * done // total if total else 0
+        self.say(f"{what}: {percent:3d}% ({done}/{total}), {size / 1e6:.2f} MB{end}")
+
+    def server_progress(self, phase: str, done: int, total: int) -> None:
+        """Show what the server says of itself."""
+        if self.shows_progress:
+            share = f" {100 * done // total:3d}%" if total else ""
+            self.say(f"remote: {plain(phase)}{share}" + ("\n" if done >= total else "\r"))

@@ -1,0 +1,25 @@
+"""What a user of git reads of an error: which repository it is about, and what can be done about it."""
+
+from __future__ import annotations
+
+from smartserver.client.url import Location
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.vcs.base import VcsError, WrongContent
+from transports.errors import CodedError
+
+ADVICE = "(its server's administrator can run `smartserver verify` on it)"
+"""Where the client cannot know what else is damaged, and can mend none of it."""
+
+
+def in_words(error: CodedError | VcsError, location: Location) -> str:
+    """An error that came of the repository there, on one line."""
+    match error:
+        case CorruptFile():
+            return f"the repository {location.path!r} is damaged: {error} {ADVICE}"
+        case WrongContent():
+            return f"the repository {location.path!r} seems to be damaged: {error} {ADVICE}"
+        case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
+            there = f"hpss://{location.where}/ANOTHER-PATH"
+            return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
+        case _:
+            return str(error)

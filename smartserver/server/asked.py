@@ -1,0 +1,139 @@
+"""What a request asks, and what of the site it sees: its repository, looked up once, and its state as it travels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from smartserver.errors import Cancelled, LimitExceeded
+from smartserver.records.model import Announced, encode_ref
+from smartserver.server.access import Access
+from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
+from smartserver.server.site import Found, Site
+from smartserver.store.incoming import Report
+from smartserver.store.model import Changes, Transaction
+from smartserver.store.repository import Committed
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.declare import Permission
+from smartserver.wire.messages import Outcome, Reply, State
+from transports.errors import CodedError
+
+
+def state_of(changes: Changes) -> State:
+    """A repository's root, or what changed of it, as it travels."""
+    return State(
+        incarnation=changes.incarnation,
+        version=changes.version,
+        since=changes.since,
+        refs={name: None if value is None else encode_ref(value) for name, value in changes.refs.items()},
+        maps={name: dict(entries) for name, entries in changes.maps.items()},
+        vcs=changes.vcs,
+        settings=dict(changes.settings),
+    )
+
+
+class Asked:
+    """One request and the repository it names. Everything here blocks."""
+
+    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report) -> None:
+        self.prepared = prepared
+        self.access = access
+        self.progress = progress
+        self.cancelled = False
+        """Set when the client wants no more, or is gone."""
+        self._site = site
+        self.found: Found | None = None
+        """What `find` gave; None as long as nobody looked."""
+        self._repeated: Committed | None = None
+        self._arrived = site.clock() if prepared.message.age else 0.0
+
+    @property
+    def id(self) -> bytes:
+        """The same for each repetition."""
+        return self.prepared.message.id
+
+    @property
+    def known(self) -> tuple[bytes, int] | None:
+        """The newest root the client has seen."""
+        known = self.prepared.message.known
+        return None if known is None else (known.incarnation, known.version)
+
+    def go_on(self) -> None:
+        """Check that the answer is still wanted.
+
+        Raises:
+            Refused: it is not.
+        """
+        if self.cancelled:
+            raise Refused(Cancelled())
+
+    def find(self) -> Found:
+        """The repository, or the place where it may be made.
+
+        Raises:
+            AccessDenied: the user may not read; whoever may not is not told what there is.
+            InvalidPath, NestedRepository: as `Site.find`.
+        """
+        if self.found is None:
+            self.access.require(Permission.READ)
+            path = self.prepared.message.path
+            above = all(verb.finds_above for verb, _ in self.prepared.calls)
+            self.found = self._site.find_above(path) if above else self._site.find(path)
+        return self.found
+
+    def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
+        """A view of the repository as it is now."""
+        return self.find().repository.begin(self.id, self.access.user, announced)
+
+    def context(self, transaction: Transaction, *, early: bool = False) -> CallContext:
+        """What the verbs get. `early`: the body is still on its way."""
+        found = self.find()
+        return CallContext(
+            transaction,
+            self.access,
+            self._site.facts,
+            self.prepared.message.path,
+            found.at,
+            early=early,
+            may_create=self._site.may_create,
+            verify=lambda: found.repository.verify(self._verified),
+        )
+
+    def site_wide(self) -> CallContext:
+        """What verbs get that concern the server alone."""
+        path = self.prepared.message.path
+        return CallContext(cast("Transaction", NoRepository(path)), self.access, self._site.facts, path, "")
+
+    def age(self) -> int:
+        """Milliseconds since the first sending: what the client said when this one began, and the time since."""
+        age = self.prepared.message.age
+        return age + int((self._site.clock() - self._arrived) * 1000) if age else 0
+
+    def earlier(self) -> Committed | None:
+        """What became of this request if it is repeated and was carried out before."""
+        if self._repeated is None and self.prepared.message.age:
+            self._repeated = self.find().repository.earlier(self.id, self.age())
+        return self._repeated
+
+    def reply(self, outcomes: list[Outcome], changes: Changes | None) -> Reply:
+        """The message of an answer; None where there is no repository."""
+        return Reply(outcomes, None if changes is None else state_of(changes), capabilities=self.capabilities())
+
+    def capabilities(self) -> list[str]:
+        """Sent to whoever seems not to have met this repository yet."""
+        return [] if self.known is not None else list(self._site.facts.capabilities)
+
+    def state_after(self, error: CodedError) -> State | None:
+        """What a refused client needs to plan again; nothing where it may not read."""
+        if self.found is None or not self.found.exists or isinstance(error, LimitExceeded):
+            return None
+        try:
+            self.access.require(Permission.READ)
+            transaction = self.begin()
+            return state_of(transaction.changes_since(self.known)) if transaction.exists else None
+        except CodedError:
+            return None
+
+    def _verified(self, done: int, total: int) -> None:
+        self.go_on()
+        self.progress("verify", done, total)

@@ -1,0 +1,114 @@
+"""The body of a request that changes something: its graph and segments, taken as they come into quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smartserver.errors import CorruptRecord, NoSuchRepository, Unsupported
+from smartserver.records.model import Announced
+from smartserver.records.segment import SegmentStream
+from smartserver.server.asked import Asked
+from smartserver.server.dispatch import Refused, decide, declared
+from smartserver.store.incoming import Upload
+from smartserver.verbs.declare import Body
+from smartserver.wire.messages import RequestFlag
+from transports.errors import CodedError
+
+
+class Receiving:
+    """One body. Nothing of it is kept before every call was found to be allowed."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._upload: Upload | None = None
+        self._announcement: SegmentStream | None = None
+        self._planned = False
+
+    def take(self, chunk: bytes) -> None:
+        """Check a chunk; once the graph is here, also what the calls make of it.
+
+        Raises:
+            Refused, CodedError, Malformed: the rest of the body is not wanted.
+        """
+        asked, flags = self._asked, self._asked.prepared.flags
+        if flags & RequestFlag.CHECK_ONLY:
+            self._take_graph(chunk)
+            return
+        if self._upload is None:
+            if asked.earlier() is not None:
+                return
+            self._upload = self._begin()
+        self._upload.write(chunk)
+        if flags & RequestFlag.GRAPH_FIRST and not self._planned:
+            graph = self._upload.graph()
+            if graph is not None:
+                self._planned = True
+                decide(asked.prepared, asked.context(asked.begin(graph), early=True))
+
+    def finish(self, segments: int, size: int) -> Upload:
+        """What came, durable. It is the caller's: this will not delete it.
+
+        Raises:
+            CodedError: it is not whole, or not sound.
+        """
+        if self._upload is None:
+            self._upload = self._begin()
+        self._asked.progress("store", 0, 0)
+        self._upload.finish(segments, size)
+        upload, self._upload = self._upload, None
+        return upload
+
+    def graph(self) -> Sequence[Announced]:
+        """The whole body of a check.
+
+        Raises:
+            Unsupported, Malformed: it is none.
+        """
+        if self._announcement is None:
+            raise Unsupported("a check without the graph it is about", "the graph in the body")
+        self._announcement.finish()
+        return self._announcement.graph() or ()
+
+    def abandon(self) -> None:
+        """Forget what came."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.abandon()
+
+    def _take_graph(self, chunk: bytes) -> None:
+        if self._announcement is None:
+            self._admit()
+            kinds = self._asked.begin().kinds if self._asked.find().exists else ()
+            self._announcement = SegmentStream(kinds, graph_first=True, limit=0)
+        self._announcement.feed(chunk)
+        if any(self._announcement.segments()):
+            raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
+
+    def _admit(self) -> None:
+        """Check what every call needs, before anything of a body is kept.
+
+        Raises:
+            AccessDenied: the user may not.
+        """
+        for verb, _ in self._asked.prepared.calls:
+            self._asked.access.require(verb.permission)
+
+    def _begin(self) -> Upload:
+        """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
+        asked = self._asked
+        self._admit()
+        transaction = asked.begin()
+        context = asked.context(transaction, early=True)
+        for verb, arguments in asked.prepared.calls:
+            if verb.body is Body.UP:
+                break
+            try:
+                verb.function(context, arguments)
+            except CodedError as error:
+                checked = declared(verb, error)
+                if not verb.own_verdict:
+                    raise Refused(checked) from error
+        if not transaction.exists:
+            raise Refused(NoSuchRepository(asked.prepared.message.path))
+        graph_first = bool(asked.prepared.flags & RequestFlag.GRAPH_FIRST)
+        return asked.find().repository.receive(transaction, graph_first, asked.id)

@@ -1,0 +1,34 @@
+"""An error of the store in words its client can make something of, and its server's administrator too."""
+
+from __future__ import annotations
+
+import logging
+
+from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.server.site import Found
+from smartserver.store.format import LOG, PACKS, TABLES
+from transports.errors import CodedError, NoSuchFile
+
+log = logging.getLogger("smartserver")
+
+NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
+
+
+def in_words(error: CodedError, found: Found | None) -> CodedError:
+    """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
+
+    No repository: with what is there instead. A file a root names and that is gone: as the damage that is. Damage is
+    logged, since a client can only be told of it.
+    """
+    if found is None:
+        return error
+    repository = found.repository
+    if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
+        return NoSuchRepository(error.path, repository.instead())
+    if isinstance(error, NoSuchFile) and found.exists:
+        inner = error.path.removeprefix(f"{repository.path}/")
+        if inner.startswith(NAMED_BY_A_ROOT):
+            error = CorruptFile(inner, 0, "the file is missing")
+    if isinstance(error, CorruptFile):
+        log.warning("%s is damaged: %s", repository.path or "the served folder", error)
+    return error

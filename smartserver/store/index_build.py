@@ -1,0 +1,335 @@
+"""Writes the index of a pack: as its segments come, out of other packs' indexes, or from the pack alone."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+
+from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.limits import MAX_DEPTH
+from smartserver.records.model import BaseTag, Key, RevisionId, Segment
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
+from smartserver.store.headers import header_size
+from smartserver.store.index import (
+    DIGEST,
+    EXTERNAL,
+    HEADER,
+    MAGIC,
+    NO_BASE,
+    ONE_BYTE,
+    OUTSIDE,
+    VERSION,
+    Index,
+    Row,
+    kib,
+    record_digest,
+)
+from smartserver.store.pack import TRAILER, PackReader
+
+MAX_ROWS = 0x7FFFFFFE
+U32 = 0xFFFFFFFF
+
+Before = Callable[[int, Key], bool]
+"""Whether a record, by kind and key, lies in an earlier pack."""
+
+
+def nowhere(_kind: int, _key: Key) -> bool:
+    """What lies before the first pack of a repository."""
+    return False
+
+
+def fanout_bits(rows: int) -> int:
+    """Bits of the fanout, so that a bucket has about 16 rows."""
+    return min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0
+
+
+def _little_endian(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def _fanout(digests: bytes, bits: int) -> array[int]:
+    """Rows before each bucket of the digests' first `bits` bits, and their number."""
+    rows = len(digests) // DIGEST
+    fanout = array("I", bytes(4 * ((1 << bits) + 1)))
+    shift = 16 - bits
+    for at in range(0, len(digests), DIGEST):
+        fanout[(digests[at] << 8 | digests[at + 1]) >> shift] += 1
+    total = 0
+    for bucket in range(1 << bits):
+        total, fanout[bucket] = total + fanout[bucket], total
+    fanout[1 << bits] = rows
+    return fanout
+
+
+def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
+    offsets = array("I", (0,))
+    at = 0
+    parts = []
+    for item in items:
+        at += len(item)
+        offsets.append(at)
+        parts.append(item)
+    return offsets, b"".join(parts)
+
+
+class IndexBuilder:
+    """Collects the rows and segments of one pack, in the order they lie in it."""
+
+    def __init__(self, before: Before = nowhere) -> None:
+        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it."""
+        self._before = before
+        self._first: dict[bytes, int] = {}
+        """Digest -> position of the first copy."""
+        self._digests: list[bytes] = []
+        self._header_offsets = array("Q")
+        self._frame_offsets = array("Q")
+        self._frame_lengths = array("I")
+        self._lengths = array("I")
+        self._bases = array("I")
+        self._row_segments = array("I")
+        self._chains = array("I")
+        self._lineages = array("I")
+        self._depths = array("B")
+        self._segments: dict[RevisionId, int] = {}
+        self._segment_offsets = array("Q")
+        self._end = 0
+        self._parent_starts = array("I", (0,))
+        self._parent_entries = array("I")
+        self._external: dict[tuple[int, Key], int] = {}
+        self._outside: dict[RevisionId, int] = {}
+
+    @property
+    def segments(self) -> int:
+        """How many segments were added."""
+        return len(self._segments)
+
+    @property
+    def records(self) -> int:
+        """How many records were added."""
+        return len(self._digests)
+
+    def first_copy(self, kind: int, key: Key) -> Row | None:
+        """The row of the first copy added so far: what a later record with this base rests on."""
+        at = self._first.get(record_digest(kind, key))
+        return None if at is None else Row(self._depths[at], self._chains[at], self._lineages[at])
+
+    def holds(self, digest: bytes) -> bool:
+        """Whether a record of that digest was added."""
+        return digest in self._first
+
+    def segment_of(self, revision: RevisionId) -> int | None:
+        """The segment of a revision added so far."""
+        return self._segments.get(revision)
+
+    def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
+        """Add the segment at `offset` of the pack; one row an entry.
+
+        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used.
+
+        Raises:
+            LimitExceeded: more records or revisions than an index holds.
+            ValueError: a revision is added twice.
+        """
+        ordinal = len(self._segments)
+        if len(self._digests) + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
+            raise LimitExceeded("records of one pack", len(self._digests) + len(segment.entries), MAX_ROWS)
+        if segment.revision in self._segments:
+            raise ValueError(f"revision {segment.revision.hex()} has a segment in this pack already")
+        self._segments[segment.revision] = ordinal
+        self._segment_offsets.append(offset)
+        self._end = offset + segment.length
+        for parent in segment.parents:
+            if not parent.absent:
+                self._parent_entries.append(self._parent_entry(parent.id))
+        self._parent_starts.append(len(self._parent_entries))
+        frame_at = offset + segment.frames_at
+        sizes = [header_size(entry, segment.revision) for entry in segment.entries]
+        header_at = frame_at - sum(sizes)
+        for entry, size, row in zip(segment.entries, sizes, rows, strict=True):
+            base, depth, chain = NO_BASE, 0, kib(entry.length)
+            if entry.base != BaseTag.NONE:
+                base_key = segment.base_of(entry)
+                at = self._first.get(record_digest(entry.kind, base_key))
+                if at is None or self._before(entry.kind, base_key):
+                    base = EXTERNAL | self._external.setdefault((entry.kind, base_key), len(self._external))
+                    depth, chain = row.depth, row.chain_kib
+                else:
+                    base, depth, chain = at, self._depths[at] + 1, self._chains[at] + chain
+            digest = record_digest(entry.kind, entry.key)
+            self._first.setdefault(digest, len(self._digests))
+            self._digests.append(digest)
+            self._header_offsets.append(header_at)
+            self._frame_offsets.append(frame_at)
+            self._frame_lengths.append(entry.frame_length)
+            self._lengths.append(entry.length)
+            self._bases.append(base)
+            self._row_segments.append(ordinal)
+            self._chains.append(min(chain, U32))
+            self._lineages.append(min(row.lineage, U32))
+            self._depths.append(min(depth, MAX_DEPTH))
+            header_at += size
+            frame_at += entry.frame_length
+
+    def _parent_entry(self, revision: RevisionId) -> int:
+        local = self._segments.get(revision)
+        if local is not None:
+            return local
+        return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
+
+    def append(self, index: Index, offset: int) -> None:
+        """Add all of another pack's index, its first segment now at `offset`, without reading that pack.
+
+        Raises:
+            LimitExceeded: more records or revisions than an index holds.
+            ValueError: a revision is in both.
+        """
+        if len(self._digests) + index.records > MAX_ROWS or len(self._segments) + index.segments > MAX_ROWS:
+            raise LimitExceeded("records of one pack", len(self._digests) + index.records, MAX_ROWS)
+        shift = offset - index.segment_offsets[0]
+        first_segment = len(self._segments)
+        for segment in range(index.segments):
+            revision = index.revision(segment)
+            if revision in self._segments:
+                raise ValueError(f"revision {revision.hex()} has a segment in two packs")
+            self._segments[revision] = first_segment + segment
+            self._segment_offsets.append(index.segment_offsets[segment] + shift)
+            for parent in index.parents(segment):
+                self._parent_entries.append(
+                    self._parent_entry(index.outside[parent ^ OUTSIDE]) if parent & OUTSIDE else first_segment + parent
+                )
+            self._parent_starts.append(len(self._parent_entries))
+        self._end = index.segment_offsets[index.segments] + shift
+        order = sorted(range(index.records), key=index.header_offsets.tolist().__getitem__)
+        positions = array("I", bytes(4 * index.records))
+        for position, row in enumerate(order, len(self._digests)):
+            positions[row] = position
+            digest = index.digest(row)
+            raw = index.bases[row]
+            length = index.lengths[row]
+            depth, chain = index.depths[row], index.chains[row]
+            base = NO_BASE
+            if raw != NO_BASE:
+                at: int | None
+                if raw & EXTERNAL:
+                    external = index.external(raw ^ EXTERNAL)
+                    at = None if self._before(*external) else self._first.get(record_digest(*external))
+                    if at is None:
+                        base = EXTERNAL | self._external.setdefault(external, len(self._external))
+                else:
+                    at = self._first[self._digests[positions[raw]]]
+                if at is not None:
+                    base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
+            self._first.setdefault(digest, position)
+            self._digests.append(digest)
+            self._header_offsets.append(index.header_offsets[row] + shift)
+            self._frame_offsets.append(index.frame_offsets[row] + shift)
+            self._frame_lengths.append(index.frame_lengths[row])
+            self._lengths.append(length)
+            self._bases.append(base)
+            self._row_segments.append(index.row_segments[row] + first_segment)
+            self._chains.append(min(chain, U32))
+            self._lineages.append(index.lineages[row])
+            self._depths.append(min(depth, MAX_DEPTH))
+
+    def finish(self, pack_length: int, pack_hash: bytes) -> bytes:
+        """The index of a pack of that length and hash."""
+        rows = len(self._digests)
+        order = sorted(range(rows), key=self._digests.__getitem__)  # Stable: copies stay in the order of position.
+        row_of = array("I", bytes(4 * rows))
+        for row, position in enumerate(order):
+            row_of[position] = row
+        bases = array("I", (base if base & EXTERNAL else row_of[base] for base in map(self._bases.__getitem__, order)))
+        bits = fanout_bits(rows)
+        digests = b"".join(map(self._digests.__getitem__, order))
+        ids = list(self._segments)
+        by_id = array("I", sorted(range(len(ids)), key=ids.__getitem__))
+        id_offsets, id_blob = _blob(ids)
+        external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
+        outside_offsets, outside_blob = _blob(self._outside)
+        columns: list[array[int] | bytes] = [
+            _fanout(digests, bits),
+            digests,
+            *(
+                array(column.typecode, map(column.__getitem__, order))
+                for column in (self._header_offsets, self._frame_offsets, self._frame_lengths, self._lengths)
+            ),
+            bases,
+            *(
+                array(column.typecode, map(column.__getitem__, order))
+                for column in (self._row_segments, self._chains, self._lineages, self._depths)
+            ),
+            array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
+            id_offsets,
+            by_id,
+            self._parent_starts,
+            self._parent_entries,
+            external_offsets,
+            outside_offsets,
+            id_blob,
+            external_blob,
+            outside_blob,
+        ]
+        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
+        out = bytearray(HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash))
+        for content in columns:
+            out += content if isinstance(content, bytes) else _little_endian(content)
+            out += bytes(-len(out) & 7)
+        out += hashlib.blake2b(out, digest_size=TRAILER).digest()
+        return bytes(out)
+
+
+def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere) -> bytes:
+    """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
+
+    `before`: whether a record lies in a pack before the first of them.
+    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
+
+    Raises:
+        LimitExceeded: more records or revisions than an index holds.
+        ValueError: a revision is in two of the packs.
+    """
+    builder = IndexBuilder(before)
+    at = indexes[0].segment_offsets[0]
+    for index in indexes:
+        builder.append(index, at)
+        at += index.segment_offsets[index.segments] - index.segment_offsets[0]
+    return builder.finish(pack_length, pack_hash)
+
+
+def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:
+    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack.
+
+    The lineage of a record is that of its base and one more: what the writer knew beyond that is lost.
+
+    Raises:
+        CorruptFile: the pack is damaged, or a base is nowhere.
+        TransportFailed: the store failed.
+    """
+    builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
+    for offset, encoded in pack.segments():
+        try:
+            segment = decode_segment(encoded, 0, pack.kinds)
+        except (Malformed, LimitExceeded) as wrong:
+            raise CorruptFile(pack.name, offset, f"segment: {wrong}") from wrong
+        introduced: dict[tuple[int, Key], Row] = {}
+        rows: list[Row] = []
+        for entry in segment.entries:
+            row = Row(0, kib(entry.length), 0)
+            if entry.base != BaseTag.NONE:
+                base = (entry.kind, segment.base_of(entry))
+                found = resolve(*base) or builder.first_copy(*base) or introduced.get(base)
+                if found is None:
+                    why = f"record {entry.key.hex()}: its base {base[1].hex()} is in no pack before it"
+                    raise CorruptFile(pack.name, offset, why)
+                row = Row(found.depth + 1, found.chain_kib + row.chain_kib, found.lineage + 1)
+            introduced.setdefault((entry.kind, entry.key), row)
+            rows.append(row)
+        builder.add(offset, segment, rows)
+    length, digest = pack.length, pack.trailer()
+    return builder.finish(length, digest)

@@ -1,0 +1,490 @@
+"""Commands of a git user, each with what it must say and do and how many round trips it may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECRET = "a text only this commit has, long enough to be seen on the link " * 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command of a user."""
+
+    name: str
+    run: str
+    """What is counted and compared: sh, see git_sides."""
+    start: str = "shared"
+    before: str = ""
+    after: str = ""
+    """Run on both sides afterwards; it must say the same and succeed."""
+    status: int = 0
+    says: tuple[str, ...] = ()
+    rounds: int = 2
+    """With the handshake; each helper that git starts opens a connection of its own."""
+    differs: str = ""
+    """Why the words are not those of git over file://."""
+    most_down: int = 1 << 20
+    """Bytes from the server."""
+
+
+SAME_MESSAGE = (
+    "mkdir b/.git/hooks; printf '#!/bin/sh\necho merged >$1\n' >b/.git/hooks/commit-msg; chmod +x b/.git/hooks/*"
+)
+"""A merge's own message names the URL."""
+
+DIVERGED = "a commit more; b commit other; a git push -q origin main"
+UNKNOWN_TO_A = "b commit other; b git push -q origin main; a commit more"
+KNOWN_TO_A = f"{UNKNOWN_TO_A}; a git fetch -q"
+
+ROWS = [
+    # -- clone
+    Row("clone", 'as c git clone "$URL" c', after="c git status -sb; c git ls-files -s"),
+    Row("clone quietly", 'as c git clone -q "$URL" c'),
+    Row("clone --single-branch", 'as c git clone --single-branch "$URL" c'),
+    Row("clone --branch --single-branch", 'as c git clone --branch topic --single-branch "$URL" c'),
+    Row("clone --branch TAG --single-branch", 'as c git clone --branch v1 --single-branch "$URL" c'),
+    Row("clone --branch", 'as c git clone -b topic "$URL" c', after="c git status -sb"),
+    Row("clone --no-tags", 'as c git clone --no-tags "$URL" c'),
+    Row("clone --single-branch --no-tags", 'as c git clone --single-branch --no-tags "$URL" c'),
+    Row("clone --bare", 'as c git clone --bare "$URL" c'),
+    Row("clone --mirror", 'as c git clone --mirror "$URL" c'),
+    Row("clone --origin", 'as c git clone -o up "$URL" c'),
+    Row("clone of a branch that is not there", 'as c git clone -b none "$URL" c', status=128, says=("none not found",)),
+    Row(
+        "clone of an empty repository",
+        'as c git clone "$URL" c',
+        start="history",
+        before="a git push -q origin light; a git push -q origin :light",
+        says=("You appear to have cloned an empty repository",),
+    ),
+    # -- fetch
+    Row("fetch nothing new", "b git fetch"),
+    Row("fetch one commit", "b git fetch", before="a commit four; a git push -q origin main"),
+    Row(
+        "fetch one branch",
+        "b git fetch origin main",
+        before="a commit 4; a git push -q origin main; a git checkout -q topic; a commit 5; a git push -q origin topic",
+    ),
+    Row(
+        "fetch one branch into a ref",
+        "b git fetch origin topic:refs/heads/mine",
+        before="a git checkout -q topic; a commit 5; a git push -q origin topic",
+    ),
+    Row(
+        "fetch several branches, one new",
+        "b git fetch origin",
+        before="a commit four; a git branch new; a git checkout -q topic; a commit 5; a git push -q origin --all",
+    ),
+    Row(
+        "fetch follows a tag on what comes",
+        "b git fetch origin main",
+        before="a commit four; a git tag -m v2 v2; a git tag light2; a git tag -m n2 nested2 v2; a commit five;"
+        " a git tag beyond; a git checkout -q topic; a commit 6; a git tag -m x elsewhere;"
+        " a git push -q origin main topic 'refs/tags/*'",
+    ),
+    Row(
+        "fetch follows a tag on what is had",
+        "b git fetch",
+        before="a git tag -m late late main~1; a git tag late-light topic; a git push -q origin --tags",
+    ),
+    Row(
+        "fetch follows no tag beyond what comes",
+        "b git fetch origin main",
+        before="a commit four; a git push -q origin main; a commit five; a git tag light5; a git tag -m v5 v5;"
+        " a git tag -m n5 nested5 v5; a git push -q origin --tags",
+    ),
+    Row(
+        "fetch --tags",
+        "b git fetch --tags",
+        before="a commit four; a git tag -m v5 v5; a git push -q origin --tags",
+    ),
+    Row(
+        "fetch --no-tags",
+        "b git fetch --no-tags",
+        before="a commit four; a git tag -m v5 v5; a git push -q origin main --tags",
+    ),
+    Row(
+        "fetch one tag",
+        "b git fetch origin tag v2",
+        before="a commit 4; a git tag -m v2 v2; a git push -q origin --tags",
+    ),
+    Row("fetch --prune", "b git fetch --prune", before="a git push -q origin :topic"),
+    Row(
+        "fetch --prune --prune-tags",
+        "b git fetch --prune --prune-tags",
+        before="a git push -q origin :topic :refs/tags/light",
+    ),
+    Row(
+        "fetch a commit by its id",
+        "b git fetch origin $(a git rev-parse HEAD~1)",
+        before="a commit four; a commit five; a git push -q origin main",
+        says=("FETCH_HEAD",),
+    ),
+    Row(
+        "fetch from a URL",
+        'b git fetch "$URL"',
+        before="a commit four; a git push -q origin main",
+    ),
+    Row("fetch a ref that is not there", "b git fetch origin none", status=128, says=("find remote ref none",)),
+    Row(
+        "fetch what was forced",
+        "b git fetch",
+        before="a git reset -q --hard HEAD~1; a commit other; a git push -q --force origin main",
+        says=("(forced update)",),
+    ),
+    Row("fetch --dry-run", "b git fetch --dry-run", before="a commit four; a git push -q origin main"),
+    Row("fetch --all", "b git fetch --all", before="a commit four; a git push -q origin main"),
+    Row(
+        "fetch into an empty repository",
+        "as c git -C c fetch -q",
+        before='git init -q c; git -C c remote add origin "$URL"',
+    ),
+    Row("pull", "b git pull", before="a commit four; a git push -q origin main", says=("Fast-forward",)),
+    Row("pull nothing new", "b git pull", says=("Already up to date.",)),
+    Row("pull and merge", "b git pull --no-edit", before=f"{DIVERGED}; {SAME_MESSAGE}", says=("Merge made by",)),
+    Row("pull --rebase", "b git pull --rebase", before=DIVERGED),
+    Row("pull a branch of a URL", 'b git pull "$URL" topic', before=SAME_MESSAGE, says=("Merge made by",)),
+    # -- push
+    Row("push the first branch", "a git push origin main", start="history", says=("[new branch]      main -> main",)),
+    Row("push -u", "a git push -u origin main", start="history", says=("set up to track",), after="a git status -sb"),
+    Row("push --all first", "a git push --all origin", start="history"),
+    Row("push --mirror first", "a git push --mirror origin", start="history", rounds=3),
+    Row("push --tags first", "a git push --tags origin", start="history"),
+    Row("push to a URL", 'a git push "$URL" main', before="a commit four"),
+    Row("push one commit", "a git push origin main", before="a commit four", says=("main -> main",)),
+    Row("push nothing", "a git push origin main", says=("Everything up-to-date",)),
+    Row("push a new branch", "a git push origin new", before="a git checkout -q -b new; a commit four"),
+    Row("push a branch at a commit that is there", "a git push origin main:refs/heads/same"),
+    Row("push several", "a git push origin main topic", before="a commit 4; a git checkout -q topic; a commit 5"),
+    Row(
+        "push --all",
+        "a git push --all origin",
+        before="a commit 4; a git checkout -q topic; a commit 5; a git branch x",
+    ),
+    Row("push --tags", "a git push --tags origin", before="a commit 4; a git tag l4; a git tag -m v2 v2"),
+    Row(
+        "push --follow-tags",
+        "a git push --follow-tags origin main",
+        before="a commit 4; a git tag light4; a git tag -m v2 v2; b commit b; b git push -q origin main:b",
+    ),
+    Row(
+        "push an amended commit with --force",
+        "a git push --force origin main",
+        before="a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row("push +refspec", "a git push origin +main", before="a git commit -q --amend -m x", says=("(forced update)",)),
+    Row("push --force of a fast-forward", "a git push --force origin main", before="a commit 4"),
+    Row("push --force of nothing", "a git push --force origin main", says=("Everything up-to-date",)),
+    Row(
+        "push diverged, known here",
+        "a git push origin main",
+        before=KNOWN_TO_A,
+        status=1,
+        says=("! [rejected]        main -> main (non-fast-forward)", "hint: Updates were rejected because the tip"),
+    ),
+    Row(
+        "push diverged, unknown here",
+        "a git push origin main",
+        before=UNKNOWN_TO_A,
+        status=1,
+        says=(
+            "! [rejected]        main -> main (fetch first)",
+            "hint: Updates were rejected because the remote contains",
+        ),
+    ),
+    Row("push what is behind", "a git push origin main~1:main", status=1, says=("(non-fast-forward)",)),
+    Row(
+        "push several, one refused",
+        "a git push origin main topic",
+        before=KNOWN_TO_A + "; a git checkout -q topic; a commit 5",
+        status=1,
+        says=("topic -> topic", "main -> main (non-fast-forward)"),
+    ),
+    Row(
+        "push --force-with-lease",
+        "a git push --force-with-lease origin main",
+        before="a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push --force-with-lease, stale",
+        "a git push --force-with-lease origin main",
+        before="b commit other; b git push -q origin main; a git commit -q --amend -m x",
+        status=1,
+        says=("main -> main (stale info)",),
+    ),
+    Row(
+        "push --force-with-lease=REF:ID",
+        "a git push --force-with-lease=main:$(a git rev-parse origin/main) origin main",
+        before="a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push --force-with-lease=REF:ID, wrong",
+        "a git push --force-with-lease=main:$(a git rev-parse light) origin main",
+        before="a git commit -q --amend -m x",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row("push --force-with-lease of nothing", "a git push --force-with-lease origin main"),
+    Row(
+        "push --force-with-lease of nothing, stale",
+        "a git push --force-with-lease origin main",
+        before="b commit other; b git push -q origin main",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease=REF:ID that only the server has",
+        "a git push --force-w=main:$(b git rev-parse HEAD) origin main",
+        before="b commit other; b git push -q origin main; a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push --force-with-lease without a cache",
+        "a git push --force-with-lease origin main topic",
+        before="forget a; a git commit -q --amend -m x; a git branch -f topic main",
+        says=("main -> main (forced update)", "topic -> topic (forced update)"),
+    ),
+    Row(
+        "push --force-with-lease of one of two",
+        "a git push --force-with-lease=topic origin main topic",
+        before=UNKNOWN_TO_A + "; a git branch -f topic main",
+        status=1,
+        says=("topic -> topic (forced update)", "main -> main (fetch first)"),
+    ),
+    Row(
+        "push --force-with-lease --delete",
+        "a git push --force-with-lease=topic:$(a git rev-parse main) origin --delete topic",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease --force-if-includes",
+        "a git push --force-with-lease --force-if-includes origin main",
+        before="b commit other; b git push -q origin main; a git fetch -q; a git commit -q --amend -m x",
+        status=1,
+        rounds=0,
+        says=("(remote ref updated since checkout)",),
+    ),
+    Row(
+        "push --force-with-lease=REF: of a new branch",
+        "a git push --force-with-lease=new: origin main:new",
+        says=("[new branch]",),
+    ),
+    Row(
+        "push --force-with-lease=REF: of a branch that is there",
+        "a git push --force-with-lease=topic: origin main:topic",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --atomic",
+        "a git push --atomic origin main topic",
+        before="a commit 4; a git checkout -q topic; a commit 5",
+    ),
+    Row(
+        "push --atomic, one refused",
+        "a git push --atomic origin main topic main:refs/heads/new",
+        before=UNKNOWN_TO_A + "; a git checkout -q topic; a commit 5",
+        status=1,
+        says=("main -> main (fetch first)", "topic -> topic (atomic push failed)", "main -> new (atomic push failed)"),
+        differs="git's own protocol refuses before it sends, in other words",
+    ),
+    Row("push --dry-run", "a git push --dry-run origin main", before="a commit 4", says=("main -> main",)),
+    Row(
+        "push --dry-run, diverged",
+        "a git push --dry-run origin main",
+        before=UNKNOWN_TO_A,
+        status=1,
+        says=("(fetch first)",),
+    ),
+    Row("push --dry-run first", "a git push --dry-run origin main", start="history", says=("[new branch]",)),
+    Row("push --dry-run of nothing", "a git push --dry-run origin main", says=("Everything up-to-date",)),
+    Row("push --delete", "a git push origin --delete topic", says=("- [deleted]         topic",)),
+    Row("push :branch", "a git push origin :topic", says=("- [deleted]         topic",)),
+    Row("push :tag", "a git push origin :refs/tags/light :v1"),
+    Row(
+        "push --delete without a cache",
+        "a git push origin --delete topic",
+        before="forget a",
+        rounds=3,
+        says=("- [deleted]         topic",),
+    ),
+    Row(
+        "push --delete of a branch that is not there",
+        "a git push origin --delete none",
+        status=1,
+        says=("unable to delete 'none': remote ref does not exist",),
+    ),
+    Row(
+        "push --delete of a branch that others made",
+        "a git push origin --delete new",
+        before="b git push -q origin main:new",
+        rounds=3,
+        says=("- [deleted]         new",),
+    ),
+    Row(
+        "push to a short name that others made",
+        "a git push origin main~1:new",
+        before="b git push -q origin light:refs/heads/new",
+        rounds=3,
+    ),
+    Row(
+        "push --delete of HEAD's branch",
+        "a git push origin --delete main",
+        status=1,
+        says=("! [remote rejected] main (", "deletion of the current branch prohibited"),
+        differs="git explains its setting besides",
+    ),
+    Row(
+        "push --delete and move",
+        "a git push origin :topic main",
+        before="a commit 4",
+        says=("- [deleted]         topic", "main -> main"),
+    ),
+    Row(
+        "push --mirror of nothing", "a git push --mirror origin", before="a git fetch -q; a git push -q --mirror origin"
+    ),
+    Row(
+        "push --mirror deletes",
+        "a git push --mirror origin",
+        before="a git branch -q -D topic; a git tag -d light >/dev/null; a commit 4; a git branch new;"
+        " a git for-each-ref --format='delete %(refname)' refs/remotes | a git update-ref --stdin",
+        says=("- [deleted]         topic", "- [deleted]         light", "[new branch]      new -> new"),
+    ),
+    Row(
+        "push --prune",
+        "a git push --prune origin 'refs/heads/*'",
+        before="a git branch -q -D topic; a commit 4",
+        says=("- [deleted]         topic",),
+    ),
+    Row(
+        "push a tag",
+        "a git push origin v2",
+        before="a git tag -m v2 v2",
+        says=("[new tag]         v2 -> v2",),
+    ),
+    Row(
+        "push a tag that moved",
+        "a git push origin light",
+        before="a git tag -f light main >/dev/null",
+        status=1,
+        says=("! [rejected]        light -> light (already exists)",),
+    ),
+    Row(
+        "push a tag that moved with --force",
+        "a git push --force origin light v1",
+        before="a git tag -f light main >/dev/null; a git tag -f -m other v1 topic >/dev/null",
+        says=("light -> light (forced update)",),
+    ),
+    Row("push tags again", "a git push --tags origin", says=("Everything up-to-date",)),
+    Row(
+        "push tags of trees and blobs",
+        "a git push origin 'refs/tags/*'",
+        before="a git tag tree main^{tree}; a git tag blob main:one; a git tag -m t on-tree main^{tree};"
+        " a git tag -m b on-blob main:two; a git tag -m n on-on-blob on-blob; a commit new; a git add new;"
+        " a git tag -m t2 new-tree $(a git write-tree); a git reset -q --hard HEAD~1",
+        after="as c git clone -q --mirror $URL c",
+    ),
+    Row(
+        "push and clone a signed tag",
+        "a git push origin signed",
+        before="printf 'object %s\\ntype commit\\ntag signed\\ntagger A <a@example.org> 1 +0000\\n\\nsigned\\n"
+        "-----BEGIN PGP SIGNATURE-----\\n\\niQ==\\n-----END PGP SIGNATURE-----\\n' $(a git rev-parse main) >tag;"
+        " a git update-ref refs/tags/signed $(a git hash-object -t tag -w ../tag)",
+        after="as c git clone -q $URL c; c git cat-file tag signed",
+    ),
+    Row(
+        "push odd names",
+        "a git push origin 'refs/heads/*'",
+        before="""a git branch 'dr\u00fcck"t'; a git branch "it's"; a git branch 'a/b#c%41&d'; a git branch '$0.tip'""",
+        after="as c git clone -q $URL c; c git branch -r",
+    ),
+    Row(
+        "push odd names with leases",
+        'a git push --force-with-lease=refs/heads/dr\u00fcck\\"t:$(a git rev-parse main)'
+        " --force-with-lease='it\\'\\''s': origin 'refs/heads/*'".replace("'it\\'\\''s'", '"it\'s"'),
+        before="""a git branch 'dr\u00fcck"t'; a git push -q origin 'dr\u00fcck"t'; a git branch "it's";"""
+        """ a git branch -f 'dr\u00fcck"t' topic""",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push an octopus and a root of its own",
+        "a git push origin main other",
+        before="a git checkout -q -b x main~1; a commit x; a git checkout -q -b y main~2; a commit y;"
+        " a git checkout -q main; a git merge -q -m octopus x y topic >/dev/null 2>&1;"
+        " a git checkout -q --orphan other; a commit root",
+        after="as c git clone -q $URL c; c git log --graph --oneline --all",
+    ),
+    Row(
+        "push what is no commit to a branch",
+        "a git push origin main^{tree}:refs/heads/x v1:refs/heads/y main:refs/heads/z",
+        status=1,
+        says=("failed to update ref", "main -> z"),
+        differs="git's server has more to say",
+    ),
+    Row(
+        "push --atomic of what is no commit",
+        "a git push --atomic origin v1:refs/heads/y main:refs/heads/z",
+        status=1,
+        rounds=0,
+        says=("v1 -> y (failed to update ref", "main -> z (atomic push failed)"),
+        differs="git's server has more to say",
+    ),
+    Row("push HEAD detached", "a git push origin HEAD:refs/heads/d", before="a git checkout -q --detach; a commit 4"),
+    Row("push HEAD", "a git push origin HEAD", before="a commit 4"),
+    Row("push a ref outside heads and tags", "a git push origin main:refs/notes/x main:refs/meta/config"),
+    Row("push --porcelain", "a git push --porcelain origin main topic", before="a commit 4"),
+    Row("push --quiet", "a git push -q origin main", before="a commit 4"),
+    Row(
+        "push to a remote that mirrors",
+        "a git push origin",
+        before="a git config remote.origin.mirror true; forget a; a git branch -q -D topic; a commit 4; a git fetch -q;"
+        " a git for-each-ref --format='delete %(refname)' refs/remotes | a git update-ref --stdin; forget a",
+        rounds=3,
+        says=("- [deleted]         topic",),
+    ),
+    Row("push matching", "a git push origin :", before="forget a; a commit 4; a git branch -q new", rounds=3),
+    Row(
+        "push by default what matches",
+        "a git push",
+        before="forget a; a commit 4; a git branch -q new; a git config push.default matching",
+        rounds=3,
+    ),
+    Row(
+        "push what the remote's settings say",
+        "a git push",
+        before="a commit 4; a git config remote.origin.push main:other; a git config --add remote.origin.push :topic",
+        says=("main -> other", "- [deleted]         topic"),
+    ),
+    # -- the rest
+    Row("ls-remote", "a git ls-remote origin", differs="a tag's target is not listed: only refs are asked for"),
+    Row("ls-remote --heads", "a git ls-remote --heads origin"),
+    Row("ls-remote of a pattern", "a git ls-remote origin 'main*'"),
+    Row("ls-remote --symref", "a git ls-remote --symref --heads origin"),
+    Row("ls-remote --exit-code", "a git ls-remote --exit-code origin none", status=2),
+    Row(
+        "ls-remote in no repository",
+        'as c git ls-remote --heads "$URL"',
+        before=f"printf '{SECRET}' >a/big; a commit big; a git push -q origin main",
+        most_down=1000,
+    ),
+    Row(
+        "ls-remote moves refs only",
+        'b git ls-remote --heads "$URL"',
+        before=f"forget b; printf '{SECRET}' >a/big; a commit big; a git push -q origin main",
+        most_down=1000,
+    ),
+    Row("remote show", "b git remote show origin", before="a commit 4; a git push -q origin main :topic"),
+    Row("remote update", "b git remote update", before="a commit 4; a git push -q origin main"),
+    Row("remote prune", "b git remote prune origin", before="a git push -q origin :topic", says=("origin/topic",)),
+    Row(
+        "remote set-head -a",
+        "b git remote set-head origin -a",
+        before="b git remote set-head origin topic",
+        says=("origin/HEAD set to main",),
+    ),
+]

@@ -1,0 +1,133 @@
+"""What a user of stock git is told of a damaged repository: which file, where in it, and who can find out more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from git_sides import Served, Side
+
+pytestmark = pytest.mark.interop
+
+Damage = Callable[[Path], object]
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def zeros(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def flipped(at: int) -> Damage:
+    """One bit of one byte is another."""
+
+    def flip(file: Path) -> None:
+        content = bytearray(file.read_bytes())
+        content[at] ^= 0x10
+        file.write_bytes(content)
+
+    return flip
+
+
+@pytest.fixture(scope="module")
+def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Another than the one that must log nothing."""
+    server = Served(tmp_path_factory.mktemp("damaged"), "--anonymous", "write")
+    yield server
+    assert "Traceback" not in server.close()
+
+
+@pytest.fixture
+def side(damaged_server: Served, tmp_path: Path) -> Side:
+    """User a has pushed a history; user c has cloned none of it."""
+    path = f"d-{tmp_path.name}"
+    side = Side(tmp_path / "side", damaged_server.url(path), damaged_server)
+    side.prepare('git init -q a; a git remote add origin "$URL"; a commit one; a commit two; a git push -q origin main')
+    return side
+
+
+def repository(side: Side) -> Path:
+    assert side.served is not None
+    return side.served.root / side.url.rpartition("/")[2]
+
+
+CASES = [
+    ("root", half, "root at byte 0: "),
+    ("root", flipped(60), "root at byte 0: the content does not match its check"),
+    ("format", half, "format at byte 17: expected one line"),
+    ("packs/*.pack", gone, "at byte 0: the file is missing"),
+    ("packs/*.pack", half, "expected "),
+    ("packs/*.pack", zeros, "at byte 0: begins with "),
+]
+
+
+@pytest.mark.parametrize("command", ["a git push origin main:new", "b git fetch origin", 'as c git clone "$URL" c'])
+@pytest.mark.parametrize(("name", "damage", "why"), CASES)
+def test_damage_the_server_meets_is_named(side: Side, command: str, name: str, damage: Damage, why: str) -> None:
+    place = repository(side)
+    (file,) = place.glob(name)
+    side.prepare('a commit three; forget a; git init -q b; b git remote add origin "$URL"')
+    damage(file)
+    result = side.run(command)
+    assert result.status != 0, result.said
+    lines = [line for line in result.err.splitlines() if line.startswith("fatal: ")]
+    assert len(lines) == 1, result.err
+    assert lines[0].startswith(
+        f"fatal: hpss: the repository '{place.name}' is damaged: {file.relative_to(place)} at byte "
+    )
+    assert why in lines[0]
+    assert lines[0].endswith("(its server's administrator can run `smartserver verify` on it)")
+    assert str(place.parent) not in result.said
+    assert not (side.folder / "c").exists()
+
+
+@pytest.mark.parametrize("at", [80, 120])
+def test_damage_only_the_client_meets_is_named(side: Side, at: int) -> None:
+    """The server reads no record it passes on."""
+    place = repository(side)
+    (file,) = place.glob("packs/*.pack")
+    size = file.stat().st_size
+    flipped(size - at)(file)
+    result = side.run('as c git clone "$URL" c')
+    assert result.status == 128, result.said
+    lines = [line for line in result.err.splitlines() if line.startswith("fatal: ")]
+    assert len(lines) == 1, result.err
+    assert f"'{place.name}'" in lines[0]
+    assert lines[0].endswith("(its server's administrator can run `smartserver verify` on it)")
+    assert not (side.folder / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("lost", "found"),
+    [("format", "a root and no 'format'"), ("root", "'packs' files and no 'root'")],
+)
+def test_what_is_left_of_a_repository_is_said(side: Side, lost: str, found: str) -> None:
+    place = repository(side)
+    gone(place / lost)
+    result = side.run('as c git clone "$URL" c')
+    assert result.status == 128, result.said
+    assert f"fatal: hpss: no repository at '{place.name}' but what is left of one: {found}" in result.err.splitlines()
+
+
+def test_an_index_is_made_again(side: Side) -> None:
+    """It is a cache: nobody notices."""
+    for index in repository(side).glob("packs/*.idx"):
+        gone(index)
+    side.prepare('as c git clone -q "$URL" c')
+    assert side.git("c", "rev-parse", "main") == side.git("a", "rev-parse", "main")
+
+
+def test_a_repository_of_another_release_is_named(side: Side) -> None:
+    place = repository(side)
+    (place / "format").write_text("smartserver repository 2 swap=file\n")
+    for command in ('as c git clone "$URL" c', "a git push origin main:new"):
+        result = side.run(command)
+        assert result.status != 0, result.said
+        assert "not supported: version 2 of the repository format in the file 'format' " in result.err

@@ -1,0 +1,182 @@
+"""Whatever a git repository may hold goes there and back: refs, the objects they reach, and what `git fsck` says."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from git_sides import Side, environment
+
+pytestmark = pytest.mark.interop
+
+Begin = Callable[[str], Side]
+
+COMMIT = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n"
+
+SCRIPTS = {
+    "empty commits": "a git commit -q --allow-empty -m x; a git commit -q --allow-empty -m x",
+    "octopus": """
+        for n in 1 2 3 4 5; do a git checkout -q -b o$n main~1; a commit octopus$n; done
+        a git checkout -q main; a git merge -q o1 o2 o3 o4 o5""",
+    "unborn HEAD": "a git checkout -q --orphan nothing",
+    "HEAD on a branch that is gone": "a git checkout -q topic; a git update-ref -d refs/heads/topic",
+    "notes and replacements": """
+        a git notes add -m note; a git notes --ref=other add -m other main~1
+        a git replace main~1 "$(a git commit-tree -m other main~1^{tree})"
+        """,
+    "a tag of a tag of a tag": """
+        a git tag -a -m 1 deep1 nested; a git tag -a -m 2 deep2 deep1; a git tag -d nested""",
+    "tags of blobs and trees": """
+        a git tag -a -m blob blob main:one; a git tag tree main^{tree}; a git tag -a -m tagged tagged-tree tree
+        a git tag lone-blob "$(echo alone | a git hash-object -w --stdin)"; a git tag -a -m lone lone lone-blob""",
+    "names that differ by case": """
+        cd a; mkdir D d; for n in A a D/X D/x d/x; do echo $n > $n; done; cd ..; a commit case""",
+    "empty files": "a touch e1 e2; a commit before; a cp one e1; a commit between; a cp /dev/null e1; a commit after",
+    "another work tree": "a git worktree add -q ../work -b work; cd work; commit there; cd ..",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_an_odd_history(ours: Begin, script: str) -> None:
+    side = ours("history")
+    side.prepare(script)
+    check_there_and_back(side)
+
+
+ODD_REFS = [
+    b"refs/heads/caf\xe9",
+    "refs/heads/größe".encode(),
+    b"refs/tags/\xff\xfe",
+    b"refs/odd/place",
+    b"refs/heads/HEAD",
+    b"refs/heads/@",
+    b"refs/heads/-x",
+    b"refs/heads/a'b\"c$d`e;f&g|h,i%s{j}",
+    b"refs/remotes/origin/x",
+    b"refs/heads/" + b"/".join([b"x" * 200] * 5),
+]
+
+
+def test_odd_refs(ours: Begin) -> None:
+    side = ours("history")
+    tip = side.git("a", "rev-parse", "main").encode()
+    for name in ODD_REFS:
+        raw(side, b"update-ref", name, tip)
+    check_there_and_back(side)
+
+
+def test_a_ref_whose_name_is_too_long_is_refused_alone(ours: Begin) -> None:
+    side = ours("history")
+    long = b"refs/heads/" + b"/".join([b"x" * 200] * 6)
+    raw(side, b"update-ref", long, side.git("a", "rev-parse", "main").encode())
+    result = side.run("a git push origin 'refs/heads/*'")
+    assert result.status == 1
+    assert "(its name has 1216 bytes, expected no more than 1024)" in result.err
+    assert "* [new branch]      main -> main" in result.err
+    assert not [line for line in result.err.splitlines() if line.startswith("fatal: ")]
+
+
+ODD_COMMITS = {
+    "no mail": b"author A U Thor 1 +0000\ncommitter C <> 1 +0000\n\nm",
+    "no name, an encoding": b"author <> 0 +0000\ncommitter  <x> 1 +9999\nencoding ISO-8859-1\n\nlatin \xe9\xff\n",
+    "signed, unknown headers": COMMIT
+    + b"something else\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ\n -----END PGP SIGNATURE-----\nmergetag object 0\n"
+    + b" type commit\n\nsigned",
+    "dates beyond all": b"author A <a@b> 99999999999999999999 +0000\ncommitter C <c@e> -5 -2500\n\n",
+    "no message": COMMIT,
+    "a nul": COMMIT + b"\nnul \0 inside",
+    "two authors": b"author B <b@b> 1 +0000\n" + COMMIT + b"\nm",
+    "no author": b"\nm",
+    "a huge message": COMMIT + b"\n" + b"a line of a huge message\n" * 400_000,
+}
+
+
+@pytest.mark.parametrize("rest", ODD_COMMITS.values(), ids=ODD_COMMITS)
+def test_an_odd_commit(ours: Begin, rest: bytes) -> None:
+    side = ours("history")
+    tree, parent = (side.git("a", "rev-parse", name).encode() for name in ("main^{tree}", "main"))
+    commit = write(side, b"commit", b"tree %s\nparent %s\n" % (tree, parent) + rest)
+    raw(side, b"update-ref", b"refs/heads/odd", commit)
+    check_there_and_back(side)
+
+
+ODD_TREES = {
+    "a group may write": b"100664 f\0%(blob)s",
+    "modes with zeros": b"0100644 f\0%(blob)s040000 t\0%(tree)s",
+    "nothing": b"",
+    "the wrong order": b"100644 z\0%(blob)s100644 a\0%(blob)s",
+    "a name twice": b"100644 a\0%(blob)s100644 a\0%(blob)s",
+    "dots": b"40000 ..\0%(tree)s100644 .git\0%(blob)s",
+    "a slash": b"100644 a/b\0%(blob)s",
+    "a submodule and a link": b"120000 l\0%(blob)s160000 s\0%(blob)s",
+    "a submodule at zero": b"160000 s\0" + bytes(20),
+    "a name that is no text": b"100644 \xff\xfe\xe9\0%(blob)s",
+    "odd modes": b"100000 f\0%(blob)s100777 g\0%(blob)s",
+    "a long name": b"100644 " + b"n" * 5000 + b"\0%(blob)s",
+}
+
+
+@pytest.mark.parametrize("tree", ODD_TREES.values(), ids=ODD_TREES)
+def test_an_odd_tree(ours: Begin, tree: bytes) -> None:
+    side = ours("history")
+    ids = {
+        name: bytes.fromhex(side.git("a", "rev-parse", f"main{at}"))
+        for name, at in (("blob", ":one"), ("tree", "^{tree}"))
+    }
+    odd = tree
+    for name, id_ in ids.items():
+        odd = odd.replace(b"%%(%s)s" % name.encode(), id_)
+    commit = write(side, b"commit", b"tree %s\n" % write(side, b"tree", odd) + COMMIT + b"\nodd")
+    raw(side, b"update-ref", b"refs/heads/odd", commit)
+    check_there_and_back(side)
+
+
+def test_many_files_in_one_folder(ours: Begin) -> None:
+    side = ours("history")
+    lines = [b"commit refs/heads/many\ncommitter A <a@b> 1 +0000\ndata 1\na\n"]
+    lines += [b"M 100644 inline d/f%06d\ndata 6\n%06d\n" % (n, n) for n in range(20_000)]
+    lines.append(
+        b"commit refs/heads/many\ncommitter A <a@b> 2 +0000\ndata 1\nb\nM 100644 inline d/f000005\ndata 1\nx\n"
+    )
+    raw(side, b"fast-import", b"--quiet", given=b"".join(lines))
+    check_there_and_back(side)
+
+
+def raw(side: Side, *arguments: bytes, given: bytes = b"") -> bytes:
+    """What a git command in user a's repository says."""
+    done = subprocess.run(
+        [b"git", *arguments],
+        cwd=side.folder / "a",
+        env=environment(side.folder),
+        input=given,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write(side: Side, kind: bytes, content: bytes) -> bytes:
+    """The id of an object, whatever git thinks of it."""
+    return raw(side, b"hash-object", b"--literally", b"-w", b"-t", kind, b"--stdin", given=content).strip()
+
+
+def check_there_and_back(side: Side) -> None:
+    """All refs are pushed and cloned: the same refs, objects and complaints."""
+    side.prepare('a git push -q --mirror "$URL"; as c git clone -q --mirror "$URL" c')
+    assert seen(side, "a") == seen(side, "c")
+
+
+def seen(side: Side, user: str) -> list[str]:
+    """Refs, objects, and what a check says, whose status counts too."""
+    result = side.run(
+        f"""
+        {user} git for-each-ref --format='%(objectname) %(refname)'
+        {user} git rev-list --objects --all | sort
+        {user} git fsck --strict --no-dangling --no-progress 2>&1 | grep -v '^notice: HEAD points to an unborn' || true
+        {user} git fsck --strict --no-dangling --no-progress >/dev/null 2>&1 || echo "status $?"
+        """
+    )
+    assert result.status == 0, result.said
+    return result.out.splitlines()

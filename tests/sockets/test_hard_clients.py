@@ -1,0 +1,267 @@
+"""server.shell, server.tcp: clients that are too many, that stop, that do not read or do not stop, on real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History
+from dialogs import CREATE, message
+from pushing import Source, connected, push
+from serving import PATIENCE, Server, User, is_tidy, wait_until, write_history
+
+from netem.proxy import Proxy
+from smartserver.client.repository import Outcome
+from smartserver.errors import AccessDenied
+from smartserver.verbs.repository_create import repository_create
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Body, Cancel, Error, Event, GoAway, PeerClosed, Ping, Reply, Request
+from smartserver.wire.limits import DRAIN_BYTES, MAX_FRAME, UNREAD_BYTES
+from smartserver.wire.messages import RequestFlag, decode_failure, encode
+
+pytestmark = pytest.mark.sockets
+
+PING = encode(message((server_ping, PingRequest()), path=""))
+PULL = encode(message((repository_pull, PullRequest()), path="p"))
+CALLS = ((repository_create, CREATE), (repository_insert_pack, InsertPackRequest()))
+UPLOAD = encode(message(*CALLS, path="p", flags=RequestFlag.BODY))
+NOWHERE = encode(message(CALLS[1], path="nowhere", flags=RequestFlag.BODY))
+
+
+@contextlib.contextmanager
+def raw(port: int) -> Iterator[tuple[socket.socket, Connection]]:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        yield connection, Connection(Role.CLIENT)
+
+
+@contextlib.contextmanager
+def served(server: Server) -> Iterator[tuple[socket.socket, Connection]]:
+    """A connection that is not one too many, once those before it are gone."""
+    while True:
+        with raw(server.port) as (connection, client):
+            connection.sendall(client.send(Request(1, PING)))
+            event: Event | None = None
+            while event is None:
+                client.receive_data(connection.recv(65536))
+                event = client.next_event()
+            if isinstance(event, Reply):
+                yield connection, client
+                return
+
+
+def events_until_the_end(connection: socket.socket, client: Connection) -> list[Event]:
+    """Everything the server says until it ends; a reset is an error."""
+    found: list[Event] = []
+    while data := connection.recv(65536):
+        client.receive_data(data)
+        while (event := client.next_event()) is not None:
+            found.append(event)
+    return found
+
+
+def is_reset(connection: socket.socket) -> bool:
+    """Whether the connection ends in a reset."""
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        return True
+    return False
+
+
+def send_often(connection: socket.socket, data: bytes, times: int, *, first: bytes = b"") -> None:
+    connection.sendall(first)
+    for _ in range(times):
+        connection.sendall(data)
+
+
+def has_line(server: Server, words: str) -> bool:
+    return any(words in line for line in server.log)
+
+
+# -- one too many
+
+
+@pytest.mark.interop
+def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
+    user = User(tmp_path / "user")
+    write_history(user, "w", 2, seed="busy", size=100)
+    (tmp_path / "root").mkdir()
+    with Server(tmp_path / "root", "--max-connections", "2") as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        busy = "the server is busy: it takes no more than 2 connections at a time; try again later"
+        with contextlib.ExitStack() as stack:
+            (first, client), _ = stack.enter_context(served(server)), stack.enter_context(served(server))
+            rejected = user.git("push", "-q", server.url("p"), "main:other", folder="w")
+            assert rejected.status == 1
+            assert f" ! [remote rejected] main -> other ({busy})\n" in rejected.err
+            assert user.git("clone", "-q", server.url("p"), "c").failed("clone") == busy
+            assert user.git("ls-remote", server.url("p")).failed("ls-remote") == busy
+            first.sendall(client.send(Request(2, PING)))
+            first.shutdown(socket.SHUT_WR)
+            assert is_reset(first) is False  # Those that were there are as they were.
+        wait_until(lambda: user.git("ls-remote", "-q", server.url("p")).status == 0, "there is room again")
+        assert user.git("push", "-q", server.url("p"), "main:other", folder="w").status == 0
+        assert sum("refused: " + busy in line for line in server.log) == 1  # Once a minute.
+
+
+# -- clients that stop
+
+
+def test_an_upload_that_stopped_leaves_nothing(tmp_path: Path) -> None:
+    with Server(tmp_path, "--idle-timeout", "1") as server, raw(server.port) as (connection, client):
+        history = History()
+        segment = history.segment(history.commit({"a": b"b" * 5000}))
+        connection.sendall(client.send(Request(1, UPLOAD, body=True)) + client.send(Body(1, segment[:1000])))
+        (goaway,) = [each for each in events_until_the_end(connection, client) if not isinstance(each, Ping)]
+        assert goaway == GoAway(b"nothing of the rest of a request came for 1 s")
+        wait_until(lambda: is_tidy(tmp_path, "p"), "the quarantine is gone")
+        host, port = connection.getsockname()
+        wait_until(lambda: has_line(server, f"{host}:{port}: dropped: nothing of the rest"), "the log names the peer")
+
+
+def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
+    history, content = History(), random.Random("stopped")
+    tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
+    with Server(tmp_path, "--idle-timeout", "1") as server:
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        with raw(server.port) as (connection, client):
+            connection.sendall(client.send(Request(1, PULL)))
+            wait_until(lambda: has_line(server, "dropped: it took nothing of its answer for 1 s"), "it is dropped")
+            assert is_reset(connection)
+        with raw(server.port) as (connection, client):
+            connection.sendall(client.send(Request(1, PING)))
+            assert connection.recv(1)
+
+
+def test_a_client_that_is_silent_between_requests_is_kept(tmp_path: Path) -> None:
+    """A connection that is held for the next command has a limit of its own."""
+    with Server(tmp_path, "--idle-timeout", "1") as server, raw(server.port) as (held, client):
+        held.sendall(client.send(Request(1, PING)))
+        assert held.recv(1)
+        with raw(server.port) as (stopped, other):  # Which takes longer than the time that is not for the first.
+            stopped.sendall(other.send(Request(1, UPLOAD, body=True)))
+            assert not is_reset(stopped)
+        held.sendall(client.send(Request(2, PING)))
+        held.shutdown(socket.SHUT_WR)
+        assert not is_reset(held)
+        assert not has_line(server, f"{held.getsockname()[1]}: dropped")
+
+
+# -- clients that do not read
+
+
+def test_answers_that_are_not_read_have_a_bound(tmp_path: Path) -> None:
+    """A gigabyte of PINGs is not kept as a gigabyte of PONGs, and the others do not notice."""
+    with Server(tmp_path) as server, raw(server.port) as (connection, client):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        before = server.memory()
+        pings = client.send(Ping(bytes(64)))
+        pings += client.send(Ping(bytes(64))) * 10_000
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_often(connection, pings[73 + 7 :], 1500, first=pings)
+        assert server.memory() - before < 16 * UNREAD_BYTES
+        wait_until(lambda: has_line(server, "it takes no answers"), "the log says so")
+        with raw(server.port) as (other, wire):
+            other.sendall(wire.send(Request(1, PING)))
+            assert other.recv(1)
+
+
+# -- clients that do not stop
+
+
+def test_a_refused_upload_that_goes_on_is_read_to_its_limit_and_the_refusal_arrives(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, raw(server.port) as (connection, client):
+        connection.sendall(client.send(Request(1, NOWHERE, body=True)) + client.send(Body(1, b"x")))
+        piece = bytes(MAX_FRAME)
+        for _ in range(DRAIN_BYTES // MAX_FRAME + 8):
+            connection.sendall(client.send(Body(1, piece)))
+        error, goaway = events_until_the_end(connection, client)
+        assert isinstance(error, Error)
+        assert decode_failure(error.payload).fault.code == "no-such-repository"
+        assert goaway == GoAway(b"the upload was refused: more than 67108864 bytes came after that")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_often(connection, piece, 2 * DRAIN_BYTES // MAX_FRAME)
+
+
+def test_an_honest_client_on_a_slow_link_reads_its_refusal(tmp_path: Path) -> None:
+    """It has 24 MB to send, some of which are on their way when the refusal comes; the connection serves on."""
+    history, content = History(), random.Random("slow")
+    tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
+    with (
+        Server(tmp_path, anonymous="read") as server,
+        Proxy(0.1, ("127.0.0.1", server.port), rate=4_000_000) as proxy,
+    ):
+        with connected(proxy.port) as remote, pytest.raises(AccessDenied, match="read-only"):
+            push(remote, Source(history), MAIN, tip)
+        counts = proxy.take()
+        assert counts.bytes_up < 4 << 20
+        assert not server.log[1:]
+
+
+def test_a_refusal_is_not_eaten_by_a_reset_on_a_slow_link(tmp_path: Path) -> None:
+    """A client that sends a megabyte before it looks: the server has long answered, and closed its side."""
+    with Server(tmp_path) as server, Proxy(0.1, ("127.0.0.1", server.port), rate=4_000_000) as proxy:
+        with raw(proxy.port) as (connection, client):
+            connection.sendall(client.send(Request(1, NOWHERE, body=True)))
+            for _ in range(4):
+                connection.sendall(client.send(Body(1, bytes(MAX_FRAME))))
+            connection.sendall(client.send(Cancel(1)))
+            connection.shutdown(socket.SHUT_WR)
+            (error,) = events_until_the_end(connection, client)
+            assert isinstance(error, Error)
+        with raw(proxy.port) as (connection, client):
+            connection.sendall(b"hpss/2\n" + bytes(1 << 20))
+            said = b""
+            while data := connection.recv(100):
+                said += data
+            assert said == b"hpss! 1\n"
+
+
+# -- both at once
+
+
+def test_a_body_each_way_on_one_connection(tmp_path: Path) -> None:
+    """Each far longer than what the kernel holds: the client reads while it writes, and neither waits for ever."""
+    history, content = History(), random.Random("both")
+    tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
+    more = history.segment(history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)}))
+    with Server(tmp_path) as server:
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        with raw(server.port) as (connection, client):
+            sending = client.send(Request(1, PULL))
+            sending += client.send(Request(2, encode(message(CALLS[1], path="p", flags=RequestFlag.BODY)), body=True))
+            sending += client.send(Body(2, more)) + client.send(Cancel(2))
+            connection.setblocking(False)
+            heard: list[Event] = []
+            at, view = 0, memoryview(sending)
+
+            def step() -> bool:
+                nonlocal at
+                with contextlib.suppress(BlockingIOError):
+                    at += connection.send(view[at : at + 65536]) if at < len(view) else 0
+                    if at == len(view):
+                        connection.shutdown(socket.SHUT_WR)
+                        at += 1
+                with contextlib.suppress(BlockingIOError):
+                    data = connection.recv(65536)
+                    client.receive_data(data) if data else client.receive_eof()
+                while (event := client.next_event()) is not None:
+                    heard.append(event)
+                return any(isinstance(event, PeerClosed) for event in heard)
+
+            while not step():
+                pass
+    assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == len(history.segment(tip))
+    (error,) = [event for event in heard if isinstance(event, Error)]
+    assert decode_failure(error.payload).fault.code == "cancelled"
+    assert any(isinstance(event, Reply) for event in heard)

@@ -1,0 +1,51 @@
+"""smartserver.cli.logs: lines for a person, and lines for the systemd journal where standard error is that."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from smartserver.cli.logs import is_journal, log_to_stderr
+
+
+@pytest.mark.parametrize(
+    ("journal", "lines"),
+    [
+        (True, ["<6>said", "<4>odd", "<3>wrong", "<3>NoneType: None"]),
+        (False, ["INFO said", "WARNING odd", "ERROR wrong", "NoneType: None"]),
+    ],
+)
+def test_lines_are_dated_unless_the_journal_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], journal: bool, lines: list[str]
+) -> None:
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    try:
+        log_to_stderr(True, journal=journal)
+        log = logging.getLogger("smartserver")
+        log.info("said")
+        log.warning("odd")
+        log.error("wrong", exc_info=(None, None, None))
+    finally:
+        root.setLevel(level)
+    said = capsys.readouterr().err.splitlines()
+    dated = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", "", line) for line in said]
+    assert dated == lines
+    assert (dated == said) is journal
+
+
+def test_only_the_file_systemd_named_is_the_journal(tmp_path: Path) -> None:
+    """A child of a service that was redirected still has the variable."""
+    with open(tmp_path / "journal", "w") as journal, open(tmp_path / "other", "w") as other:
+        found = os.fstat(journal.fileno())
+        environment = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        assert is_journal(journal.fileno(), environment)
+        assert not is_journal(other.fileno(), environment)
+        assert not is_journal(journal.fileno(), {})
+        closed = journal.fileno()
+    assert not is_journal(closed, environment)

@@ -1,0 +1,105 @@
+"""A conversation of git with the helper, whose remote and repository are in memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from git_local import FakeLocal
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import Outcome, Pulled, RefUpdate, RemoteRepository, Updated
+from smartserver.client.url import Location
+from smartserver.errors import (
+    NoSuchRepository,
+)
+from smartserver.plugins.git import GitRemote
+from smartserver.plugins.git_hint import Hint
+from smartserver.vcs.git import GitRepository
+from smartserver.verbs.repository_pull import PullResult
+from smartserver.wire.messages import State
+from transports.errors import CodedError
+
+MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
+
+
+class FakeRemote:
+    """A remote whose state is learnt when it is asked; pushes are kept and answered as told."""
+
+    def __init__(
+        self,
+        refs: Mapping[bytes, bytes] | None = None,
+        *,
+        vcs: str = "git sha1",
+        known: bool = False,
+        pull: Pulled | CodedError | None = None,
+        answers: Sequence[Updated] | CodedError | None = None,
+    ) -> None:
+        self.knowledge = Knowledge(None, "hpss://h:1/x")
+        self.asked: list[object] = []
+        self.pushed: list[RefUpdate] = []
+        self._refs = refs
+        self._vcs = vcs
+        self._pull = pull or Pulled(PullResult(), iter(()))
+        self._answers = answers
+        if known:
+            self._learn()
+
+    def vanish(self) -> None:
+        """Somebody deletes the repository."""
+        self._refs = None
+
+    def _learn(self) -> None:
+        if self._refs is None:
+            raise NoSuchRepository("x")
+        rows: dict[bytes, list[list[object]] | None] = {name: [[tip]] for name, tip in self._refs.items()}
+        self.knowledge.learn(State(b"i" * 16, 1, None, rows, vcs=self._vcs, settings={"HEAD": MAIN}))
+
+    def learn_refs(self) -> None:
+        self.asked.append("refs")
+        self._learn()
+
+    def pull(self, *arguments: object) -> Pulled:
+        self.asked.append(arguments)
+        self._learn()
+        if isinstance(self._pull, CodedError):
+            raise self._pull
+        return self._pull
+
+    def push(self, updates: Sequence[RefUpdate], source: object, new: object, **flags: bool) -> list[Updated]:
+        self.asked.append(flags)
+        self.pushed = list(updates)
+        if isinstance(self._answers, Exception):
+            raise self._answers
+        if self._answers is not None:
+            return list(self._answers)
+        return [Updated(update, Outcome.DONE) for update in updates]
+
+
+class Conversation:
+    """A helper that was told some lines: what it answered, and what it said to the user."""
+
+    def __init__(
+        self, lines: str, remote: FakeRemote, local: FakeLocal | None = None, hint: Hint | None = None
+    ) -> None:
+        self.answers = io.BytesIO()
+        self.said: list[str] = []
+        self.git = GitRemote(
+            "o",
+            Location("h", 1, "x"),
+            cast("RemoteRepository", remote),
+            lambda: cast("GitRepository | None", local),
+            hint or Hint(),
+            io.BytesIO(lines.encode("utf-8", "surrogateescape")),
+            self.answers,
+            self.said.append,
+        )
+
+    def run(self) -> list[str]:
+        self.git.run()
+        return self.answers.getvalue().decode("utf-8", "surrogateescape").splitlines()
+
+
+def local_with(**tips: bytes) -> FakeLocal:
+    return FakeLocal({b"refs/heads/" + name.encode(): tip for name, tip in tips.items()})

@@ -1,0 +1,65 @@
+"""plugins.git_fetch: what is pulled, and when."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import cast
+
+import pytest
+from git_conversation import MAIN, Conversation, FakeRemote, local_with
+from git_local import key
+
+from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.errors import (
+    MissingRevision,
+)
+from smartserver.plugins.git_fetch import Fetch
+from smartserver.plugins.git_hint import Hint, parse
+from smartserver.plugins.git_terminal import CannotGoOn, Terminal
+from smartserver.plugins.git_wants import wants
+from smartserver.vcs.git import GitRepository
+from smartserver.verbs.repository_pull import PullResult
+
+
+def test_a_fetch_pulls_what_it_will_want() -> None:
+    remote = FakeRemote({MAIN: key(1)})
+    here = local_with(main=key(1))
+    Conversation("list\n", remote, here, parse(["git", "fetch", "o", "refs/heads/main"])).run()
+    assert remote.asked == [([key(1)], (MAIN,), (), (b"refs/tags/",))]
+    assert here.closed
+
+
+def test_a_fetch_of_what_is_here_asks_nobody() -> None:
+    remote = FakeRemote({MAIN: key(1)})
+    lines = Conversation(f"list\nfetch {key(1).hex()} refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    assert lines[-1] == ""
+    assert len(remote.asked) == 1
+
+
+def test_a_fetch_of_what_did_not_come_pulls_it() -> None:
+    remote = FakeRemote({MAIN: key(1)})
+    Conversation(f"list\nfetch {key(9).hex()} refs/x\n\n", remote, local_with(main=key(1))).run()
+    assert remote.asked[1:] == [([key(1)], (), (key(9),), ())]
+
+
+def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> None:
+    remote = FakeRemote({MAIN: key(9)}, known=True)
+    conversation = Conversation(f"fetch {key(9).hex()} refs/heads/main\n\n", remote, local_with(main=key(1)))
+    remote._pull = MissingRevision(key(9))
+    with pytest.raises(CannotGoOn, match="is forgotten now: try again"):
+        conversation.run()
+    assert not remote.knowledge.met
+
+
+@pytest.mark.parametrize("body", [b"", b"\x05", b"garbage" * 9, b"\xff" * 40])
+def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever comes, one error says so."""
+    folder = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    with GitRepository(folder, {"PATH": os.environ["PATH"]}) as here:
+        remote = FakeRemote({MAIN: key(9)}, pull=Pulled(PullResult(1, len(body)), iter([body] if body else [])))
+        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
+        fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
+        with pytest.raises(CannotGoOn):
+            fetched.bring(here, {key(9)})

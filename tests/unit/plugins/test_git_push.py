@@ -1,0 +1,179 @@
+"""plugins.git_push: what is asked of the remote, and what git is told of it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
+from git_local import key
+
+from smartserver.client.repository import Outcome, RefUpdate, Updated
+from smartserver.errors import (
+    A_GIT_REPOSITORY,
+    AccessDenied,
+    BranchExists,
+    CorruptFile,
+    DivergedBranches,
+    HeadBranch,
+    NoSuchRepository,
+    NotDone,
+    StaleLease,
+)
+from smartserver.plugins.git_push import NOT_A_COMMIT, NOT_ATOMIC
+from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git_words import ADVICE
+from smartserver.vcs.base import CannotSend
+from smartserver.vcs.git_objects import BLOB, TAG
+from smartserver.verbs.rules import Rule
+from transports.errors import CodedError
+
+
+def test_rules() -> None:
+    remote = FakeRemote({}, known=True)
+    here = local_with(main=key(1))
+    here.tips[b"refs/tags/v1"] = key(4)
+    here.objects[key(4)] = TAG
+    lines = [
+        f"option cas refs/heads/leased:{key(8).hex()}",
+        f'option cas "refs/heads/dr\\303\\274ck\\"t:{"0" * 40}"',
+        "push refs/heads/main:refs/heads/a",
+        "push +refs/heads/main:refs/heads/b",
+        "push refs/tags/v1:refs/tags/v1",
+        "push +refs/tags/v1:refs/tags/v2",
+        "push +refs/heads/main:refs/heads/leased",
+        'push +refs/heads/main:refs/heads/dr\u00fcck"t',
+        "push :refs/heads/gone",
+        "push :refs/heads/leased",
+        f"push {key(1).hex()}:refs/heads/id",
+    ]
+    Conversation("\n".join([*lines, "", ""]), remote, here).run()
+    drueckt = 'refs/heads/dr\u00fcck"t'.encode()
+    assert remote.pushed == [
+        RefUpdate(b"refs/heads/a", key(1), Rule.FF),
+        RefUpdate(b"refs/heads/b", key(1), Rule.FORCE),
+        RefUpdate(b"refs/tags/v1", key(4), Rule.NEW),
+        RefUpdate(b"refs/tags/v2", key(4), Rule.FORCE),
+        RefUpdate(b"refs/heads/leased", key(1), Rule.LEASE, expected=key(8)),
+        RefUpdate(drueckt, key(1), Rule.LEASE, expected=b""),
+        RefUpdate(b"refs/heads/gone", None),
+        RefUpdate(b"refs/heads/leased", None, expected=key(8)),
+        RefUpdate(b"refs/heads/id", key(1), Rule.FF),
+    ]
+
+
+def test_flags() -> None:
+    for options, atomic, check_only in (("", False, False), ("option atomic true\noption dry-run true\n", True, True)):
+        remote = FakeRemote({}, known=True)
+        Conversation(f"{options}push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+        assert remote.asked == [{"atomic": atomic, "check_only": check_only}]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (DivergedBranches(MAIN, key(1)), "non-fast forward"),
+        (DivergedBranches(MAIN, key(9)), "fetch first"),
+        (BranchExists(MAIN, key(9)), "already exists"),
+        (StaleLease(MAIN, key(1), key(2)), "stale info"),
+        (HeadBranch(MAIN), "deletion of the current branch prohibited"),
+        (NotDone(), NOT_ATOMIC.decode()),
+        (AccessDenied("write", "this is\nread-only"), "write: this is read-only"),
+        (AccessDenied("write", "\x1b[2Jno \udcff"), "write: [2Jno"),
+        (
+            NoSuchRepository("x", A_GIT_REPOSITORY),
+            "no repository at 'x' but a git repository, which is not served: to have it served, run "
+            "`git push --mirror hpss://h:1/ANOTHER-PATH` in it",
+        ),
+    ],
+)
+def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> None:
+    update = RefUpdate(MAIN, key(1))
+    remote = FakeRemote({}, known=True, answers=[Updated(update, Outcome.REFUSED, error=error)])
+    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    assert lines == [f"error refs/heads/main {words}", ""]
+
+
+@pytest.mark.parametrize(
+    ("rule", "ref", "related", "forced"),
+    [
+        (Rule.FF, MAIN, True, False),
+        (Rule.FF, MAIN, False, False),
+        (Rule.FORCE, MAIN, True, False),
+        (Rule.FORCE, MAIN, False, True),
+        (Rule.LEASE, MAIN, False, True),
+        (Rule.FORCE, b"refs/tags/v1", True, True),
+    ],
+)
+def test_success_tells_old_and_new(rule: Rule, ref: bytes, related: bool, forced: bool) -> None:
+    here = local_with(main=key(1))
+    here.ancestors = {(key(7), key(1))} if related else set()
+    remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(ref, key(1), rule), Outcome.DONE, key(7))])
+    lines = Conversation("push refs/heads/main:x\n\n", remote, here).run()
+    told = [f"ok {ref.decode()}", f"option old-oid {key(7).hex()}", f"option new-oid {key(1).hex()}"]
+    assert lines == [*told, *(["option forced-update"] if forced else []), ""]
+
+
+def test_a_refusal_without_a_reason() -> None:
+    remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(MAIN, key(1)), Outcome.REFUSED)])
+    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    assert lines == ["error refs/heads/main no reason given", ""]
+
+
+def test_other_outcomes() -> None:
+    done = [
+        Updated(RefUpdate(MAIN, key(1)), Outcome.UNCHANGED, key(1)),
+        Updated(RefUpdate(TOPIC, key(1)), Outcome.DONE),
+        Updated(RefUpdate(b"refs/heads/gone", None), Outcome.UNCHANGED),
+        Updated(RefUpdate(b"refs/heads/deleted", None), Outcome.DONE, key(3)),
+    ]
+    remote = FakeRemote({}, known=True, answers=done)
+    lines = Conversation("push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+    assert lines == [
+        "error refs/heads/main up to date",
+        "ok refs/heads/topic",
+        "ok refs/heads/gone",
+        "ok refs/heads/deleted",
+        "",
+    ]
+
+
+def test_a_name_that_is_too_long_is_refused_alone() -> None:
+    remote = FakeRemote({}, known=True)
+    long = "refs/heads/" + "x" * 1014
+    push = f"push refs/heads/main:{long}\npush refs/heads/main:refs/heads/y\n\n"
+    lines = Conversation(push, remote, local_with(main=key(1))).run()
+    assert lines == [f"error {long} its name has 1025 bytes, expected no more than 1024", "ok refs/heads/y", ""]
+    assert [update.ref for update in remote.pushed] == [b"refs/heads/y"]
+
+
+def test_damage_that_refuses_one_ref_says_who_can_find_more() -> None:
+    refused = Updated(RefUpdate(TOPIC, None), Outcome.REFUSED, error=CorruptFile("log/5-1", 0, "the file is missing"))
+    remote = FakeRemote({MAIN: key(1), TOPIC: key(1)}, known=True, answers=[refused])
+    line, _ = Conversation("push :refs/heads/topic\n\n", remote, local_with(main=key(1))).run()
+    damage = "the repository 'x' is damaged: log/5-1 at byte 0: the file is missing"
+    assert line == f"error refs/heads/topic {damage} {ADVICE}"
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_what_is_no_commit_is_not_pushed_to_a_branch(atomic: bool) -> None:
+    here = local_with(main=key(1))
+    here.objects[key(4)] = BLOB
+    remote = FakeRemote({}, known=True)
+    option = "option atomic true\n" if atomic else ""
+    push = f"push {key(4).hex()}:refs/heads/x\npush refs/heads/main:refs/heads/y\npush {key(4).hex()}:refs/tags/z\n\n"
+    lines = Conversation(option + push, remote, here).run()[1 if atomic else 0 :]
+    assert lines[0] == f"error refs/heads/x {NOT_A_COMMIT.decode()}"
+    names = [b"refs/heads/y", b"refs/tags/z"]
+    assert [update.ref for update in remote.pushed] == ([] if atomic else names)
+    assert lines[1:3] == [
+        ("error {} atomic push failed" if atomic else "ok {}").format(name.decode()) for name in names
+    ]
+
+
+def test_what_cannot_be_sent() -> None:
+    remote = FakeRemote({}, known=True, answers=cast("CodedError", CannotSend("cannot push: something is missing")))
+    with pytest.raises(CannotGoOn, match="cannot push: something is missing"):
+        Conversation("push refs/heads/main:x\n\n", remote, local_with(main=key(1))).run()
+    with pytest.raises(CannotGoOn, match="refs/heads/none is not an object of this repository"):
+        Conversation("push refs/heads/none:x\n\n", remote, local_with(main=key(1))).run()

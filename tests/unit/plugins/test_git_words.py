@@ -1,0 +1,48 @@
+"""plugins.git_words: what git's user reads names the repository, and what can be done."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.client.url import Location
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.plugins.git_words import ADVICE, in_words
+from smartserver.vcs.base import CannotSend, VcsError, WrongContent
+from smartserver.vcs.git_pack import BaseNotHere
+from transports.errors import CodedError, NoSpace
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            CorruptFile("packs/1.pack", 70, "why"),
+            f"the repository 'p' is damaged: packs/1.pack at byte 70: why {ADVICE}",
+        ),
+        (
+            WrongContent(b"\x01\x02", "its content has the id 03"),
+            f"the repository 'p' seems to be damaged: object 0102 from the server: its content has the id 03 {ADVICE}",
+        ),
+        (
+            NoSuchRepository("p", A_GIT_REPOSITORY),
+            "no repository at 'p' but a git repository, which is not served: to have it served, run "
+            "`git push --mirror hpss://h:1/ANOTHER-PATH` in it",
+        ),
+        (NoSuchRepository("p", "a file"), "no repository at 'p' but a file"),
+        (NoSuchRepository("p"), "no repository at 'p'"),
+        (NoSpace("p/incoming"), "no space left to write 'p/incoming'"),
+        (
+            BaseNotHere(b"\x01\x02"),
+            "object 0102, which what came rests on, is missing here: run `git fsck` "
+            "(where that finds nothing wrong, the server left it out)",
+        ),
+        (CannotSend("object 01 is missing"), "object 01 is missing"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
+    assert in_words(error, Location("h", 1, "p")) == words
+
+
+def test_the_advice_says_what_to_run() -> None:
+    assert "`smartserver verify`" in ADVICE

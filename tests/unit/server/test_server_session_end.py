@@ -1,0 +1,160 @@
+"""server.session: how a connection ends, and peers that are none."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from dialogs import Dialog, Served, SteppedExecutor, message
+from session_calls import INSERT, PING, PULL, code, set_main
+
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.events import (
+    Body,
+    End,
+    GoAway,
+    PeerClosed,
+    Pong,
+    Reply,
+    VersionMismatch,
+)
+from smartserver.wire.messages import RequestFlag
+
+
+def test_the_clients_end_closes_an_idle_connection(dialog: Dialog) -> None:
+    dialog.ask(message(PING, path=""))
+    dialog.session.eof_received()
+    assert dialog.closed
+    dialog.session.eof_received()
+    dialog.session.data_received(b"more")
+    dialog.session.go_away("late")
+
+
+def test_a_client_that_ended_still_gets_its_answers(served: Served) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    first, second = dialog.begin(message(PULL)), dialog.begin(message(PING, path=""))
+    dialog.session.eof_received()
+    assert not dialog.closed
+    stepped.run_all()
+    assert code(dialog.answer(first)) == code(dialog.answer(second)) == "ok"
+    assert dialog.ended(first)
+    assert dialog.closed
+
+
+@pytest.mark.parametrize("part", ["request", "body"])
+def test_an_end_in_the_middle_of_an_upload_abandons_it(served: Served, line: list[bytes], part: str) -> None:
+    dialog = Dialog(served.site)
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    if part == "body":
+        dialog.send(Body(number, served.history.segment(line[4])))
+        assert served.files() != before
+    dialog.session.eof_received()
+    assert dialog.closed
+    assert dialog.heard == []
+    assert served.files() == before
+
+
+def test_a_lost_connection_abandons_what_was_not_committed(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    body = served.history.body(line[4:6])
+    dialog.send(Body(number, body))
+    stepped.step()
+    assert served.files() != before
+    dialog.send(End(number, 2, len(body)))
+    dialog.session.connection_lost()
+    stepped.run_all()
+    assert dialog.heard == []
+    assert served.files() == before
+    assert served.refs() == {MAIN: line[3]}
+    assert not dialog.session.writable
+
+
+def test_a_lost_connection_in_a_pull(served: Served) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    dialog.begin(message(PULL))
+    stepped.step()
+    dialog.session.connection_lost()
+    stepped.run_all()
+    assert [type(event) for event in dialog.heard] == [Reply]
+
+
+def test_going_away_finishes_what_is_open(served: Served) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(PULL))
+    dialog.session.go_away("the server is stopping")
+    assert dialog.heard == [GoAway(b"the server is stopping")]
+    assert not dialog.closed
+    stepped.run_all()
+    assert dialog.ended(number)
+    assert dialog.closed
+
+
+def test_going_away_from_an_idle_connection(dialog: Dialog) -> None:
+    dialog.session.go_away("x" * 5000)
+    assert isinstance(dialog.heard[0], GoAway)
+    assert dialog.closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"hpss/1\n" + bytes(9),
+        b"hpss/1\n" + b"\xff" * 9,
+        b"hpss/1\n\x00\x00\x00\x01\x02\x00\x00\x00\x01x",
+        b"hpss/1 and no newline for a while" * 3,
+    ],
+)
+def test_garbage_closes_without_an_answer(served: Served, caplog: pytest.LogCaptureFixture, data: bytes) -> None:
+    caplog.set_level("INFO", "smartserver")
+    dialog = Dialog(served.site)
+    dialog.session.data_received(data)
+    assert dialog.closed
+    assert dialog.raw == b""
+    assert len(caplog.records) == 1
+    assert caplog.records[0].message.startswith("a test: ")
+    dialog.session.data_received(b"more")
+    dialog.session.eof_received()
+    dialog.session.connection_lost()
+
+
+def test_garbage_after_a_request_abandons_it(served: Served, line: list[bytes]) -> None:
+    dialog = Dialog(served.site)
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(number, served.history.segment(line[4])))
+    dialog.session.data_received(b"\xff" * 9)
+    assert dialog.closed
+    assert served.files() == before
+
+
+def test_another_version_is_told_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "smartserver")
+    dialog = Dialog(served.site)
+    dialog.session.data_received(b"hpss/2\nwhatever version 2 says")
+    assert bytes(dialog.raw) == b"hpss! 1\n"
+    assert dialog.closed
+    assert "(2,)" in caplog.text
+    # What it says to a client of our release, which would have opened otherwise.
+    assert dialog.heard == [VersionMismatch((1,))]
+
+
+def test_the_client_side_would_notice_a_server_that_breaks_the_rules(dialog: Dialog) -> None:
+    """The check the other tests lean on."""
+    with pytest.raises(RemoteProtocolError):
+        dialog.write(b"hpss/1\n" + bytes(9))
+
+
+def test_the_peer_may_say_pong_and_closes(dialog: Dialog) -> None:
+    """What a session has no use for is skipped."""
+    dialog.session._handle(Pong(b""))
+    dialog.session._handle(PeerClosed())
+    assert dialog.closed

@@ -1,0 +1,145 @@
+"""server.session: uploads that are refused, and requests that are cancelled."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from dialogs import Dialog, Served, SteppedExecutor, message, numbered
+from session_calls import INSERT, PING, PULL, code, set_main
+
+from smartserver.server.work import RequestWork
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Reply,
+    Request,
+)
+from smartserver.wire.limits import MAX_FRAME
+from smartserver.wire.messages import RequestFlag
+
+
+def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    side = served.history.line(3, line[0], "side")
+    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
+    body = served.history.body(side, graph_first=True)
+    graph = body[: len(body) - len(served.history.body(side))]
+    number = dialog.begin(message(INSERT, set_main(side[2]), flags=flags))
+    (error,) = dialog.send(Body(number, graph))
+    assert isinstance(error, Error)
+    assert code(dialog.answer(number)) == "refused"
+    assert dialog.session.idle
+    assert dialog.send(Body(number, body[len(graph) :]), Cancel(number)) == []
+    assert code(dialog.ask(message(PING, path=""))) == "ok"
+    assert "incoming" not in "".join(path for path in served.files() if path.startswith("project/incoming/"))
+
+
+def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes]) -> None:
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    (error,) = dialog.send(Body(number, b"\x05garbage of a segment"))
+    assert isinstance(error, Error)
+    assert code(dialog.answer(number)) == "corrupt-record"
+    assert dialog.send(Body(number, b"more"), End(number, 1, 25)) == []
+    assert code(dialog.ask(message(PING, path=""))) == "ok"
+
+
+def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> None:
+    """What was queued for the store before the refusal was known is dropped."""
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(number, b"\x05garbage of a segment"), Body(number, b"more"), End(number, 1, 25))
+    stepped.run_all()
+    assert [type(event) for event in dialog.heard] == [Error]
+    assert code(dialog.answer(number)) == "corrupt-record"
+    assert dialog.session.idle
+
+
+def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = served.files()
+    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    segment = served.history.segment(line[4])
+    assert dialog.send(Body(number, segment)) == []
+    assert served.files() != before
+    dialog.send(Cancel(number))
+    assert code(dialog.answer(number)) == "cancelled"
+    assert served.files() == before
+    assert served.refs() == {MAIN: line[3]}
+    assert code(dialog.ask(message(PING, path=""))) == "ok"
+
+
+def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
+    """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    body = served.history.body(line[4:6])
+
+    first = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(first, body), End(first, 2, len(body)), Cancel(first))
+    stepped.run_all()
+    assert code(dialog.answer(first)) == "cancelled"
+    assert served.refs() == {MAIN: line[3]}
+
+    second = dialog.begin(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY))
+    dialog.send(Body(second, body), End(second, 2, len(body)))
+    stepped.run_all()
+    assert code(dialog.answer(second)) == "ok"
+    # The client had not read it when it cancelled: the two crossed, and nothing more is said.
+    late = Cancel(second)
+    dialog.session.data_received(bytes.fromhex("0000000007") + second.to_bytes(4, "big"))
+    stepped.run_all()
+    assert late.id == second
+    assert len(dialog.heard) == 2
+    assert served.refs() == {MAIN: line[5]}
+
+
+def test_cancel_in_the_commit_changes_nothing_more(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled between the end of the body and the plan under the lock."""
+    dialog = Dialog(served.site)
+    finish = RequestWork._commit
+
+    def cancelled(work: RequestWork, *arguments: object) -> object:
+        work.cancel()
+        return finish(work, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RequestWork, "_commit", cancelled)
+    request = message(INSERT, set_main(line[5]), flags=RequestFlag.BODY)
+    before = served.files()
+    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
+    assert served.files() == before
+
+
+def test_a_cancelled_pull_ends_at_once(served: Served, line: list[bytes]) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(PULL))
+    stepped.step()  # The answer; the read of the body waits.
+    assert isinstance(dialog.heard[-1], Reply)
+    dialog.send(Cancel(number))
+    stepped.run_all()
+    assert [type(event) for event in dialog.heard] == [Reply, Error]
+    assert code(dialog.answer(number)) == "cancelled"
+    assert dialog.session.idle
+
+
+def test_a_read_cancelled_before_its_answer(served: Served) -> None:
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    number = dialog.begin(message(PULL))
+    dialog.send(Cancel(number))
+    stepped.run_all()
+    assert code(dialog.answer(number)) == "cancelled"
+    other = dialog.begin(message(PING, path=""))
+    stepped.run_all()
+    assert code(dialog.answer(other)) == "ok"
+
+
+def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> None:
+    dialog.send(Request(1, bytes(MAX_FRAME), more=True))
+    (error,) = dialog.send(Cancel(1))
+    assert isinstance(error, Error)
+    assert code(dialog.answer(1)) == "cancelled"
+    assert dialog.session.idle

@@ -1,0 +1,94 @@
+"""server.stdio: a connection of two pipes, which end one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from carriers import PING, Carrier
+from twisted.internet import stdio as twisted_stdio
+from twisted.internet.task import Clock
+
+from smartserver.server import stdio
+from smartserver.server.access import invoking_user
+from smartserver.server.sessions import Sessions
+from smartserver.server.shell import SLICE, SessionProtocol
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
+
+
+def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[object] = []
+    monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
+    made = stdio.serve(sessions, "joe")
+    assert joined == [made]
+    assert made._access == invoking_user("joe")
+
+
+class Streams(Carrier):
+    """Twisted's StandardIO."""
+
+    protocol: SessionProtocol | None = None
+    """Told of the loss, where it is to be."""
+
+    @property
+    def _writer(self) -> Streams:
+        return self
+
+    def connectionLost(self, reason: object) -> None:
+        self.calls.append("lost")
+        if self.protocol is not None:
+            self.protocol.connectionLost()
+
+
+def on_streams(sessions: Sessions) -> tuple[SessionProtocol, Streams]:
+    made = stdio.StdioProtocol(sessions, invoking_user("joe"), "joe on standard input")
+    carrier = Streams()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    return made, carrier
+
+
+def test_output_that_nobody_reads_ends_the_connection(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.writeConnectionLost()
+    assert carrier.calls == ["lost"]
+
+
+def test_output_that_was_closed_here_leaves_the_input_to_its_end(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(b"hpss/2\n")
+    made.writeConnectionLost()
+    assert carrier.calls == ["resume", "lose write"]
+    made.readConnectionLost()
+    assert carrier.calls[2:] == ["lose", "lost"]
+
+
+def test_input_that_ends_first_is_answered(sessions: Sessions) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(Connection(Role.CLIENT).send(PING))
+    made.readConnectionLost()
+    assert carrier.calls == ["lose"]  # StandardIO says that it is lost once the answer is out.
+
+
+def test_output_that_nobody_takes_does_not_keep_it(sessions: Sessions, clock: Clock) -> None:
+    made, carrier = on_streams(sessions)
+    made.dataReceived(b"hpss/2\n")
+    clock.advance(STALL_TIMEOUT)
+    assert carrier.calls == ["resume", "lose write", "lost"]
+
+
+def test_output_that_nobody_takes_leaves_nothing_behind(sessions: Sessions, clock: Clock) -> None:
+    """Not its timer either, which would hold it for ever."""
+    made, carrier = on_streams(sessions)
+    carrier.stuck = True
+    carrier.protocol = made
+    made.write(bytes(4 * SLICE))
+    clock.pump([PING_INTERVAL] * int(STALL_TIMEOUT / PING_INTERVAL - 1))
+    carrier.take(1)
+    clock.pump([PING_INTERVAL] * int(STALL_TIMEOUT / PING_INTERVAL))
+    assert carrier.calls == []
+    clock.advance(PING_INTERVAL)
+    assert carrier.calls == ["lost"]
+    assert clock.getDelayedCalls() == []
+    assert sessions.open == set()

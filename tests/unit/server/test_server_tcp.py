@@ -1,0 +1,146 @@
+"""server.tcp: sockets and their options, and whose connections are counted together."""
+
+from __future__ import annotations
+
+import socket
+from typing import cast
+
+import pytest
+from carriers import TcpCarrier, sessions_of
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+from twisted.internet.task import Clock
+
+from smartserver.server import tcp
+from smartserver.server.access import Access, Anonymous
+from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.sessions import Sessions
+from smartserver.verbs.declare import Permission
+from smartserver.wire.limits import NOTSENT_LOWAT
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("fe80::1%eth0", False),
+        ("::1%lo", True),
+        ("localhost", False),
+        ("", False),
+    ],
+)
+def test_loopback(host: str, local: bool) -> None:
+    assert tcp.is_loopback(host) is local
+
+
+@pytest.mark.parametrize(
+    ("address", "may_force"),
+    [
+        (IPv4Address("TCP", "127.0.0.1", 1), True),
+        (IPv6Address("TCP", "::1", 1), True),
+        (IPv4Address("TCP", "192.0.2.1", 1), False),
+        (UNIXAddress(b"/x"), False),
+        (None, False),
+    ],
+)
+def test_who_connects_decides_what_it_may(sessions: Sessions, address: IAddress | None, may_force: bool) -> None:
+    made = tcp.TcpFactory(sessions, Anonymous.WRITE).buildProtocol(address)
+    assert made is not None
+    access: Access = made._access
+    assert (Permission.FORCE in access.permissions) is may_force
+    assert Permission.WRITE in access.permissions
+
+
+def test_the_options_of_a_socket(sessions: Sessions) -> None:
+    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(None)
+    assert made is not None
+    carrier = TcpCarrier()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    assert carrier.calls == ["no delay True", "keep alive True"]
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        assert carrier.options[socket.TCP_NOTSENT_LOWAT] == NOTSENT_LOWAT
+    assert carrier.producer is made
+
+
+def test_an_option_the_system_does_not_know_is_left_out(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "SOCKET_OPTIONS", {"TCP_NO_SUCH_THING": 1})
+    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(None)
+    assert made is not None
+    carrier = TcpCarrier()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    assert carrier.options == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "whose"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("127.0.0.1", ""),
+        ("127.1.2.3", ""),
+        ("::1", ""),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::ffff:127.0.0.1", ""),
+        ("", ""),
+    ],
+)
+def test_whose_connections_are_counted_together(host: str, whose: str) -> None:
+    assert tcp.counted(host) == whose
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        (IPv4Address("TCP", "192.0.2.1", 7), "192.0.2.1:7"),
+        (IPv6Address("TCP", "2001:db8::1", 7), "[2001:db8::1]:7"),
+        (None, ""),
+    ],
+)
+def test_the_log_tells_connections_of_one_address_apart(
+    sessions: Sessions, address: IAddress | None, peer: str
+) -> None:
+    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(address)
+    assert made is not None
+    assert made._peer == peer
+
+
+def test_one_too_many_and_more_than_that(clock: Clock) -> None:
+    factory = tcp.TcpFactory(sessions_of(clock, Limits(connections=1)), Anonymous.READ)
+    here: IAddress = cast("IAddress", IPv4Address("TCP", "192.0.2.1", 7))
+    for number in range(1 + MAX_REFUSED):
+        made = factory.buildProtocol(here)
+        assert made is not None
+        assert (made.refusal is not None) is (number > 0)
+        made.makeConnection(TcpCarrier())  # type: ignore[no-untyped-call]
+    assert factory.buildProtocol(here) is None
+
+
+class Port:
+    def getHost(self) -> IPv4Address:
+        return IPv4Address("TCP", "127.0.0.1", 1)
+
+    def stopListening(self) -> None: ...
+
+
+class Reactor:
+    def __init__(self) -> None:
+        self.asked: tuple[int, Factory, int, str] | None = None
+
+    def listenTCP(self, port: int, factory: Factory, backlog: int, interface: str) -> Port:
+        self.asked = (port, factory, backlog, interface)
+        return Port()
+
+
+def test_listening(sessions: Sessions) -> None:
+    reactor = Reactor()
+    assert tcp.listen(reactor, sessions, "::1", 4155, Anonymous.READ).getHost().port == 1
+    assert reactor.asked is not None
+    assert (reactor.asked[0], reactor.asked[3]) == (4155, "::1")
+    assert isinstance(reactor.asked[1], tcp.TcpFactory)

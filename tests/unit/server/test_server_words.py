@@ -1,0 +1,77 @@
+"""server.words: what a client is told of an error of the store, and what is logged of it."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from dialogs import PATH, Dialog, Served, message
+
+from smartserver.errors import CorruptFile, NoSuchRepository, error_from_wire
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.site import Found, Site
+from smartserver.server.words import in_words
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.wire.messages import Failure, Reply
+from transports.errors import CodedError, NoSpace, NoSuchFile
+
+PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(3)
+    served.push(line, {MAIN: line[2]})
+    return served
+
+
+def refused(answer: Reply | Failure) -> CodedError:
+    assert isinstance(answer, Failure), answer
+    return error_from_wire(answer.fault.code, answer.fault.arguments)
+
+
+@pytest.mark.parametrize("lost", ["pack", "pack and index"])
+def test_a_pack_that_is_gone_is_damage(served: Served, caplog: pytest.LogCaptureFixture, lost: str) -> None:
+    """Found when the body is read, or when the repository is opened."""
+    (pack,) = [path for path in served.files() if path.endswith(".pack")]
+    served.transport.delete(pack)
+    if lost == "pack and index":
+        served.transport.delete(pack.replace(".pack", ".idx"))
+    answer = Dialog(Site(served.transport)).ask(message(PULL))
+    error = refused(answer)
+    assert isinstance(error, CorruptFile)
+    assert (error.path, error.offset, error.why) == (pack.removeprefix(f"{PATH}/"), 0, "the file is missing")
+    assert f"{PATH} is damaged: {error.path} at byte 0" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "found"), [("HEAD", "a git repository"), (".hg", "a Mercurial repository")])
+def test_what_is_there_instead_is_told(served: Served, name: str, found: str) -> None:
+    for place in ("other", f"other/{name}", "other/objects"):
+        served.transport.make_directory(place)
+    error = refused(Dialog(served.site).ask(message(PULL, path="/other")))
+    assert isinstance(error, NoSuchRepository)
+    assert error.found == found
+    nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
+    assert refused(nobody.ask(message(PULL, path="/other"))).code == "access-denied"
+
+
+def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    found = served.site.find(PATH)
+    missing = NoSuchFile(f"{PATH}/packs/x.pack")
+    for error, where in [
+        (NoSpace(f"{PATH}/packs/x.pack"), found),
+        (NoSuchFile(f"{PATH}/incoming/x"), found),
+        (NoSuchFile("packs/x.pack"), None),
+        (missing, None),
+        (missing, Found(found.repository, False)),
+        (NoSuchRepository("another"), found),
+    ]:
+        assert in_words(error, where) is error
+    assert not caplog.text
+
+
+def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
+    damage = CorruptFile("root", 0, "the content does not match its check")
+    assert in_words(damage, Served().site.find("")) is damage
+    assert "the served folder is damaged: root at byte 0" in caplog.text

@@ -1,0 +1,26 @@
+"""A history to push, an empty store, and a repository in memory that is not made yet."""
+
+from __future__ import annotations
+
+import pytest
+from builders import History, Repeatable
+
+from smartserver.store.repository import PackRepository
+from transports.base import Transport
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+
+@pytest.fixture(params=["memory", "local"])
+def storage(request: pytest.FixtureRequest, tmp_path: object) -> Transport:
+    return MemoryTransport() if request.param == "memory" else LocalTransport(str(tmp_path))
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def repository() -> PackRepository:
+    return PackRepository(MemoryTransport(), "project", randomness=Repeatable())

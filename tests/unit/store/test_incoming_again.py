@@ -1,0 +1,166 @@
+"""store.incoming: what landed beside an upload, and storage that fails."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN, History, create, push, request_id, upload
+from incoming_uploads import left_in_quarantine, receive
+
+from smartserver.errors import (
+    MissingParents,
+)
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.quarantine import DraftPack
+from smartserver.store.repository import PackRepository
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import NoSpace, TransportFailed
+from transports.memory import MemoryTransport
+
+
+def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[1:]), 1)
+    repository.delete(request_id(), 0, "user")
+    push(repository, history, [], {})
+    with pytest.raises(MissingParents):
+        slow.check_again(repository.begin(b"", "user"))
+    assert len(left_in_quarantine(repository)) == 1
+    slow.abandon()
+    assert left_in_quarantine(repository) == []
+
+
+@pytest.mark.parametrize("new", [0, 1])
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_was_left_out_must_still_be_there(
+    repository: PackRepository, history: History, new: int, anew: bool
+) -> None:
+    """What came was stored already, all of it or some: it may not be acknowledged once that is gone."""
+    line = history.line(4)
+    push(repository, history, line[:3], {MAIN: line[2]})
+    slow = upload(repository, history.body(line[: 3 + new]), 3 + new)
+    assert not slow.stale(repository.snapshot())
+    repository.delete(request_id(), 0, "user")
+    transaction = repository.begin(b"", "user")
+    if anew:
+        push(repository, History(), [], {})
+        assert slow.stale(repository.snapshot())
+        transaction = repository.begin(b"", "user")
+    else:
+        assert slow.stale(None)
+        create(transaction)
+    with pytest.raises(MissingParents) as caught:
+        slow.check_again(transaction)
+    assert caught.value.revisions == line[:3]
+    slow.abandon()
+
+
+def test_what_is_cut_out_must_stay_too(repository: PackRepository, history: History) -> None:
+    line = history.line(5)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[:4]), 4)
+    push(repository, history, line[1:3], {MAIN: line[2]})
+    slow.check_again(repository.begin(b"", "user"))
+    repository.delete(request_id(), 0, "user")
+    push(repository, history, [], {})
+    with pytest.raises(MissingParents) as caught:
+        slow.check_again(repository.begin(b"", "user"))
+    assert set(caught.value.revisions) == set(line[:3])
+    slow.abandon()
+
+
+def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(draft: DraftPack) -> None:
+        raise NoSpace("what a network file system says as late as this")
+
+    (tip,) = history.line(1)
+    push(repository, History(), [])
+    sent = receive(repository)
+    sent.write(history.segment(tip))
+    assert len(left_in_quarantine(repository)) == 1
+    monkeypatch.setattr(DraftPack, "close", full)
+    sent.abandon()
+    assert left_in_quarantine(repository) == []
+
+
+def test_storage_that_fails_when_the_pack_is_begun(history: History) -> None:
+    storage = MemoryTransport()
+    (tip,) = history.line(1)
+    push(PackRepository(storage), History(), [])
+    faulty = FaultyTransport(storage, fail_at=3)  # The folder, its lock, the pack.
+    repository = PackRepository(faulty)
+    with pytest.raises(TransportFailed):
+        upload(repository, history.body([tip]), 1)
+    assert faulty.log[2].startswith("create")
+    assert storage.list_directory(INCOMING) == []
+
+
+def test_what_landed_meanwhile_is_cut_out(repository: PackRepository, history: History) -> None:
+    line = history.line(6)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[1:]), 5)
+    push(repository, history, line[1:4], {MAIN: line[3]})
+    snapshot = repository.snapshot()
+    assert slow.stale(snapshot)
+    slow.check_again(repository.begin(b"", "user"))
+    assert not slow.stale(snapshot)
+    assert slow.entry is not None
+    assert slow.entry.segments == 2
+    assert len(left_in_quarantine(repository)) == 1
+    slow.abandon()
+
+
+def test_what_lands_beside_it_changes_nothing(repository: PackRepository, history: History) -> None:
+    line = history.line(3)
+    side = history.line(2, line[0], "side")
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[1:]), 2)
+    push(repository, history, side, {b"refs/heads/side": side[1]})
+    assert not slow.stale(repository.snapshot())
+    slow.abandon()
+
+
+def test_a_record_that_landed_meanwhile_is_looked_at_again(repository: PackRepository, history: History) -> None:
+    root = history.commit({"a": b"a"})
+    push(repository, history, [root], {MAIN: root})
+    left = history.commit({"a": b"a", "b": b"the same text"}, (root,))
+    right = history.commit({"a": b"a", "c": b"the same text"}, (root,))
+    slow = upload(repository, history.body([left]), 1)
+    push(repository, history, [right], {MAIN: right})
+    assert slow.stale(repository.snapshot())
+    slow.abandon()
+
+
+def test_another_incarnation_or_epoch_is_checked_again(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    slow = upload(repository, history.body(line[1:]), 1)
+    assert not slow.stale(repository.snapshot())
+    repository.delete(request_id(), 0, "user")
+    assert slow.stale(None)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    assert slow.stale(repository.snapshot())
+    slow.abandon()
+
+
+def test_nothing_new_is_never_stale(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    empty = upload(repository, history.body(line[:1]), 1)
+    assert empty.entry is None
+    push(repository, history, line[1:], {MAIN: line[1]})
+    assert not empty.stale(repository.snapshot())
+    empty.check_again(repository.begin(b"", "user"))
+    empty.publish()
+    empty.leave()
+    assert len(repository.folder.list_directory(PACKS)) == 4
+
+
+def test_abandoning_twice_is_harmless(repository: PackRepository, history: History) -> None:
+    (tip,) = history.line(1)
+    sent = upload(repository, history.body([tip]), 1)
+    sent.abandon()
+    sent.abandon()
+    assert not repository.folder.exists("")

@@ -1,0 +1,149 @@
+"""store.incoming: chains of bases stay short, however records come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, check_whole, push, request_id, upload
+from incoming_uploads import FILE, raw
+
+from smartserver.records.delta import compress
+from smartserver.records.model import BaseTag
+from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.store import incoming
+from smartserver.store.incoming import MAX_STORED_DEPTH, REBASED_DEPTH
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+
+
+def one_by_one(repository: PackRepository, history: History, line: Sequence[bytes]) -> None:
+    for each in line:
+        push(repository, history, [each], {MAIN: each})
+        repository.repack_if_needed()
+
+
+def test_pushes_one_by_one_never_get_deep(repository: PackRepository) -> None:
+    history = History()
+    line = history.line(MAX_STORED_DEPTH * 4)
+    one_by_one(repository, history, line)
+    snapshot = check_whole(repository, history)
+    depths = [depth for pack in snapshot.packs for depth in pack.index.depths]
+    assert max(depths) == MAX_STORED_DEPTH
+    body = snapshot.read_ranges([(0, len(line))])
+    sizes = sum(len(history.segment(each)) for each in line)
+    assert body.left < sizes * 1.1
+    assert len(snapshot.packs) < 20
+
+
+def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
+    history = History()
+    line = history.line(MAX_STORED_DEPTH + 3)
+    push(repository, history, line[: MAX_STORED_DEPTH + 1], {MAIN: line[MAX_STORED_DEPTH]})
+    push(repository, history, line[MAX_STORED_DEPTH + 1 :], {MAIN: line[-1]})
+    snapshot = check_whole(repository, history)
+    key = history.key_at(line[MAX_STORED_DEPTH + 1], FILE)
+    location = snapshot.first(0, key)
+    assert location is not None
+    # The base is the version 32 before it, as the k-ary rule says: every version until then had its predecessor.
+    assert location.depth == MAX_STORED_DEPTH + 1 - 32 + 1 <= REBASED_DEPTH + 1
+    assert location.lineage == MAX_STORED_DEPTH + 1
+    stored = decode_segment(snapshot.segment(location.ordinal), 0, KINDS)
+    sent = decode_segment(history.segment(line[MAX_STORED_DEPTH + 1]), 0, KINDS)
+    assert [entry.key for entry in stored.entries] == [entry.key for entry in sent.entries]
+    assert (stored.revision, stored.parents) == (sent.revision, sent.parents)
+    after = snapshot.first(0, history.key_at(line[MAX_STORED_DEPTH + 2], FILE))
+    assert after is not None
+    assert after.depth == location.depth + 1
+
+
+def test_encoded_anew_within_one_push_and_one_segment(
+    repository: PackRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole chains in single segments: the records that follow in the segment rest on what was encoded anew."""
+    monkeypatch.setattr("smartserver.store.arrivals.RecentRecords.put", lambda self, record: None)
+    history = History()
+    lines = [b"line %d of a file that many files are like\n" % number for number in range(50)]
+    files = {}
+    for number in range(150):
+        lines[number % 50] = b"changed for file %d\n" % number
+        files[f"f{number:03}"] = b"".join(lines)
+    tip = history.commit(files)
+    order = [key for key, _path in history.introduced[tip]]
+    segment = decode_segment(raw(history, tip, order), 0, KINDS)
+    entries, bodies = [], []
+    for index, (entry, frame) in enumerate(
+        zip(segment.entries, frames(segment, raw(history, tip, order)), strict=True)
+    ):
+        body = bytes(frame)
+        if index > 2:
+            record, before = history.objects[entry.key], history.objects[segment.entries[index - 1].key]
+            encoding, body = compress(record.text, before.text)
+            entry = entry._replace(encoding=encoding, base=BaseTag.entry(index - 1), frame_length=len(body))
+        entries.append(entry)
+        bodies.append(body)
+    content = encode_segment(tip, [], entries, bodies, KINDS)
+    sent = upload(repository, content, 1)
+    history._made[tip] = content
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.create(GIT, KINDS, SETTINGS)
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan, sent)
+    push(repository, history, [], {MAIN: tip})
+    snapshot = check_whole(repository, history)
+    assert max(snapshot.packs[0].index.depths) == MAX_STORED_DEPTH
+
+
+def test_a_chain_over_the_limit_is_begun_anew(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "MAX_CHAIN", 8 << 10)
+    line = history.line(20)
+    one_by_one(repository, history, line)
+    snapshot = check_whole(repository, history)
+    assert max(chain for pack in snapshot.packs for chain in pack.index.chains) <= 8
+
+
+def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, history: History) -> None:
+    """The lowest copy of a base is another branch's, at the end of a long chain: none of it is this branch's."""
+    line = history.line(MAX_STORED_DEPTH + 1)
+    push(repository, history, line, {MAIN: line[-1]})
+    deep = history.key_at(line[-1], FILE)
+    other = history.commit({"elsewhere": history.objects[deep].text}, (), "another root")
+    text = history.objects[deep].text.replace(b"line", b"LINE", 1)
+    child = history.commit({"elsewhere": text + b"more\n"}, (other,))
+    push(repository, history, [other], {b"refs/heads/other": other})
+    push(repository, history, [child], {b"refs/heads/other": child})
+    snapshot = check_whole(repository, history)
+    location = snapshot.first(0, history.key_at(child, "elsewhere"))
+    assert location is not None
+    assert (location.depth, location.lineage) == (0, MAX_STORED_DEPTH + 1)
+
+
+def test_a_near_base_that_is_too_deep_leads_to_a_farther_one(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "REBASED_DEPTH", 5)
+    line = history.line(MAX_STORED_DEPTH + 2)
+    one_by_one(repository, history, line)
+    location = check_whole(repository, history).first(0, history.key_at(line[-1], FILE))
+    assert location is not None
+    assert location.depth == 1
+
+
+def test_encoded_anew_in_full_where_the_base_is_of_no_use(repository: PackRepository, history: History) -> None:
+    """Each text shares most with the one before it and nothing with the one 32 before it."""
+    noise = Repeatable(3)
+    blocks = [noise(256) for _ in range(MAX_STORED_DEPTH + 20)]
+    parent: tuple[bytes, ...] = ()
+    line: list[bytes] = []
+    for number in range(MAX_STORED_DEPTH + 2):
+        parent = (history.commit({"noise": b"".join(blocks[number : number + 8])}, parent),)
+        line += parent
+    push(repository, history, line, {MAIN: line[-1]})
+    location = check_whole(repository, history).first(0, history.key_at(line[-1], "noise"))
+    assert location is not None
+    assert location.depth == 0
+    assert location.frame_length == location.length == 8 * 256

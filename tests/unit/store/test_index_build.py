@@ -1,0 +1,188 @@
+"""store.index_build: what a writer puts into an index, and joining and rebuilding them."""
+
+from __future__ import annotations
+
+import pytest
+from index_samples import TEXT, build, content_of
+from pack_samples import KINDS, Revision, Stored, blob, history, no_base, note, stored
+
+from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.model import Parent
+from smartserver.records.segment import decode_segment
+from smartserver.store import index_build
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, kib, record_digest
+from smartserver.store.index_build import IndexBuilder, fanout_bits, merge, rebuild
+from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.snapshot import pack_path
+from transports.memory import MemoryTransport
+
+
+def test_depth_and_chain_follow_the_bases_of_the_pack() -> None:
+    index = build(history(9))
+    for number, revision in enumerate(history(9)):
+        (row,) = index.find(0, revision.records[0][0].key)
+        assert index.row(row) == Row(number, kib(len(revision.records[0][0].text)) * (number + 1), 0)
+        if number:
+            (base,) = index.find(0, history(9)[number - 1].records[0][0].key)
+            assert index.bases[row] == base
+        else:
+            assert index.bases[row] == NO_BASE
+
+
+def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
+    base = blob(TEXT)
+    changed = blob(TEXT + b"changed\n")
+    index = build([Revision(b"r", (), [(changed, base)])], {changed.key: Row(17, 40, 18)})
+    assert index.bases[0] == EXTERNAL
+    assert index.external(0) == (0, base.key)
+    assert index.row(0) == Row(17, 40, 18)
+
+
+@pytest.mark.parametrize(
+    ("rows", "bits"),
+    [(0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 20, 16), (1 << 20 | 1, 16), (1 << 30, 16)],
+)
+def test_fanout_gives_buckets_of_about_sixteen(rows: int, bits: int) -> None:
+    assert fanout_bits(rows) == bits
+
+
+def test_ten_records_take_less_than_two_kilobytes() -> None:
+    revisions = [
+        Revision(b"%020d" % 1, (Parent(b"%020d" % 0),), [(blob(b"text %d" % number), None) for number in range(10)])
+    ]
+    assert build(revisions).size < 1024
+
+
+def test_a_builder_answers_while_it_collects() -> None:
+    builder = IndexBuilder()
+    revisions = history(3)
+    at = 50
+    for revision in revisions:
+        segment = decode_segment(revision.segment(), 0, KINDS)
+        assert builder.segment_of(revision.id) is None
+        assert builder.first_copy(0, revision.records[0][0].key) is None
+        builder.add(at, segment, [Row(9, 9, 4)] * len(segment.entries))
+        at += segment.length
+    assert (builder.segments, builder.records) == (3, 7)
+    assert builder.segment_of(b"revision-0001") == 1
+    assert builder.first_copy(0, revisions[0].records[0][0].key) == Row(0, 2, 4)
+    assert builder.first_copy(0, revisions[2].records[0][0].key) == Row(2, 6, 4)
+    with pytest.raises(ValueError, match="has a segment in this pack already"):
+        builder.add(at, segment, [Row()] * len(segment.entries))
+
+
+def test_more_rows_than_a_column_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_build, "MAX_ROWS", 5)
+    with pytest.raises(LimitExceeded, match="records of one pack: 7, expected no more than 5"):
+        build(history(3))
+    index = build(history(2))
+    with pytest.raises(LimitExceeded, match="records of one pack: 10"):
+        merge([index, index], 0, b"h" * 16)
+
+
+def test_numbers_over_their_columns_stop_at_the_largest() -> None:
+    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
+    index = build([Revision(b"r", (), [(changed, base)])], {changed.key: Row(300, 1 << 40, 1 << 40)})
+    assert index.row(0) == Row(255, 0xFFFFFFFF, 0xFFFFFFFF)
+
+
+def readers(made: Stored) -> list[PackReader]:
+    return [PackReader(made.transport.open_read(pack_path(entry.name)), entry.length, "pack") for entry in made.entries]
+
+
+def test_merged_is_what_is_built_from_the_joined_pack() -> None:
+    made = stored([3, 5, 1, 4])
+    packs = readers(made)
+    transport = MemoryTransport()
+    file = transport.create("joined")
+    writer = PackWriter(file, KINDS)
+    for pack in packs:
+        for chunk in pack.chunks():
+            writer.append(chunk)
+    length, digest = writer.finish()
+    indexes = [Index(made.transport.get(f"packs/{entry.name.hex()}.idx"), "index") for entry in made.entries]
+    merged = merge(indexes, length, digest)
+    assert merged == rebuild(PackReader(transport.open_read("joined"), length, "joined"), no_base)
+    index = Index(merged, "joined")
+    assert index.external_count == 0
+    assert index.outside == ()
+
+
+def test_merging_one_index_changes_nothing() -> None:
+    index = build(history(6))
+    content = content_of(history(6))
+    assert merge([Index(content, "index")], index.pack_length, index.pack_hash) == content
+
+
+def test_a_revision_in_two_packs_is_refused() -> None:
+    index = build(history(3))
+    with pytest.raises(ValueError, match=r"revision 7265\w+ has a segment in two packs"):
+        merge([index, index], 0, b"h" * 16)
+
+
+def test_an_external_base_stays_external_when_its_copy_lies_behind_it() -> None:
+    """The base of `changed` lies in a pack before these; a copy of it that came later is not its base."""
+    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
+    first = build([Revision(b"a", (Parent(b"x"),), [(changed, base)])], {changed.key: Row(3, 4, 4)})
+    second = build([Revision(b"b", (), [(base, None)])])
+    index = Index(merge([first, second], 0, b"h" * 16), "merged")
+    (row,) = index.find(0, changed.key)
+    assert index.bases[row] == EXTERNAL
+    assert index.external(0) == (0, base.key)
+    assert index.row(row) == Row(3, 4, 4)
+
+
+def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -> None:
+    """Else its depth would change when packs are joined."""
+    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
+    revisions = [Revision(b"a", (), [(base, None), (changed, base)])]
+
+    def before(kind: int, key: bytes) -> bool:
+        return (kind, key) == (0, base.key)
+
+    builder = IndexBuilder(before)
+    segment = decode_segment(revisions[0].segment(), 0, KINDS)
+    builder.add(100, segment, [Row(), Row(8, 9, 7)])
+    index = Index(builder.finish(0, b"h" * 16), "index")
+    (row,) = index.find(0, changed.key)
+    assert index.bases[row] == EXTERNAL
+    assert index.row(row) == Row(8, 9, 7)
+    assert builder.holds(record_digest(0, base.key))
+    assert not builder.holds(record_digest(1, base.key))
+    # It stays so when the pack is joined with a neighbour that has a copy too.
+    neighbour = build([Revision(b"b", (), [(base, None)])])
+    joined = Index(merge([neighbour, index], 0, b"h" * 16, before), "index")
+    (row,) = joined.find(0, changed.key)
+    assert joined.bases[row] == EXTERNAL
+    assert joined.row(row) == Row(8, 9, 7)
+
+
+def test_lineage_is_counted_along_the_bases_when_rebuilt() -> None:
+    made = stored([4])
+    (pack,) = readers(made)
+    index = Index(rebuild(pack, no_base), "index")
+    (row,) = index.find(0, made.revisions[3].records[0][0].key)
+    assert index.row(row) == Row(3, 8, 3)
+
+
+def test_rebuilding_needs_the_bases_that_lie_before() -> None:
+    base = blob(TEXT)
+    revision = Revision(b"r", (), [(blob(TEXT + b"changed\n"), base)])
+    transport = MemoryTransport()
+    writer = PackWriter(transport.create("pack"), KINDS)
+    writer.add(revision.segment())
+    length, _ = writer.finish()
+    pack = PackReader(transport.open_read("pack"), length, "packs/1.pack")
+    with pytest.raises(CorruptFile, match=f"packs/1.pack .* its base {base.key.hex()} is in no pack before it"):
+        rebuild(pack, no_base)
+    index = Index(rebuild(pack, lambda _kind, _key: Row(4, 7, 9)), "index")
+    assert index.row(0) == Row(5, 8, 10)
+
+
+def test_rebuilding_from_a_pack_that_holds_no_segments_of_its_kinds() -> None:
+    transport = MemoryTransport()
+    writer = PackWriter(transport.create("pack"), KINDS[:1])
+    writer.add(Revision(b"r", (), [(note(b"k", b"x"), None)]).segment())
+    length, _ = writer.finish()
+    with pytest.raises(CorruptFile, match="kind 1, but the repository has 1"):
+        rebuild(PackReader(transport.open_read("pack"), length, "packs/1.pack"), no_base)
