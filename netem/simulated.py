@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from netem.clock import Clock
 from netem.counter import Counter, Counts
-from netem.effects import Ending
+from netem.effects import Ending, Parcel
 from netem.link import Lane, Link
 from netem.units import NEVER
 
@@ -111,11 +112,20 @@ class _Endpoint(ABC):
         counter = self._network._counter
         end = ending is Ending.EOF
         message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
-        for parcel in self._lane.enter(now, content, ending, (counter, message)):
+        self._under_way(self._lane.enter(now, content, ending, (counter, message)))
+
+    def _under_way(self, parcels: Iterable[Parcel]) -> None:
+        now = self._clock.nanoseconds
+        for parcel in parcels:
             if not parcel.stuck:
                 self._clock.call_at(parcel.at, self._deliver)
             if now < parcel.left < NEVER:
                 self._clock.call_at(parcel.left, self._left)
+
+    def _change(self, link: Link) -> None:
+        self._link = link
+        self._under_way(self._lane.change(self._clock.nanoseconds, link, up=self._up))
+        self._pump()
 
     @abstractmethod
     def _left(self) -> None:
@@ -372,12 +382,27 @@ class SimulatedNetwork:
     """Connections over one link, on one virtual clock, counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
+        link.check_streams()
         self.link = link
         self.clock = Clock() if clock is None else clock
         self._counter = Counter()
         self._connections = 0
         self._waited = 0
         self._connecting = 0
+        self._ends: WeakValueDictionary[tuple[int, bool], _Endpoint] = WeakValueDictionary()
+
+    def change(self, link: Link) -> None:
+        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+
+        What is on the way comes out as it would have; what was held for ever is sent again.
+
+        Raises:
+            ValueError: an effect has no meaning for streams.
+        """
+        link.check_streams()
+        self.link = link
+        for _, end in sorted(self._ends.items()):
+            end._change(link)
 
     def connect(
         self, server_factory: Callable[[ServerTransport], ServerProtocol] | None, *, handshake: bool = True
@@ -404,6 +429,7 @@ class SimulatedNetwork:
         if server_factory is None:
             raise ConnectionRefusedError(f"connection {number}: nobody listens")
         client._peer, server._peer = server, client
+        self._ends[number, True], self._ends[number, False] = client, server
         factory = server_factory
 
         def accept() -> None:

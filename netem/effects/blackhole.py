@@ -1,6 +1,6 @@
 """Blackhole: after byte n everything is taken and nothing arrives, without an error, as behind a dead router.
 
-A stall keeps what it holds, and the sender's buffers fill; a black hole lets the sender believe that all is well.
+A stall keeps what it holds with the sender, whose buffers fill; a black hole lets the sender believe that all is well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
-from netem.units import parse_size
+from netem.units import NEVER, parse_size
 
 
 @register
@@ -28,30 +28,34 @@ class Blackhole(Effect):
             raise ValueError(f"a black hole after {self.after} bytes: expected 0 or more")
 
     def begin(self) -> Stage:
-        """A stage that swallows what comes after byte `after`."""
+        """A stage that lets what comes after byte `after` leave, and never arrive: a stream must not have holes, should
+        the link be changed for a better one."""
         left = self.after
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
             nonlocal left
-            if left and len(parcel.data) <= left:
-                left -= len(parcel.data)
+            if len(parcel.content) <= left and (parcel.content or left):
+                left -= len(parcel.content)
                 return (parcel,)
-            head, _ = parcel.split(left)
-            left = 0
-            return (head,) if head.data else ()
+            head = None
+            if left:
+                head, parcel = parcel.split(left)
+                left = 0
+            parcel.at = NEVER
+            return (parcel,) if head is None else (head, parcel)
 
         return stage
 
     def begin_packets(self) -> Stage:
-        """The same without cutting a packet: the one that holds byte `after` is lost whole."""
+        """A stage that swallows the packet that holds byte `after` of all packets, and what follows."""
         left = self.after
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
             nonlocal left
-            if len(parcel.data) > left:
-                left = 0
+            if len(parcel.content) > left:
+                left = -1
                 return ()
-            left -= len(parcel.data)
+            left -= len(parcel.content)
             return (parcel,)
 
         return stage

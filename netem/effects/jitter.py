@@ -1,30 +1,25 @@
-"""Jitter: packets come out earlier or later by chance; where order need not be kept, one may pass another."""
+"""Jitter: packets come out later by chance; where order need not be kept, one may pass another."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.chance import dice
 from netem.units import nanoseconds, parse_time
 
 
 @register
 @dataclass(frozen=True)
 class Jitter(Effect):
-    """Add from 0 to twice `seconds`, each as likely: `seconds` on the average.
-
-    Never less than nothing, so that it may stand alone; the delay of the link is beside it. A stream keeps its order
-    whatever is asked for here.
-    """
+    """Add from 0 to twice `seconds`, each as likely: `seconds` on the average, beside the delay of the link."""
 
     seconds: float
     ordered: bool = True
     """Whether a packet waits for those sent before it."""
-    seed: int = 0
-    """The same seed, the same run."""
+    seed: int | str = 0
     name: ClassVar[str] = "jitter"
     arguments: ClassVar[str] = "TIME[:reorder]"
     splits_trains: ClassVar[bool] = True
@@ -36,7 +31,7 @@ class Jitter(Effect):
     def begin(self) -> Stage:
         """A stage that moves `at` and leaves `left` as it is."""
         most = 2 * nanoseconds(self.seconds)
-        chance = random.Random(self.seed)
+        chance = dice(self, self.seed)
         last = 0
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
@@ -48,6 +43,17 @@ class Jitter(Effect):
             return (parcel,)
 
         return stage
+
+    def check_streams(self) -> None:
+        """A stream keeps its order.
+
+        Raises:
+            ValueError: it need not here.
+        """
+        if not self.ordered:
+            raise ValueError(
+                "the effect jitter with reorder is of packets, and a stream keeps its order: use `netem run`"
+            )
 
     @classmethod
     def parse(cls, seconds: str, order: str = "") -> Jitter:

@@ -5,6 +5,7 @@ Pickled: both ends are this package, on a socket that nobody else can open.
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
@@ -29,7 +30,7 @@ class Channel:
 
     @classmethod
     def inherited(cls, descriptor: int) -> Channel:
-        """The end a parent process left open."""
+        """The end that another process left open, or sent."""
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
@@ -53,16 +54,38 @@ class Channel:
             EOFError: the other end is gone.
         """
         head, descriptors, _, _ = socket.recv_fds(self._end, _HEAD.size, _MOST_DESCRIPTORS)
-        if len(head) != _HEAD.size:
-            raise EOFError("the other process is gone")
-        size, _ = _HEAD.unpack(head)
-        content = bytearray()
-        while len(content) < size:
-            piece = self._end.recv(size - len(content))
-            if not piece:
+        try:
+            if len(head) != _HEAD.size:
                 raise EOFError("the other process is gone")
-            content += piece
-        return pickle.loads(content), descriptors
+            size, number = _HEAD.unpack(head)
+            content = bytearray()
+            while len(content) < size:
+                piece = self._end.recv(size - len(content))
+                if not piece:
+                    raise EOFError("the other process is gone")
+                content += piece
+            if number != len(descriptors):
+                raise OSError(f"{len(descriptors)} of {number} descriptors came: too many are open")
+            return pickle.loads(content), descriptors
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+
+    def ask(self, question: str, *arguments: Any, descriptors: Sequence[int] = ()) -> tuple[Any, list[int]]:
+        """Send a question; its answer, and descriptors that came with it. An exception for an answer is raised.
+
+        Raises:
+            EOFError: the other end is gone.
+        """
+        try:
+            self.send((question, *arguments), descriptors)
+            answer, given = self.receive()
+        except ConnectionError as error:  # unread messages were lost with the other end
+            raise EOFError("the other process is gone") from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, given
 
     def close(self) -> None:
         """Close this end."""

@@ -2,15 +2,13 @@
 
 A client's side and a server's, each a machine of its own as far as TCP can tell: handshakes, slow start, delayed
 acknowledgements and retransmission are the kernel's. Linux; as root, or as an ordinary user where the system lets him
-make namespaces. Nothing is left behind: the namespaces go with their processes.
+make namespaces. Nothing is left behind: namespaces and all that runs in them end with the process that uses this.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -19,25 +17,17 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from netem.broker import ADDRESSES
-from netem.channel import Channel
 from netem.counter import Counts
 from netem.link import Link
+from netem.packets.channel import Channel
+from netem.packets.command import Command
+from netem.packets.devices import ADDRESSES, BACKENDS
+from netem.packets.errors import PacketsError, Unavailable
 
 CLIENT, SERVER = 0, 1
 """The two sides."""
-BACKENDS = ("tun", "veth")
-"""Tried in this order: `tun` is faster by a half without trains, and needs a node that may be closed to users."""
 CONGESTION = "cubic"
 """The default of Linux, and not paced: with a paced one (BBR) flights have no edges and rounds are fractions."""
-
-
-class Unavailable(Exception):
-    """There are no packet networks here; the message says why, for each way that was tried."""
-
-
-class PacketsError(Exception):
-    """A process of the network failed; what it measured is worth nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,50 +39,8 @@ class Lateness:
     greatest: float = 0.0
 
 
-class Running:
-    """A command in a namespace."""
-
-    def __init__(self, pid: int, status: int) -> None:
-        self.pid = pid
-        """The leader of its session and process group."""
-        self._status = status
-        self._ended: int | None = None
-
-    def fileno(self) -> int:
-        """Readable when it has ended."""
-        return self._status
-
-    def ended(self) -> bool:
-        """Whether it has ended, or could not be started: `wait` would return at once."""
-        return self._ended is not None or bool(select.select([self._status], [], [], 0)[0])
-
-    def wait(self) -> int:
-        """Its exit status, negative the signal that ended it.
-
-        Raises:
-            OSError: it could not be started.
-            PacketsError: the network was closed meanwhile.
-        """
-        if self._ended is None:
-            text = os.read(self._status, 4096).decode()
-            os.close(self._status)
-            if not text:
-                raise PacketsError("the network ended while a command ran in it")
-            number, _, why = text.partition(" ")
-            if why:
-                raise OSError(int(number), why)
-            self._ended = int(number)
-        return self._ended
-
-    def kill(self, number: int = signal.SIGTERM) -> None:
-        """Signal the command and all it started."""
-        if self._ended is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-
-
 class Packets:
-    """A link between two namespaces."""
+    """A link between two namespaces; use it as a context manager."""
 
     def __init__(self, link: Link, *, backend: str = "auto", congestion: str = CONGESTION) -> None:
         """`backend`: `tun`, `veth`, or `auto` for the first of them that works."""
@@ -102,7 +50,8 @@ class Packets:
         self.backend = backend
         """After `start` the one that is used."""
         self.congestion = congestion
-        self._channel: Channel | None = None
+        self._broker: Channel | None = None
+        self._emulator: Channel | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -129,41 +78,38 @@ class Packets:
 
         Raises:
             Unavailable: not on this system, or not for this user.
+            ValueError: an effect of the link has no meaning for packets.
         """
         if not sys.platform.startswith("linux"):
-            raise Unavailable(f"no packet network: network namespaces are Linux's, this is {sys.platform}")
-        tried = []
-        for backend in BACKENDS if self.backend == "auto" else (self.backend,):
-            why = self._start(backend)
-            if why is None:
-                self.backend = backend
-                return
-            tried.append(f"{backend}: {why}")
-        raise Unavailable("no packet network here: " + "; ".join(tried))
-
-    def _start(self, backend: str) -> OSError | None:
-        here, there = Channel.pair()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "netem.broker", str(there.fileno())], pass_fds=[there.fileno()]
+            raise Unavailable(f"no packet network here: network namespaces are Linux's, this is {sys.platform}")
+        self.link.check_packets()
+        self._broker, there = Channel.pair()
+        # It finds this package where this process does. A session of its own: a terminal's ^C is not for it.
+        start = f"import sys; sys.path[:] = {sys.path!r}; from netem.packets.broker import main; main({there.fileno()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start], pass_fds=[there.fileno()], start_new_session=True
         )
         there.close()
-        self._channel, self._process = here, process
+        backends = BACKENDS if self.backend == "auto" else (self.backend,)
         try:
-            here.send((self.link, backend, self.congestion))
-            why, _ = here.receive()
+            self._broker.send((self.link, backends, self.congestion))
+            answer, given = self._broker.receive()
+            if isinstance(answer, Unavailable):
+                raise answer
         except (OSError, EOFError) as error:
+            raise PacketsError(f"the process of the network ended, status {self._process.wait()}") from error
+        except BaseException:
             self.close()
-            raise PacketsError(f"the process of the network ended, status {process.returncode}") from error
-        if isinstance(why, OSError):
-            self.close()
-            return why
-        return None
+            raise
+        self.backend = answer
+        self._emulator = Channel.inherited(given[0])
 
     def close(self) -> None:
         """End what runs in it, and the namespaces. Twice is nothing."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        for channel in (self._broker, self._emulator):
+            if channel is not None:
+                channel.close()
+        self._broker = self._emulator = None
         if self._process is not None:
             self._process.wait()
             self._process = None
@@ -172,16 +118,20 @@ class Packets:
         """Whether all is well.
 
         Raises:
-            PacketsError: a process of the network failed.
+            PacketsError: a process of the network failed, or it was not started, or is closed.
         """
-        if self._process is not None and self._process.poll() is not None:
-            raise PacketsError(f"the process of the network ended, status {self._process.returncode}")
+        if self._broker is None or self._emulator is None:
+            raise PacketsError("the network was not started, or is closed")
+        for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
+            if select.select([channel.fileno()], [], [], 0)[0]:  # nobody speaks there unasked
+                raise PacketsError(f"the {which} of the packet network failed")
 
     # -- what is in it
 
     def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         """A new socket that lives on a side; it is this process's to use like any other."""
-        _, (descriptor,) = self._ask("socket", side, int(family), int(kind))
+        _, (descriptor,) = self._ask(self._broker, "socket", side, int(family), int(kind))
+        os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)
 
     def listen(self, port: int = 0) -> socket.socket:
@@ -225,31 +175,30 @@ class Packets:
         stdin: int = 0,
         stdout: int = 1,
         stderr: int = 2,
-    ) -> Running:
+    ) -> Command:
         """Start a command on a side, as this user, in a session of its own; it ends with the network at the latest.
 
-        `stdin`, `stdout`, `stderr`: open descriptors.
+        `environment`: None for this process's as it was at `start`. `stdin`, `stdout`, `stderr`: open descriptors.
+
+        Raises:
+            OSError: there is no such command, or no such folder.
         """
         ended, status = os.pipe()
         try:
             pid, _ = self._ask(
-                "run",
-                side,
-                list(command),
-                dict(os.environ if environment is None else environment),
-                os.path.abspath(folder),
-                descriptors=[stdin, stdout, stderr, status],
-            )
+                self._broker, "run", side, list(command), None if environment is None else dict(environment),
+                os.path.abspath(folder), descriptors=[stdin, stdout, stderr, status],
+            )  # fmt: skip
         except BaseException:
             os.close(ended)
             raise
         finally:
             os.close(status)
-        return Running(pid, ended)
+        return Command(pid, ended)
 
     def listening(self, side: int) -> int:
         """How many TCP sockets listen on a side."""
-        number: int = self._ask("listening", side)[0]
+        number: int = self._ask(self._broker, "listening", side)[0]
         return number
 
     def setting(self, name: str, value: str, *, side: int | None = None) -> None:
@@ -259,9 +208,23 @@ class Packets:
             OSError: there is none, or it does not take the value.
         """
         for each in (CLIENT, SERVER) if side is None else (side,):
-            self._ask("setting", each, name, value)
+            self._ask(self._broker, "setting", each, name, value)
 
-    # -- counting
+    # -- the link
+
+    def change(self, link: Link) -> None:
+        """Make it another link from now on. What is on the way comes out as it would have, and what was held for ever
+        as if it were sent now.
+
+        Raises:
+            ValueError: packets may pass in trains on the old one and not on the new one; or an effect has no meaning
+                for packets.
+        """
+        link.check_packets()
+        if self.link.trains and not link.trains:
+            raise ValueError("packets pass as trains on this link; start it with an effect that works on packets")
+        self._ask(self._emulator, "change", link)
+        self.link = link
 
     def take(self) -> Counts:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
@@ -277,36 +240,19 @@ class Packets:
 
     def lateness(self) -> Lateness:
         """Of the packets since the last `take`."""
-        *_, late = self._ask("emulator", "counts")[0]
-        return Lateness(*[nanoseconds / 1e9 for nanoseconds in late])
-
-    def change(self, link: Link) -> None:
-        """Make it another link from now on; what is on the way comes out as it would have. Not from trains to none."""
-        if self.link.trains and not link.trains:
-            raise ValueError("packets pass as trains on this link; start it with an effect that works on packets")
-        self._ask("emulator", "change", link)
-        self.link = link
+        return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, "lateness")[0]])
 
     def _counts(self, question: str) -> Counts:
-        answer, _ = self._ask("emulator", question)
         counts: Counts
-        counts, up, down, _ = answer
-        return replace(
-            counts,
-            packets_up=up.packets,
-            packets_down=down.packets,
-            dropped=up.dropped + down.dropped,
-        )
+        counts, up, down = self._ask(self._emulator, question)[0]
+        return replace(counts, packets_up=up.packets, packets_down=down.packets, dropped=up.dropped + down.dropped)
 
-    def _ask(self, question: str, *arguments: Any, descriptors: Sequence[int] = ()) -> tuple[Any, list[int]]:
+    def _ask(
+        self, whom: Channel | None, question: str, *arguments: Any, descriptors: Sequence[int] = ()
+    ) -> tuple[Any, list[int]]:
         self.check()
-        if self._channel is None:
-            raise PacketsError("the network was not started, or is closed")
+        assert whom is not None
         try:
-            self._channel.send((question, *arguments), descriptors)
-            answer, given = self._channel.receive()
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            raise PacketsError("a process of the network ended") from error
-        if isinstance(answer, OSError):
-            raise answer
-        return answer, given
+            return whom.ask(question, *arguments, descriptors=descriptors)
+        except EOFError as error:
+            raise PacketsError("a process of the packet network failed") from error

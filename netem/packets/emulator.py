@@ -6,7 +6,6 @@ how late it was is part of what it tells.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import heapq
 import os
@@ -16,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netem.channel import Channel
 from netem.counter import Counter
-from netem.devices import Port
 from netem.effects import Parcel, Stage
 from netem.link import Link
-from netem.segments import Seen, SegmentCounter
+from netem.packets.channel import Channel
+from netem.packets.devices import HEADER_FIRST_BYTE_PLAIN, Port, packets_in
+from netem.packets.namespaces import wake_up_in_time
+from netem.packets.segments import Seen, SegmentCounter
 from netem.units import NANOSECONDS, NEVER
 
 AT_ONCE = 32
@@ -33,17 +33,27 @@ NAP = 200_000_000
 KEPT_DELAYS = 100_000
 """Lateness of the last packets that is kept, for its median and 99th percentile."""
 
-_TIMER_SLACK = 29
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
+"""What a device says of a packet that it cannot take now, or that an effect has damaged."""
 
 
 @dataclass(slots=True)
 class Passed:
-    """Packets of one direction in one operation."""
+    """Packets of one direction in one operation; a train counts as what it is cut into."""
 
     packets: int = 0
     dropped: int = 0
     """By an effect, a full queue of the link, or because the far end could take no more."""
+
+
+@dataclass(slots=True)
+class _Carried:
+    """What goes with the bytes of a packet: what stood before them, and what they mean to the counter."""
+
+    header: bytes
+    packet: memoryview
+    seen: Seen | None
+    packets: int
 
 
 @dataclass(slots=True)
@@ -74,7 +84,7 @@ class Emulator:
         Raises:
             OSError: a port failed.
         """
-        ctypes.CDLL(None).prctl(_TIMER_SLACK, 1, 0, 0, 0)
+        wake_up_in_time()
         ports = {direction.source.descriptor: direction for direction in self._directions}
         waiting = [*ports, control.fileno()]
         now = time.monotonic_ns
@@ -89,38 +99,45 @@ class Emulator:
                     return
 
     def _read(self, direction: _Direction, now: int) -> None:
-        source, up = direction.source, direction.up
+        source = direction.source
         for _ in range(AT_ONCE):
             try:
-                packet = os.read(source.descriptor, LARGEST)
+                frame = os.read(source.descriptor, LARGEST)
             except BlockingIOError:
                 return
-            seen = self._segments.sent(packet, source.header, now, up=up)
-            direction.passed.packets += 1
-            parcels = [Parcel(packet, now, now, tag=seen)]
-            for stage in direction.stages:
-                parcels = [after for parcel in parcels for after in stage(parcel)]
-            if not parcels:
-                direction.passed.dropped += 1
-            for parcel in parcels:
-                self._order += 1
-                heapq.heappush(direction.queue, (parcel.at, self._order, parcel))
+            seen = self._segments.sent(frame, source.header, now, up=direction.up)
+            header, packet = frame[: source.header], memoryview(frame)[source.header :]
+            carried = _Carried(header, packet, seen, packets_in(frame, source.header))
+            direction.passed.packets += carried.packets
+            self._enter(direction, carried, now)
+
+    def _enter(self, direction: _Direction, carried: _Carried, now: int) -> None:
+        parcels = [Parcel(carried.packet, now, now, tag=carried)]
+        for stage in direction.stages:
+            parcels = [after for parcel in parcels for after in stage(parcel)]
+        if not parcels:
+            direction.passed.dropped += carried.packets
+        for parcel in parcels:
+            self._order += 1
+            heapq.heappush(direction.queue, (parcel.at, self._order, parcel))
 
     def _deliver(self, direction: _Direction, now: int) -> int:
         """Let out what is due; when the next is."""
         queue = direction.queue
         while queue and queue[0][0] <= now:
             at, _, parcel = heapq.heappop(queue)
-            seen: Seen | None = parcel.tag
-            # Counted before it is written: who has read it finds it counted.
-            if seen is not None:
-                self._segments.delivered(seen, now)
+            carried: _Carried = parcel.tag
+            whole = parcel.content is carried.packet
+            # Counted before it is written: who has read it finds it counted. What is damaged, the far kernel drops.
+            if carried.seen is not None and whole:
+                self._segments.delivered(carried.seen, now)
+            header = carried.header if whole else HEADER_FIRST_BYTE_PLAIN + carried.header[1:]
             try:
-                os.write(direction.target.descriptor, parcel.data)
+                os.writev(direction.target.descriptor, [header, parcel.content])
             except OSError as error:
                 if error.errno not in _TRANSIENT:
                     raise
-                direction.passed.dropped += 1
+                direction.passed.dropped += carried.packets
             self._late.append(now - at)
             if len(self._late) >= 2 * KEPT_DELAYS:
                 del self._late[:KEPT_DELAYS]
@@ -136,10 +153,12 @@ class Emulator:
         return True
 
     def _on_counts(self) -> Any:
-        counts = self._segments.counter.counts()
         up, down = (direction.passed for direction in self._directions)
+        return self._segments.counter.counts(), up, down
+
+    def _on_lateness(self) -> tuple[int, int, int]:
         late = sorted(self._late)
-        return counts, up, down, (late[len(late) // 2], late[len(late) * 99 // 100], late[-1]) if late else (0, 0, 0)
+        return (late[len(late) // 2], late[len(late) * 99 // 100], late[-1]) if late else (0, 0, 0)
 
     def _on_take(self) -> Any:
         taken = self._on_counts()
@@ -149,6 +168,12 @@ class Emulator:
         self._late.clear()
         return taken
 
-    def _on_change(self, link: Link) -> Any:
+    def _on_change(self, link: Link) -> None:
+        now = time.monotonic_ns()
         for direction in self._directions:
             direction.stages = link.packet_stages(up=direction.up)
+            queue = sorted(direction.queue, key=lambda entry: entry[:2])  # which is a heap, too
+            direction.queue = [entry for entry in queue if not entry[2].stuck]
+            for _, _, parcel in queue:
+                if parcel.stuck:
+                    self._enter(direction, parcel.tag, now)
