@@ -55,7 +55,7 @@ setup(
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",
             "git-remote-hpss=smartserver.cli.git_remote:main",
-            "netem=netem.cli:main",
+            "netem=netem.cli.main:main",
         ],
         "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
     },

@@ -59,6 +59,14 @@ class Counts:
     """Greatest depth of a message delivered to the client, handshakes included."""
     depth_without_handshake: int = 0
     """The same, as if every connection had been open before."""
+    packets_up: int = 0
+    """Packet network: packets of any kind from the client, copies and acknowledgements too."""
+    packets_down: int = 0
+    """Packet network: packets from the server."""
+    repeated: int = 0
+    """Packet network: packets of both directions that carried bytes for the second time."""
+    dropped: int = 0
+    """Packet network: packets of both directions that the link lost."""
     seconds: float = 0.0
     """From the first thing the client did to the last message delivered to it."""
     application_rounds: float | None = None
@@ -111,6 +119,7 @@ class Counter:
         self._omitted = 0
         self._bytes = {True: 0, False: 0}
         self._flights = {True: 0, False: 0}
+        self._repeated = {True: 0, False: 0}
         self._depth = _Side()
         self._begun: int | None = None
         self._last = 0
@@ -161,6 +170,10 @@ class Counter:
         self._bytes[up] += size
         return message
 
+    def repeated(self, *, up: bool) -> None:
+        """A packet enters that brings nothing new."""
+        self._repeated[up] += 1
+
     def delivered(self, message: Message, now: int) -> None:
         """Some of a message comes out at the far end."""
         if message.delivered is None:
@@ -189,6 +202,7 @@ class Counter:
             flights_down=self._flights[False],
             depth=self._depth.depth,
             depth_without_handshake=self._depth.without_handshake,
+            repeated=sum(self._repeated.values()),
             seconds=(self._last - (self._begun or 0)) / 1e9,
             application_rounds=application_rounds,
             application_rounds_without_handshake=application_rounds_without_handshake,

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from netem.counter import Counter, Counts
 from netem.effects import Effect, Ending
@@ -32,6 +32,9 @@ REFILL = 0.02
 
 STARTING = 30.0
 """Seconds the thread may take to listen."""
+
+
+_T = TypeVar("_T")
 
 
 class ProxyError(Exception):
@@ -107,6 +110,12 @@ class _Socket(asyncio.Protocol):
 
     def _enter(self, now: int, content: bytes, ending: Ending, message: Any) -> None:
         self._lane.enter(now, content, ending, (self._connection.counter, message))
+        self.pump()
+
+    def change(self) -> None:
+        """The connection has another link."""
+        self._lane.change(self._now(), self._connection.link, up=self._up)
+        self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()
 
     def pump(self) -> None:
@@ -221,6 +230,12 @@ class _Connection:
     async def _until(self, when: int) -> None:
         await asyncio.sleep(max(0.0, when / NANOSECONDS - self.loop.time()))
 
+    def change(self, link: Link) -> None:
+        """Go on over another link."""
+        self.link = link
+        self.client.change()
+        self.server.change()
+
     def close(self) -> None:
         """Both directions have ended, or the connection is lost: close what is open."""
         self.over = True
@@ -274,6 +289,7 @@ class Proxy:
             # On a fast link the loop must not come too late to fill it again.
             buffer = max(BUFFER, int((rate or 0) * REFILL))
         self.link = Link(rtt, rate, up, down, buffer, window)
+        self.link.check_streams()
         self.upstream = upstream
         self.handshake = handshake
         self.host, self.port = listen
@@ -333,6 +349,24 @@ class Proxy:
         if self._failure is not None:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
+    def change(self, link: Link) -> None:
+        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+
+        What is on the way comes out as it would have; what was held for ever is sent again.
+
+        Raises:
+            ValueError: an effect has no meaning for streams.
+            ProxyError: the proxy's thread failed.
+        """
+        link.check_streams()
+        self._ask(lambda: self._change(link))
+
+    def _change(self, link: Link) -> None:
+        self.link = link
+        for connection in list(self._connections):
+            if not connection.over:
+                connection.change(link)
+
     def take(self) -> Counts:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
 
@@ -347,13 +381,13 @@ class Proxy:
         """The counts so far; nothing is begun anew."""
         return self._ask(lambda: self._counter.counts())
 
-    def _ask(self, question: Callable[[], Counts]) -> Counts:
+    def _ask(self, question: Callable[[], _T]) -> _T:
         self.check()
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
             return question()
 
-        async def asked() -> Counts:
+        async def asked() -> _T:
             return question()
 
         coroutine = asked()

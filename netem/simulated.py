@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from netem.clock import Clock
 from netem.counter import Counter, Counts
@@ -27,6 +28,7 @@ class SimulatedNetwork:
     """Connections over one link, on one virtual clock, counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
+        link.check_streams()
         self.link = link
         self.links: deque[Link] = deque()
         """Those of the next connections, one each; when there is none left, `link`."""
@@ -39,6 +41,20 @@ class SimulatedNetwork:
         """Connections so far; the last one has this number."""
         self._waited = 0
         self._connecting = 0
+        self._ends: WeakValueDictionary[tuple[int, bool], Endpoint] = WeakValueDictionary()
+
+    def change(self, link: Link) -> None:
+        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+
+        What is on the way comes out as it would have; what was held for ever is sent again.
+
+        Raises:
+            ValueError: an effect has no meaning for streams.
+        """
+        link.check_streams()
+        self.link = link
+        for _, end in sorted(self._ends.items()):
+            end.change(link)
 
     def connect(
         self, server_factory: Callable[[ServerTransport], ServerProtocol] | None, *, handshake: bool = True
@@ -66,6 +82,7 @@ class SimulatedNetwork:
         if server_factory is None:
             raise ConnectionRefusedError(f"connection {number}: nobody listens")
         Endpoint.join(client, server)
+        self._ends[number, True], self._ends[number, False] = client, server
         factory = server_factory
 
         def accept() -> None:

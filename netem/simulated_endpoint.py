@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from netem.clock import Clock
 from netem.counter import Counter
-from netem.effects import Ending
+from netem.effects import Ending, Parcel
 from netem.link import Lane, Link
 from netem.tcp_model import CongestionWindow
 from netem.units import NEVER
@@ -113,11 +113,23 @@ class Endpoint(ABC):
             self._network.tap(self._number, self._up, content)
         end = ending is Ending.EOF
         message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
-        for parcel in self._lane.enter(now, content, ending, (counter, message)):
+        self._under_way(self._lane.enter(now, content, ending, (counter, message)))
+
+    def _under_way(self, parcels: Iterable[Parcel]) -> None:
+        now = self._clock.nanoseconds
+        for parcel in parcels:
             if not parcel.stuck:
                 self._clock.call_at(parcel.at, self._deliver)
             if now < parcel.left < NEVER:
                 self._clock.call_at(parcel.left, self._left)
+
+    def change(self, link: Link) -> None:
+        """Go on over another link."""
+        self._link = link
+        if self._congestion is not None:
+            self._congestion.measured(link.round_trip)
+        self._under_way(self._lane.change(self._clock.nanoseconds, link, up=self._up))
+        self._pump()
 
     @abstractmethod
     def _left(self) -> None:

@@ -56,7 +56,7 @@ class CongestionWindow:
 
     def __init__(self, model: TcpModel, round_trip: int) -> None:
         self._model = model
-        self._timeout = round_trip + nanoseconds(MIN_VARIANCE)
+        self.measured(round_trip)
         self.size = model.initial
         """Bytes that may be sent and not yet acknowledged."""
         self._sent = 0
@@ -64,6 +64,10 @@ class CongestionWindow:
         self._sent_at = 0
         self._peak = 0
         self._round_ends = 0
+
+    def measured(self, round_trip: int) -> None:
+        """The round trip takes so long now; the timeout follows it."""
+        self._timeout = round_trip + nanoseconds(MIN_VARIANCE)
 
     @property
     def _under_way(self) -> int:

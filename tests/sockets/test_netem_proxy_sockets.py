@@ -30,7 +30,7 @@ LONG = 0.2
 PATIENCE = 30.0
 """Seconds after which a test is stuck; nothing waits for it otherwise."""
 
-PROXY = [sys.executable, "-c", "import sys; from netem.cli import main; sys.exit(main())", "proxy"]
+PROXY = [sys.executable, "-c", "import sys; from netem.cli.main import main; sys.exit(main())", "proxy"]
 
 Serve = Callable[[socket.socket], None]
 

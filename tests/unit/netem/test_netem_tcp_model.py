@@ -186,6 +186,15 @@ def test_looking_at_an_idle_window_does_not_change_it() -> None:
     assert window.room(10**12) == 990  # Something is under way: that is no idleness.
 
 
+def test_a_connection_keeps_its_window_when_its_link_changes() -> None:
+    network, stream = connected(Link(1.0, tcp=TcpModel()), 43_000, 1)
+    assert ask(network, stream, 43_000, 1) == 2
+    network.change(Link(3.0))
+    network.take()
+    network.clock.sleep(1.0)  # With the last round trip more than one timeout of the former link, and not of this one.
+    assert ask(network, stream, 43_000, 1) == 1
+
+
 def test_what_waits_for_the_window_is_pending_at_the_server() -> None:
     made: list[ServerTransport] = []
 

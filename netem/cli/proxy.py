@@ -1,27 +1,23 @@
-"""The command `netem`: `netem proxy` puts an emulated link in front of a server and prints what passes."""
+"""`netem proxy`: puts an emulated link in front of a server, and prints what each operation did."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn, TextIO, TypeVar
+from typing import TextIO
 
+from netem.cli.words import Totals, add_link, argument, complain, line, numbers, reason
 from netem.counter import Counts
-from netem.effects import EFFECTS, Effect, parse_effect
+from netem.effects import Effect
 from netem.proxy import Proxy, ProxyError
-from netem.units import parse_rate, parse_time, plural, show_size
+from netem.units import plural
 
 LOOK = 0.2
 """Seconds between looks at the proxy's health while it runs."""
-
-_T = TypeVar("_T")
 
 EXAMPLES = """examples:
   netem proxy --rtt 1000ms --listen :4001 --to :4155
@@ -36,18 +32,6 @@ EXAMPLES = """examples:
 An operation is all that happens until the client has ended its last connection; when those are closed one line is
 printed, and a total at the end (Ctrl-C). A round trip is half the longest chain of messages that had to wait for each
 other, up to the last one the client got; the handshake of a connection is one."""
-
-
-def _argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """`parse` for argparse: its error message reaches the user."""
-
-    def argument(text: str) -> _T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return argument
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -66,18 +50,8 @@ def parse_address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line instead of the usage block."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    main_parser = _Parser(
-        prog="netem", description="Emulate a slow link, and count the round trips on it.", allow_abbrev=False
-    )
-    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Its command line."""
     proxy = commands.add_parser(
         "proxy",
         help="a TCP proxy with the delay of a link, printing round trips, connections and bytes of each operation",
@@ -86,76 +60,17 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    proxy.set_defaults(run=run)
+    add_link(proxy, rate="most each way and connection, e.g. 1mbit or 125kB/s (default: no limit)")
     proxy.add_argument(
-        "--rtt", required=True, type=_argument(parse_time), metavar="TIME", help="round trip, e.g. 1000ms"
-    )
-    proxy.add_argument(
-        "--listen", required=True, type=_argument(parse_address), metavar="HOST:PORT",
+        "--listen", required=True, type=argument(parse_address), metavar="HOST:PORT",
         help="where clients connect; without host on 127.0.0.1, port 0: any free one",
     )  # fmt: skip
     proxy.add_argument(
-        "--to",
-        required=True,
-        type=_argument(parse_address),
-        metavar="HOST:PORT",
+        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
         help="the server; without host 127.0.0.1",
-    )
-    proxy.add_argument(
-        "--rate", type=_argument(parse_rate), metavar="RATE",
-        help="most each way and connection, e.g. 1mbit or 125kB/s (default: no limit)",
     )  # fmt: skip
-    effects = ", ".join(f"{name}:{effect.arguments}" for name, effect in sorted(EFFECTS.items()))
-    for direction, whose in (("up", "client"), ("down", "server")):
-        proxy.add_argument(
-            f"--{direction}", type=_argument(parse_effect), action="append", default=[], metavar="EFFECT",
-            help=f"do this to what the {whose} sends; may be repeated: {effects}",
-        )  # fmt: skip
     proxy.add_argument("--json", action="store_true", help="print one JSON object a line")
-    return main_parser
-
-
-@dataclass
-class Totals:
-    """What all operations did, one after the other."""
-
-    operations: int = 0
-    rounds: int = 0
-    handshake_rounds: int = 0
-    connections: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    flights_up: int = 0
-    flights_down: int = 0
-    seconds: float = 0.0
-
-    def add(self, counts: Counts) -> None:
-        """One operation more."""
-        self.operations += 1
-        for name in numbers(counts):
-            setattr(self, name, getattr(self, name) + getattr(counts, name))
-
-
-def numbers(counts: Counts | Totals) -> dict[str, int | float]:
-    """What is printed, by the names of the JSON form."""
-    return {
-        "rounds": counts.rounds,
-        "handshake_rounds": counts.handshake_rounds,
-        "connections": counts.connections,
-        "bytes_up": counts.bytes_up,
-        "bytes_down": counts.bytes_down,
-        "flights_up": counts.flights_up,
-        "flights_down": counts.flights_down,
-        "seconds": round(counts.seconds, 6),
-    }
-
-
-def line(counts: Counts | Totals) -> str:
-    """`2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s`."""
-    return (
-        f"{plural(counts.rounds, 'round trip')} ({plural(counts.handshake_rounds, 'handshake')}), "
-        f"{plural(counts.connections, 'connection')}, {show_size(counts.bytes_up)} up, "
-        f"{show_size(counts.bytes_down)} down, {counts.seconds:.3f} s"
-    )
 
 
 class Report:
@@ -187,7 +102,7 @@ class Report:
             self._gone()
 
 
-def run_proxy(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """`netem proxy`: until a signal. The exit status."""
     stop = threading.Event()
     report = Report(sys.stdout, as_json=arguments.json, gone=stop.set)
@@ -198,10 +113,14 @@ def run_proxy(arguments: argparse.Namespace) -> int:
 
     up: Sequence[Effect] = arguments.up
     down: Sequence[Effect] = arguments.down
-    proxy = Proxy(
-        arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
-        on_operation=report.operation, on_refused=refused,
-    )  # fmt: skip
+    try:
+        proxy = Proxy(
+            arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
+            on_operation=report.operation, on_refused=refused,
+        )  # fmt: skip
+    except ValueError as error:
+        complain(f"proxy: {error}")
+        return 2
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
@@ -222,20 +141,3 @@ def run_proxy(arguments: argparse.Namespace) -> int:
         proxy.close()
     report.total()
     return 0
-
-
-def reason(error: OSError) -> str:
-    """What the system calls it: asyncio puts the address into `strerror`."""
-    if isinstance(error, socket.gaierror) or not error.errno:
-        return str(error.strerror or error)
-    return os.strerror(error.errno)
-
-
-def complain(text: str) -> None:
-    """One line on stderr."""
-    print(f"netem: {text}", file=sys.stderr, flush=True)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command `netem`; the exit status. Wrong arguments end it with status 2 and one line."""
-    return run_proxy(parser().parse_args(argv))
