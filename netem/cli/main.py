@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from netem.cli import proxy, run
+from netem.cli import meter, proxy, run
 from netem.cli.words import OneLineParser
 
 
@@ -18,6 +18,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     proxy.add(commands)
     run.add(commands)
+    meter.add(commands)
     return made
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from netem.cli.words import Totals, add_link, argument, complain, line, numbers, reason
+from netem.cli.words import Totals, add_link, argument, complain, line, numbers, parse_address, reason
 from netem.counter import Counts
 from netem.effects import Effect
 from netem.proxy import Proxy, ProxyError
@@ -32,22 +32,6 @@ EXAMPLES = """examples:
 An operation is all that happens until the client has ended its last connection; when those are closed one line is
 printed, and a total at the end (Ctrl-C). A round trip is half the longest chain of messages that had to wait for each
 other, up to the last one the client got; the handshake of a connection is one."""
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`.
-
-    Raises:
-        ValueError: no port, or one out of range.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r} is not an address; write an IPv6 host in brackets: [{host}]:{port}")
-    return host or "127.0.0.1", int(port)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -58,6 +58,22 @@ def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
     return parsed
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`.
+
+    Raises:
+        ValueError: no port, or one out of range.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r} is not an address; write an IPv6 host in brackets: [{host}]:{port}")
+    return host or "127.0.0.1", int(port)
+
+
 def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
     """The arguments that describe a link; `rate`: help for that one."""
     parser.add_argument(
