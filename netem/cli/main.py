@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from netem.cli import meter, proxy, run
+from netem.cli import accuracy, meter, proxy, run
 from netem.cli.words import OneLineParser
 
 
@@ -19,6 +19,7 @@ def parser() -> argparse.ArgumentParser:
     proxy.add(commands)
     run.add(commands)
     meter.add(commands)
+    accuracy.add(commands)
     return made
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netem.cli.words import argument, complain, line, numbers, parse_address, reason
+from netem.cli.words import INTERRUPTED, argument, complain, interruptible, line, numbers, parse_address, reason
 from netem.counter import Counts
 from netem.meter import Slope, doubt, slope
 from netem.proxy import Proxy, ProxyError
@@ -21,9 +19,6 @@ from netem.units import parse_time, plural
 
 NOT_JUDGED = 3
 """Exit status when there are figures that should not be believed."""
-
-INTERRUPTED = 130
-"""Exit status after SIGINT or SIGTERM."""
 
 EXAMPLES = """examples:
   netem meter --to :9418 -- git ls-remote git://{proxy}/project
@@ -219,14 +214,3 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"not judged: {why}")
         return NOT_JUDGED
     return 0
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM interrupt, also where they were ignored."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -15,6 +17,9 @@ from netem.effects import EFFECTS, parse_effect
 from netem.units import parse_rate, parse_time, plural, show_size
 
 _T = TypeVar("_T")
+
+INTERRUPTED = 130
+"""Exit status after SIGINT or SIGTERM."""
 
 
 @dataclass
@@ -121,3 +126,14 @@ def reason(error: OSError) -> str:
 def complain(text: str) -> None:
     """One line on stderr."""
     print(f"netem: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGINT and SIGTERM interrupt, also where they were ignored."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
