@@ -66,7 +66,7 @@ def doubt(found: Slope, late: float) -> str:
     if late > may_be_late:
         return (
             f"a timer came {late * 1000:.1f} ms late, where {may_be_late * 1000:.1f} ms are the most "
-            f"({MOST_LATE:.0%} of the smallest RTT): this machine is too busy to keep time"
+            f"({MOST_LATE:.0%} of the smallest RTT): this machine is too busy for such RTTs"
         )
     if found.residual > may_be_off:
         return (

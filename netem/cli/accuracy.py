@@ -13,8 +13,8 @@ from netem.cli.words import INTERRUPTED, complain, interruptible
 from netem.timekeeping import Timekeeping
 
 MEANING = """Late is what an exchange of one byte on an open connection takes beyond the RTT, computing of both ends
-included: compare with the row of no emulator. MB/s is one direction of one connection; messages are bytes there and back
-on 16 connections at once; both at RTT 0. The simulated network's delays are virtual, and so exact.
+included: compare with the row of no emulator. MB/s is one direction of one connection; messages are bytes there and
+back on 16 connections at once; both at RTT 0. The simulated network's delays are virtual, and so exact.
 
 It takes a minute. Run it alone: how late timers came meanwhile is said at the end."""
 
