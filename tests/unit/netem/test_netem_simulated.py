@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink
 
-from netem.effects import Cut, Delay, Stall
+from netem.effects import Cut, Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
 
@@ -537,3 +537,18 @@ def test_the_example_of_the_reference_runs() -> None:
     made = names["network"]
     assert isinstance(made, SimulatedNetwork)
     assert made.clock.now == 2.0
+
+
+def test_a_change_of_the_link_heals_open_connections() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0, up=[Stall(2)]))
+    stream = network.connect(Echo)
+    stream.send(b"abcd")
+    assert stream.poll(timeout=5.0) == (True, False)
+    assert stream.read(10) == b"ab"
+    assert stream.poll(timeout=5.0) == (False, False)
+    network.change(Link(rtt=0.1))
+    begun = network.clock.now
+    assert stream.read(10) == b"cd"
+    assert network.clock.now - begun == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="loss is of packets"):
+        network.change(Link(rtt=0.1, up=[Loss(0.5)]))
