@@ -164,11 +164,14 @@ def test_an_ordinary_user_runs_it_too_or_is_told_why_not(start: Start) -> None:
             Path(folder, name).write_text(text)
         python = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
         script = "import sys; sys.path.insert(0, '.'); from netem.cli.main import main; sys.exit(main())"
+        command = [
+            python, "-c", script, "run", "--rtt", "20ms", "--server", f"{python} server.py 1000", "--",
+            python, "client.py", "{server}", "7",
+        ]  # fmt: skip
+        root = os.getuid() == 0
         done = subprocess.run(
-            [python, "-c", script, "run", "--rtt", "20ms", "--server", f"{python} server.py 1000", "--", python,
-             "client.py", "{server}", "7"],
-            cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
-            **({"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}),  # type: ignore[arg-type]
+            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            user=65534 if root else None, group=65534 if root else None, extra_groups=[] if root else None,
         )  # fmt: skip
     if done.returncode == 125:
         assert done.stderr.startswith("netem: no packet network here: ")
@@ -176,3 +179,17 @@ def test_an_ordinary_user_runs_it_too_or_is_told_why_not(start: Start) -> None:
     else:
         assert (done.returncode, done.stdout) == (7, "5000\n"), done.stderr
         assert "2 round trips (1 handshake), 1 connection" in done.stderr
+
+
+def test_a_machine_without_any_way_is_told_what_is_missing(start: Start) -> None:
+    start(Link(0.02)).close()  # or skip
+    closed = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all"
+    words = [*NETEM, "--rtt", "20ms", "--server", "x", "--", "true"]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", f'{closed} "$@"', "sh", *words],
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == (
+        "netem: no packet network here: a user namespace (may users make one here?): No space left on device\n"
+    )

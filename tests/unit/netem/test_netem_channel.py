@@ -23,7 +23,12 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
 def test_messages_of_any_size_in_order(ends: tuple[Channel, Channel]) -> None:
     here, there = ends
     sizes = (0, 1, 3_000_000, 5)
-    thread = threading.Thread(target=lambda: [here.send(b"x" * size) for size in sizes])
+
+    def send() -> None:
+        for size in sizes:
+            here.send(b"x" * size)
+
+    thread = threading.Thread(target=send)
     thread.start()
     assert [len(there.receive()[0]) for _ in sizes] == list(sizes)
     thread.join()
