@@ -1,4 +1,4 @@
-"""netem.packets.network, .broker, .namespaces: real TCP between two namespaces, and nothing left of it afterwards.
+"""netem.packets.network, netem.packets.broker, netem.packets.namespaces: TCP between two, and nothing left afterwards.
 
 Times are read as whole round trips, of an RTT that a busy machine does not reach by being late.
 """

@@ -1,4 +1,4 @@
-"""netem.effects.chance, .loss, .duplicate, .corrupt: what befalls packets with a probability, the same each time."""
+"""netem.effects.chance and netem.effects.loss, netem.effects.duplicate, netem.effects.corrupt: the same each time."""
 
 from __future__ import annotations
 
