@@ -36,7 +36,7 @@ class _Connection:
     down: _Stream = field(default_factory=_Stream)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
     """What delivering a packet means to the counter of the operation in which it was sent."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from typing import NamedTuple
 
-_TCP = 6
-_HEADER = 20
-"""Bytes of either header at the least."""
+_IP = struct.Struct("!BxH5xB2x4s4s")
+"""Version and words of the header, length of all, protocol, source, target."""
+_TCP = struct.Struct("!HHI4xBB6x")
+"""Ports, sequence number, words of the header, flags."""
+_PROTOCOL = 6
 _FIN, _SYN, _ACK = 0x01, 0x02, 0x10
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One TCP segment, or a train of them."""
 
     source: tuple[bytes, int]
@@ -28,23 +30,17 @@ class Segment:
 
 def parse(frame: bytes, at: int) -> Segment | None:
     """The segment in a frame whose IPv4 header is at `at`."""
-    if len(frame) < at + 2 * _HEADER or frame[at] >> 4 != 4 or frame[at + 9] != _TCP:
+    room = len(frame) - at
+    if room < _IP.size + _TCP.size:
         return None
-    tcp = at + (frame[at] & 15) * 4
-    if tcp < at + _HEADER or len(frame) < tcp + _HEADER:
+    version, total, protocol, source, target = _IP.unpack_from(frame, at)
+    start = (version & 15) * 4
+    if version >> 4 != 4 or protocol != _PROTOCOL or start < _IP.size or room < start + _TCP.size:
         return None
+    source_port, target_port, number, words, flags = _TCP.unpack_from(frame, at + start)
     # The length IP says: a short Ethernet frame is filled up. A train of 64 KiB does not fit there and says 0.
-    total = int.from_bytes(frame[at + 2 : at + 4]) or len(frame) - at
-    size = total - (tcp - at) - (frame[tcp + 12] >> 4) * 4
-    if size < 0 or total > len(frame) - at:
+    size = (total or room) - start - (words >> 4) * 4
+    if size < 0 or total > room:
         return None
-    flags = frame[tcp + 13]
-    return Segment(
-        source=(frame[at + 12 : at + 16], int.from_bytes(frame[tcp : tcp + 2])),
-        target=(frame[at + 16 : at + 20], int.from_bytes(frame[tcp + 2 : tcp + 4])),
-        number=int.from_bytes(frame[tcp + 4 : tcp + 8]),
-        size=size,
-        syn=bool(flags & _SYN),
-        ack=bool(flags & _ACK),
-        fin=bool(flags & _FIN),
-    )
+    ends = (source, source_port), (target, target_port)
+    return Segment(*ends, number, size, bool(flags & _SYN), bool(flags & _ACK), bool(flags & _FIN))

@@ -1,4 +1,4 @@
-"""netem.cli.run: its link and what it prints. The command itself is tried in tests/packets."""
+"""netem.cli.run, with netem.cli.words: its link and what it prints. The command itself is tried in tests/packets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from netem.cli import run
 from netem.cli.main import parser
+from netem.cli.words import Totals, line, numbers
 from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
 from netem.link import Link
@@ -79,3 +80,12 @@ def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) ->
     assert "came 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
     run.report(late, Link(6), "veth", as_json=False)
     assert "late" not in capsys.readouterr().err
+
+
+def test_totals_are_sums_and_printed_alike() -> None:
+    totals = Totals()
+    for _ in range(2):
+        totals.add(COUNTS)
+    assert totals.operations == 2
+    assert numbers(totals) == {name: 2 * number for name, number in numbers(COUNTS).items()}
+    assert line(totals) == "4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 6.000 s"
