@@ -119,7 +119,7 @@ class Counter:
         self._omitted = 0
         self._bytes = {True: 0, False: 0}
         self._flights = {True: 0, False: 0}
-        self._repeated = {True: 0, False: 0}
+        self._repeated = 0
         self._depth = _Side()
         self._begun: int | None = None
         self._last = 0
@@ -170,9 +170,9 @@ class Counter:
         self._bytes[up] += size
         return message
 
-    def repeated(self, *, up: bool) -> None:
-        """A packet enters that brings nothing new."""
-        self._repeated[up] += 1
+    def repeated(self) -> None:
+        """A packet enters that carries bytes, none of them for the first time."""
+        self._repeated += 1
 
     def delivered(self, message: Message, now: int) -> None:
         """Some of a message comes out at the far end."""
@@ -202,7 +202,7 @@ class Counter:
             flights_down=self._flights[False],
             depth=self._depth.depth,
             depth_without_handshake=self._depth.without_handshake,
-            repeated=sum(self._repeated.values()),
+            repeated=self._repeated,
             seconds=(self._last - (self._begun or 0)) / 1e9,
             application_rounds=application_rounds,
             application_rounds_without_handshake=application_rounds_without_handshake,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ LISTENING = 15.0
 """Seconds a server may take until it listens."""
 LOOK = 0.01
 """Seconds between looks at whether it does: the kernel tells nobody."""
+
+TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a client is told of."""
 
 
 class RunError(Exception):
@@ -79,7 +83,12 @@ class Crossing:
         words = [self._with_address(word) for word in command]
         self.network.take()
         begun = time.monotonic()
-        self.running = self._start(CLIENT, words, stdout)
+        # A signal finds either no client, or one that it can be passed on to.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+        try:
+            self.running = self._start(CLIENT, words, stdout)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         try:
             status = self.running.wait()
         except BaseException:

@@ -10,6 +10,8 @@ from netem.units import plural, show_size
 WIDTH, LEFT, RIGHT, TOP = 760, 150, 610, 70
 PIXELS_PER_ROUND = 90
 """Height of one round trip."""
+LINES_APART = 30
+"""Pixels between lines of the grid, at the least or nearly so."""
 TALLEST = 20_000
 """Pixels: an operation of more round trips is drawn smaller."""
 COLOURS = ("#0b62a4", "#b5462f", "#3d7d3d", "#7a4d9c", "#8a6d1d")
@@ -17,7 +19,7 @@ COLOURS = ("#0b62a4", "#b5462f", "#3d7d3d", "#7a4d9c", "#8a6d1d")
 
 
 def svg(counts: Counts, rtt: float, title: str = "") -> str:
-    """The picture; `rtt` in seconds sets the scale and the grid, one line a round trip."""
+    """The picture; `rtt` in seconds sets the scale and the grid, a line for each round trip where there is room."""
     begun = min((message.sent for message in counts.messages), default=0.0)
     ended = max((_end(message) for message in counts.messages), default=begun)
     rounds = (ended - begun) / rtt if rtt else 1.0
@@ -30,7 +32,8 @@ def svg(counts: Counts, rtt: float, title: str = "") -> str:
         f'<text x="20" y="22" font-size="14">{escape(title)}</text>',
         f'<text x="20" y="42">{escape(_summary(counts))}</text>',
     ]
-    for number in range(int(rounds) + 2 if rtt else 0):
+    step = max(1, round(LINES_APART / (rtt * per_second))) if rtt else 1
+    for number in range(0, int(rounds) + 2 if rtt else 0, step):
         y = TOP + number * rtt * per_second
         if y < height - 20:
             parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')

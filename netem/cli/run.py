@@ -19,7 +19,7 @@ from netem.link import Link
 from netem.packets.devices import BACKENDS
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
-from netem.run import Crossed, Crossing, RunError
+from netem.run import TOLD, Crossed, Crossing, RunError
 from netem.timeline import svg
 from netem.units import parse_share, plural
 
@@ -159,7 +159,7 @@ def _signals(crossing: Crossing) -> Iterator[Crossing]:
         told = True
         crossing.running.kill(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in TOLD}
     try:
         with crossing:
             yield crossing

@@ -130,7 +130,7 @@ class Emulator:
             whole = parcel.content is carried.packet
             # Counted before it is written: who has read it finds it counted. What is damaged, the far kernel drops.
             if carried.seen is not None and whole:
-                self._segments.delivered(carried.seen, now)
+                carried.seen.delivered(now)
             header = carried.header if whole else HEADER_FIRST_BYTE_PLAIN + carried.header[1:]
             try:
                 os.writev(direction.target.descriptor, [header, parcel.content])

@@ -15,8 +15,16 @@ _REQUEST, _ACK, _REPLACE, _EXCLUSIVE, _CREATE = 1, 4, 0x100, 0x200, 0x400
 _ERROR = 2
 _NESTED = 0x8000
 
-_LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_QUEUE, _LINK_INFO, _LINK_NAMESPACE, _LINK_SEGMENTS = 1, 3, 4, 13, 18, 28, 40
-_INFO_KIND, _INFO_PARAMETERS, _VETH_PEER = 1, 2, 1
+_LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_QUEUE, _LINK_DETAILS, _LINK_NAMESPACE, _LINK_SEGMENTS = (
+    1,
+    3,
+    4,
+    13,
+    18,
+    28,
+    40,
+)
+_DETAILS_KIND, _DETAILS_PARAMETERS, _VETH_PEER = 1, 2, 1
 _UP = 1
 _ADDRESS, _LOCAL = 1, 2
 _ROUTE_DESTINATION, _ROUTE_INTERFACE, _ROUTE_METRICS = 1, 4, 8
@@ -89,9 +97,9 @@ def add_pair(name: str, peer: str, namespace: int, *, peer_hardware: bytes) -> N
     """
     other = _link(0, 0) + attribute(_LINK_NAME, peer.encode() + b"\0") + attribute(_LINK_ADDRESS, peer_hardware)
     other += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
-    kind = attribute(_INFO_KIND, b"veth\0")
-    kind += attribute(_INFO_PARAMETERS | _NESTED, attribute(_VETH_PEER | _NESTED, other))
-    body = _link(0, 0) + attribute(_LINK_NAME, name.encode() + b"\0") + attribute(_LINK_INFO | _NESTED, kind)
+    kind = attribute(_DETAILS_KIND, b"veth\0")
+    kind += attribute(_DETAILS_PARAMETERS | _NESTED, attribute(_VETH_PEER | _NESTED, other))
+    body = _link(0, 0) + attribute(_LINK_NAME, name.encode() + b"\0") + attribute(_LINK_DETAILS | _NESTED, kind)
     _ask("a pair of veth interfaces", _NEWLINK, _CREATE | _EXCLUSIVE, body)
 
 

@@ -18,7 +18,8 @@ import pytest
 
 from netem.budget import TooManyRoundTrips, round_trips
 from netem.counter import Counts
-from netem.effects import Cut, Delay, Stall
+from netem.effects import Blackhole, Cut, Delay, Loss, Stall
+from netem.link import Link
 from netem.proxy import Proxy, ProxyError
 
 pytestmark = pytest.mark.sockets
@@ -568,3 +569,20 @@ def test_the_command_says_when_it_cannot_listen() -> None:
         run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
+
+
+def test_a_change_of_the_link_heals_open_connections() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address, up=[Stall(2)]) as proxy, connect(proxy) as client:
+        client.sendall(b"abcd")
+        assert read(client, 2) == b"ab"
+        proxy.change(Link(RTT))
+        assert read(client, 2) == b"cd"
+        proxy.change(Link(RTT, down=[Blackhole()]))
+        ask_in_vain = b"efgh"
+        client.sendall(ask_in_vain)
+        while proxy.counts().bytes_down < 8:
+            pass
+        proxy.change(Link(RTT))
+        assert read(client, 4) == ask_in_vain
+        with pytest.raises(ValueError, match="loss is of packets"):
+            proxy.change(Link(RTT, up=[Loss(0.5)]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
-from netem.effects import Delay, Stall
+from netem.effects import Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
 
@@ -268,3 +268,18 @@ def test_a_tap_is_told_of_all_bytes_that_enter() -> None:
     # The window is four bytes: the server has them when the next two enter.
     assert told == [(1, True, b"abcd"), (1, False, b"abcd"), (1, True, b"ef"), (1, False, b"ef")]
     assert net.opened == 1
+
+
+def test_a_change_of_the_link_heals_open_connections() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0, up=[Stall(2)]))
+    stream = network.connect(Echo)
+    stream.send(b"abcd")
+    assert stream.poll(timeout=5.0) == (True, False)
+    assert stream.read(10) == b"ab"
+    assert stream.poll(timeout=5.0) == (False, False)
+    network.change(Link(rtt=0.1))
+    begun = network.clock.now
+    assert stream.read(10) == b"cd"
+    assert network.clock.now - begun == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="loss is of packets"):
+        network.change(Link(rtt=0.1, up=[Loss(0.5)]))
