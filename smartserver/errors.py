@@ -49,6 +49,11 @@ def _name(value: bytes) -> str:
     return repr(value.decode("utf-8", "backslashreplace"))
 
 
+def place(path: str) -> str:
+    """A repository's path in a message: the server's root has no name."""
+    return repr(path) if path.strip("/") else "the server's root"
+
+
 def _hex(ids: list[bytes]) -> str:
     """The first few ids, for a message."""
     shown = ", ".join(key.hex() for key in ids[:3])
@@ -86,7 +91,7 @@ class InvalidPath(RequestError, code="invalid-path"):
     why: str
 
     def __str__(self) -> str:
-        return f"invalid repository path {self.path!r}: {self.why}"
+        return f"invalid repository path{f' {self.path!r}' if self.path else ''}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -192,7 +197,7 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
     found: str = ""
 
     def __str__(self) -> str:
-        return f"no repository at {self.path!r}" + (f" but {self.found}" if self.found else "")
+        return f"no repository at {place(self.path)}" + (f" but {self.found}" if self.found else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -203,7 +208,8 @@ class NestedRepository(RepositoryError, code="nested-repository"):
     inside: str
 
     def __str__(self) -> str:
-        return f"{self.path!r} is inside the repository {self.inside!r}"
+        where = repr(self.inside) if self.inside else f"at {place(self.inside)}"
+        return f"{self.path!r} is inside the repository {where}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -215,7 +221,7 @@ class WrongVcs(RepositoryError, code="wrong-vcs"):
     asked: str
 
     def __str__(self) -> str:
-        return f"the repository at {self.path!r} is {self.vcs}, not {self.asked}"
+        return f"the repository at {place(self.path)} is {self.vcs}, not {self.asked}"
 
 
 @dataclasses.dataclass(eq=False)

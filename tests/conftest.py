@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 
@@ -22,7 +23,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if REQUIRE_ALL e
 @pytest.fixture(scope="session", autouse=True)
 def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A home of its own, and no git settings: neither the user's, nor those of a hook that runs the tests. The programs
-    this environment installs come first in the path, so that git finds the remote program under test."""
+    this environment installs come first in the path, so that git finds the remote program under test. Signals that a
+    shell or `nohup` has background programs ignore do what they always do."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):

@@ -206,8 +206,11 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        """Hold the lock file `path`, made when absent and never renamed or deleted; waits for its holder, which may be
-        this very thread: a lock is not taken twice. `wait`: for so many seconds; None: as long as it takes.
+        """Hold the lock file `path`, made when absent; waits for its holder, which may be this very thread: a lock is
+        not taken twice. `wait`: for so many seconds; None: as long as it takes.
+
+        Nobody renames it, and only a holder deletes it, as the last he does: whoever waited then has a new one, or
+        learns that the folder is gone.
 
         Raises:
             Locked: its holder did not let go of it in time.

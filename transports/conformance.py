@@ -462,6 +462,22 @@ class TransportSuite(ReadSuite):
             with transport.lock("folder/lock", wait):
                 pass
 
+    def test_a_lock_deleted_by_its_holder_is_made_anew(self, transport: Transport) -> None:
+        """Nobody holds a file that has no name."""
+        if Capability.LOCK not in transport.capabilities:
+            return
+        transport.make_directory("folder")
+        for _ in range(2):
+            with transport.lock("folder/lock"):
+                transport.delete("folder/lock")
+                with transport.try_lock("folder/lock") as held:
+                    assert held
+        with transport.lock("folder/lock"):
+            transport.delete("folder/lock")
+            transport.remove_directory("folder")
+        with pytest.raises(NoSuchFile), transport.lock("folder/lock"):
+            raise AssertionError("held a lock in no folder")
+
     def test_try_lock_never_waits(self, transport: Transport) -> None:
         """It is held, against `lock` too, or another holds it; that one's lock is as before."""
         if Capability.LOCK not in transport.capabilities:

@@ -53,6 +53,11 @@ class TransportError(CodedError):
     """A file store could not do what was asked."""
 
 
+def _of(path: str) -> str:
+    """The path at the end of a message; nothing of the store's own root, which has no name here."""
+    return f": {path!r}" if path else ""
+
+
 @dataclasses.dataclass(eq=False)
 class NoSuchFile(TransportError, code="no-such-file"):
     """Nothing is stored under that path."""
@@ -60,7 +65,7 @@ class NoSuchFile(TransportError, code="no-such-file"):
     path: str
 
     def __str__(self) -> str:
-        return f"no such file: {self.path!r}"
+        return f"no such file{_of(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,17 +75,18 @@ class FileExists(TransportError, code="file-exists"):
     path: str
 
     def __str__(self) -> str:
-        return f"file exists: {self.path!r}"
+        return f"file exists{_of(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
 class PermissionDenied(TransportError, code="permission-denied"):
-    """The store does not let this user do that."""
+    """The store does not let this user do that; `reason`: why it would let nobody."""
 
     path: str
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"permission denied: {self.path!r}"
+        return f"{self.reason or 'permission denied'}{_of(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -90,7 +96,7 @@ class NotADirectory(TransportError, code="not-a-directory"):
     path: str
 
     def __str__(self) -> str:
-        return f"not a directory: {self.path!r}"
+        return f"not a directory{_of(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -100,7 +106,7 @@ class DirectoryNotEmpty(TransportError, code="directory-not-empty"):
     path: str
 
     def __str__(self) -> str:
-        return f"directory not empty: {self.path!r}"
+        return f"directory not empty{_of(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -110,7 +116,7 @@ class NoSpace(TransportError, code="no-space"):
     path: str
 
     def __str__(self) -> str:
-        return f"no space left to write {self.path!r}"
+        return f"no space left to write {self.path!r}" if self.path else "no space left"
 
 
 @dataclasses.dataclass(eq=False)
@@ -132,7 +138,7 @@ class TransportFailed(TransportError, code="transport-failed"):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path!r}: {self.reason}"
+        return f"{self.path!r}: {self.reason}" if self.path else self.reason
 
 
 @dataclasses.dataclass(eq=False)

@@ -32,13 +32,15 @@ ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirector
     errno.EEXIST: FileExists,
     errno.EACCES: PermissionDenied,
     errno.EPERM: PermissionDenied,
-    errno.EROFS: PermissionDenied,
     errno.ENOTDIR: NotADirectory,
     errno.ENOTEMPTY: DirectoryNotEmpty,
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
 """What the system says, as what a transport raises; all else is `TransportFailed`."""
+
+READ_ONLY = "read-only file system"
+"""Why everybody is denied there: other permissions would not help."""
 
 SHORTEST_PAUSE = 0.001
 LONGEST_PAUSE = 0.008
@@ -52,6 +54,8 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 def translate(wrong: OSError, path: str) -> TransportError:
     """The error of ours for one of the system's."""
+    if wrong.errno == errno.EROFS:
+        return PermissionDenied(path, READ_ONLY)
     cls = ERRORS.get(wrong.errno or 0)
     return cls(path) if cls is not None else TransportFailed(path, wrong.strerror or str(wrong))
 
@@ -288,32 +292,47 @@ class LocalTransport(Transport):
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def _is_at(self, descriptor: int, path: str) -> bool:
+        """Whether the open file is the one of that name: a holder may have deleted the one that was waited for."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._at(path)))
+        except FileNotFoundError:
+            return False
+
     @contextlib.contextmanager
     def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        descriptor = self._open_lock(path)
-        try:
-            with _translated(self._name(path)):
-                if wait is None:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                else:
-                    end = time.monotonic() + wait
-                    with self._first_in_line(path, wait):
-                        had = _lock_within(descriptor, end - time.monotonic())
-                    if not had:
-                        raise Locked(self._name(path), int(wait))
-            yield
-        finally:
-            os.close(descriptor)
+        end = None if wait is None else time.monotonic() + wait
+        while True:
+            descriptor = self._open_lock(path)
+            try:
+                with _translated(self._name(path)):
+                    if wait is None or end is None:
+                        fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    else:
+                        with self._first_in_line(path, wait):
+                            had = _lock_within(descriptor, end - time.monotonic())
+                        if not had:
+                            raise Locked(self._name(path), int(wait))
+                    there = self._is_at(descriptor, path)
+                if there:
+                    yield
+                    return
+            finally:
+                os.close(descriptor)
 
     @contextlib.contextmanager
     def try_lock(self, path: str) -> Iterator[bool]:
-        descriptor = self._open_lock(path)
-        try:
-            with _translated(self._name(path)):
-                held = _lock_within(descriptor, 0)
-            yield held
-        finally:
-            os.close(descriptor)
+        while True:
+            descriptor = self._open_lock(path)
+            try:
+                with _translated(self._name(path)):
+                    held = _lock_within(descriptor, 0)
+                    there = self._is_at(descriptor, path)
+                if there:
+                    yield held
+                    return
+            finally:
+                os.close(descriptor)
 
 
 def from_url(url: str) -> LocalTransport:

@@ -375,26 +375,41 @@ class MemoryTransport(Transport):
                 folder.change(_Change(name, _File(now)), now=now)
             return self._disk.find_file(full)
 
+    def _is_at(self, file: _File, path: str) -> bool:
+        """Whether the file is the one of that name: a holder may have deleted the one that was waited for."""
+        with self._at(path) as full:
+            try:
+                return self._disk.find(full) is file
+            except (NoSuchFile, NotADirectory):
+                return False
+
     @contextlib.contextmanager
     def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        file, name = self._lock_file(path), paths.join(self._prefix, path)
-        if not file.lock.acquire(timeout=-1 if wait is None else wait):
-            raise Locked(name, int(wait or 0))
-        try:
-            self._disk.alive(name)
-            yield
-        finally:
-            file.lock.release()
+        name = paths.join(self._prefix, path)
+        while True:
+            file = self._lock_file(path)
+            if not file.lock.acquire(timeout=-1 if wait is None else wait):
+                raise Locked(name, int(wait or 0))
+            try:
+                self._disk.alive(name)
+                if self._is_at(file, path):
+                    yield
+                    return
+            finally:
+                file.lock.release()
 
     @contextlib.contextmanager
     def try_lock(self, path: str) -> Iterator[bool]:
-        file = self._lock_file(path)
-        held = file.lock.acquire(blocking=False)
-        try:
-            yield held
-        finally:
-            if held:
-                file.lock.release()
+        while True:
+            file = self._lock_file(path)
+            held = file.lock.acquire(blocking=False)
+            try:
+                if self._is_at(file, path):
+                    yield held
+                    return
+            finally:
+                if held:
+                    file.lock.release()
 
 
 def from_url(url: str) -> MemoryTransport:

@@ -22,6 +22,10 @@ def command(write: bool, folder: Path) -> None:
     """Make the reference pages from the declarations."""
     from smartserver.cli.reference import pages
 
+    if not folder.is_dir():
+        raise CommandError(
+            f"{folder} is not a folder: this command needs a checkout of smartserver, and to run in its top folder"
+        )
     stale = []
     for name, text in pages().items():
         path = folder / name

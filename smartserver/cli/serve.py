@@ -72,7 +72,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     default=MAX_CONNECTIONS,
     show_default=True,
     metavar="N",
-    help="Connections over TCP at a time; one more is refused with a line that says so.",
+    help="Connections over TCP at a time; one more takes the place of one that is idle, or is refused with a line.",
 )
 @click.option(
     "--max-per-address",
@@ -102,7 +102,7 @@ def command(
     idle_timeout: float,
     verbose: bool,
 ) -> None:
-    """Serve the repositories below the folder ROOT over hpss://.
+    """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.
@@ -134,12 +134,17 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
+    from smartserver.store.format import recognise
     from transports.local import LocalTransport
 
     _use_one_heap()
     _raise_descriptors()
     reactor = cast("Reactor", untyped)
     transport = LocalTransport(root)
+    other = recognise(transport)
+    if other is not None:
+        wanted = "ROOT is the folder that holds the repositories to serve"
+        click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
     site = Site(transport, may_create=not no_create, inside=inside_of(transport))
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))

@@ -19,7 +19,7 @@ from smartserver.client.retry import Attempts, tells_of_earlier
 from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.errors import Interrupted, RemoteProtocolError
+from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -59,6 +59,9 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
+
+WITHOUT_A_WORD = "the server closed the connection before it said anything"
+PERHAPS = "it may be too busy, or no hpss server"
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
 """Makes the body anew for each sending: pieces, and how many segments end in each."""
@@ -154,12 +157,13 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the connection broke after a change may have been made, and no answer since says whether.
+            OutcomeUnknown: the connection broke, or what came was no answer, after a change may have been made, and no
+                answer since says whether.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         attempts = Attempts()
         first: float | None = None
-        lost: MediumError | None = None
+        lost: Exception | None = None
         perhaps_done = False
         while True:
             link: Link | None = None
@@ -170,14 +174,20 @@ class Client:
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
-            except MediumError as wrong:
-                perhaps_done |= outgoing.mutates and link is not None and link.sent_all
+            except (MediumError, RemoteProtocolError, NotOurProtocol, CodedError) as wrong:
+                # A `CodedError` is what this side says of an answer it cannot take.
+                perhaps_done |= outgoing.mutates and link is not None and link.sent_all and not _read_nothing(wrong)
                 self.close()
-                again = attempts.pause() if isinstance(wrong, ConnectionLost) or lost is not None else None
-                lost = lost or wrong
+                again = None
+                if isinstance(wrong, ConnectionLost) or (lost is not None and isinstance(wrong, MediumError)):
+                    again = attempts.pause()
+                elif perhaps_done and isinstance(wrong, RemoteProtocolError) and not _read_nothing(wrong):
+                    again = attempts.pause()  # The log of the repository may still tell.
+                if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
+                    lost = wrong  # A rule that was broken says more than a connection that did.
                 if again is None:
                     if perhaps_done:
-                        raise OutcomeUnknown(str(lost)) from wrong
+                        raise OutcomeUnknown(str(lost)) from lost
                     raise lost from None
                 self._sleep(again)
             except Refusal as refusal:
@@ -229,6 +239,8 @@ class Link:
         self._last_id = 0
         self._silent = 0.0
         self._going_away = False
+        self._heard = False
+        """Whether a byte ever came."""
         self._why = ""
         """What the server said when it took no more requests here."""
         self._open_body = 0
@@ -302,8 +314,11 @@ class Link:
             if readable:
                 self._receive(incoming)
             if writable:
-                with memoryview(self._outbox) as view:
-                    written = self._medium.write_some(view)
+                try:
+                    with memoryview(self._outbox) as view:
+                        written = self._medium.write_some(view)
+                except ConnectionLost as wrong:
+                    raise self._told(wrong) from None
                 del self._outbox[:written]
 
     # -- receiving
@@ -334,8 +349,12 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
-        received = self._medium.read(RECEIVE_CHUNK)
+        try:
+            received = self._medium.read(RECEIVE_CHUNK)
+        except ConnectionLost as wrong:
+            raise self._told(wrong) from None
         if received:
+            self._heard = True
             self._connection.receive_data(received)
         else:
             self._connection.receive_eof()
@@ -343,10 +362,16 @@ class Link:
             while (event := self._connection.next_event()) is not None:
                 self._handle(event, incoming)
         except Interrupted as early:
+            if not self._heard:
+                raise ConnectionLost(f"{WITHOUT_A_WORD}: {PERHAPS}") from early
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
         if not received and self._outbox:
             raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
+
+    def _told(self, lost: ConnectionLost) -> ConnectionLost:
+        """What is said of a connection that broke: more where the server never said anything."""
+        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:
@@ -436,6 +461,11 @@ class Incoming:
         if isinstance(event, Reply):
             self.has_body = event.body
         self.final = not event.more
+
+
+def _read_nothing(wrong: Exception) -> bool:
+    """Whether whoever is there has shown that he read no request, so that the one just sent was not carried out."""
+    return isinstance(wrong, (NotHpss, NotOurProtocol))
 
 
 def _shortest(arguments: Arguments) -> bytes:

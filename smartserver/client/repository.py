@@ -38,7 +38,7 @@ from smartserver.verbs.repository_create import CreateRequest, KindField, reposi
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.rules import Create, Rule
-from smartserver.wire.errors import ProtocolError
+from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag, State
 from transports.errors import CodedError
@@ -188,7 +188,7 @@ class RemoteRepository:
 
         Raises:
             CodedError: the whole push was refused.
-            OutcomeUnknown: the connection broke after the change may have been made.
+            OutcomeUnknown: the connection broke, or what came was no answer, after the change may have been made.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         if not updates:
@@ -229,7 +229,11 @@ class RemoteRepository:
                 else:
                     return self._refused(updates, refusal, outgoing)
                 continue
-            self._learn(answer)
+            try:
+                self._learn(answer)
+            except RemoteProtocolError as wrong:
+                # What else it says is not to be believed either.
+                raise OutcomeUnknown(str(wrong)) from wrong
             done = self._updated(updates, answer.results[-len(updates) :])
             lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
             if lacking and len(lacking) < len(updates):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 
 from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.errors import MissingRevision, WrongVcs
+from smartserver.errors import MissingRevision, WrongVcs, place
 from smartserver.plugins.git_names import HEAD
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import Wants
@@ -64,7 +64,9 @@ class Fetch:
         except MissingRevision as wrong:
             # Only a server put back to an earlier state can be at the version remembered with other refs.
             self._repository.knowledge.forget()
-            raise CannotGoOn(f"{wrong}; what was remembered of {self._path!r} is forgotten now: try again") from None
+            raise CannotGoOn(
+                f"{wrong}; what was remembered of {place(self._path)} is forgotten now: try again"
+            ) from None
         self._insert(local)
 
     def _insert(self, local: GitRepository, *, loose: bool = False) -> None:
@@ -82,7 +84,7 @@ class Fetch:
         try:
             inserted = Inserter(local).insert(segments, loose=loose)
         except Malformed as wrong:
-            why = f"what the server sent of {self._path!r} cannot be read: {wrong}"
+            why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
         if inserted.keep:
             self.keeps.append(inserted.keep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
@@ -11,15 +11,25 @@ ADVICE = "(its server's administrator can run `smartserver verify` on it)"
 """Where the client cannot know what else is damaged, and can mend none of it."""
 
 
+def _repository(location: Location) -> str:
+    return f"the repository {location.path!r}" if location.path else f"the repository at {place(location.path)}"
+
+
 def in_words(error: CodedError | VcsError, location: Location) -> str:
     """An error that came of the repository there, on one line."""
     match error:
         case CorruptFile():
-            return f"the repository {location.path!r} is damaged: {error} {ADVICE}"
+            return f"{_repository(location)} is damaged: {error} {ADVICE}"
         case WrongContent():
-            return f"the repository {location.path!r} seems to be damaged: {error} {ADVICE}"
+            return f"{_repository(location)} seems to be damaged: {error} {ADVICE}"
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
             there = f"hpss://{location.where}/ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
+        case LimitExceeded(what="bytes of a record"):  # A server that takes less than this client thinks.
+            return f"a file has {error.value} bytes, expected no more than {error.limit}"
+        case LimitExceeded(what="bytes of a segment"):
+            return (
+                f"the new content of a commit has {error.value} bytes (compressed), expected no more than {error.limit}"
+            )
         case _:
             return str(error)

@@ -26,6 +26,10 @@ MAX_RECORD: Final = (1 << 31) - 1
 MAX_SEGMENT: Final = (1 << 31) - 1
 """Bytes of one segment, which is held in memory whole once, as one record may be."""
 
+MAX_TAKEN: Final = 256 << 20
+"""Bytes of a segment, and of one record's text, that a push may bring: a server holds both whole while it checks them,
+and eight kilobytes of zstd can claim all of it. Who pushes more finds out before he sends it."""
+
 MAX_SEGMENT_TEXT: Final = 64 << 30
 """Sum of the fulltext lengths one segment may claim: what the server decodes for one request at most, by default."""
 

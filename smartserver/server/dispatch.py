@@ -18,6 +18,7 @@ from smartserver.errors import (
     NotDone,
     RequestRefused,
     Unsupported,
+    place,
 )
 from smartserver.server.access import Access
 from smartserver.store.model import PullPlan, Transaction, VerifyReport
@@ -189,7 +190,7 @@ class CallContext:
                 raise AccessDenied(f"create the repository {path!r}", "this server makes none (`serve --no-create`)")
             if not path:
                 # It would be around every other one there could ever be.
-                raise AccessDenied("create a repository at ''", "it needs a name below the served folder")
+                raise AccessDenied(f"create a repository at {place(path)}", "it needs a name below the served folder")
         self._access.require(permission, ref)
 
     def stream(self, plan: PullPlan) -> None:

@@ -12,6 +12,7 @@ from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsuppor
 from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
+from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
 from smartserver.server.tidying import tidy_later
 from smartserver.server.work import Answer, RequestWork, log_bug
@@ -19,20 +20,12 @@ from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
-from smartserver.wire.messages import Progress as ProgressMessage
 from transports.decorators.counted import Counts
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
 
 T = TypeVar("T")
-
-PROGRESS_INTERVAL = 0.5
-"""Seconds between two PROGRESS messages of a request, and before the first."""
-
-LARGE_UPLOAD = 1 << 20
-"""Bytes of a body from which each phase after its end is named as it begins. A smaller one is mostly answered within
-the half second, and its reply is one small flight."""
 
 LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
@@ -84,12 +77,7 @@ class Exchange:
         self._spent = Counts()
         self._ended = False
         self._first: Reply | None = None
-        self._received = 0
-        """Bytes of its body, and how many of them are checked."""
-        self._checked = 0
-        self._last_progress = 0.0
-        self._last_said = ("", -1)
-        self._tells_phases = False
+        self._progress = RequestProgress(session.site, lambda told: session.executor.soon(lambda: self._tell(told)))
 
     # -- from the session
 
@@ -133,8 +121,8 @@ class Exchange:
             return
         if body:
             self._hold(0)
-        work = self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress)
-        self._tells_phases = prepared.long
+        work = self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress.tell)
+        self._progress.names_phases = prepared.long
         if not body:
             quick = Lane.COMMIT if prepared.mutates else Lane.QUICK
             self._answering(work.answer, Lane.LONG if prepared.long else quick)
@@ -143,13 +131,11 @@ class Exchange:
         """A chunk of the body came."""
         session = self._session
         session.backlog(len(chunk))
-        self._received += len(chunk)
+        self._progress.received(len(chunk))
 
         def take() -> Answer | None:
             refusal = self._unless_over(lambda work: work.take(chunk))
-            self._checked += len(chunk)
-            if self._ended:
-                self._progress("check", self._checked, self._received)
+            self._progress.checked(len(chunk))
             return refusal
 
         self._answering(take, Lane.BODY, anyway=lambda: session.backlog(-len(chunk)))
@@ -157,10 +143,7 @@ class Exchange:
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
         self._ended = True
-        self._last_progress = self._session.site.clock()
-        self._tells_phases = self._received >= LARGE_UPLOAD
-        if self._tells_phases and self._checked < self._received:
-            self._progress("check", self._checked, self._received)
+        self._progress.ended()
         self._answering(lambda: self._unless_over(lambda work: work.finish(segments, size)), Lane.COMMIT)
 
     def cancel(self) -> None:
@@ -193,7 +176,7 @@ class Exchange:
     def _measured(self, work: Callable[[], T]) -> T:
         site = self._session.site
         start, before = site.clock(), site.spent
-        self._last_progress = self._last_progress or start
+        self._progress.began(start)
         try:
             return work()
         finally:
@@ -334,22 +317,10 @@ class Exchange:
     def _over(self) -> None:
         self._session.finished(self)
 
-    # -- progress
-
-    def _progress(self, phase: str, done: int, total: int) -> None:
-        """Say how far it is, twice a second and at the end of what was said; from any thread."""
-        now = self._session.site.clock()
-        begins = phase != self._last_said[0]
-        ends = 0 < total <= done and not begins
-        due = now - self._last_progress >= PROGRESS_INTERVAL or ends or (begins and self._tells_phases)
-        if due and (phase, done) != self._last_said:
-            self._last_progress, self._last_said = now, (phase, done)
-            payload = encode(ProgressMessage(phase, done, total))
-            self._session.executor.soon(lambda: self._send_progress(payload))
-
-    def _send_progress(self, payload: bytes) -> None:
+    def _tell(self, progress: bytes) -> None:
+        """Say how far it is, unless it is over."""
         if not self._answered and not self._lost:
-            self._session.send(Progress(self.id, payload))
+            self._session.send(Progress(self.id, progress))
 
 
 def _decoded(payload: bytes, body: bool) -> Prepared | CodedError:

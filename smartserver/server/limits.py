@@ -9,7 +9,7 @@ from smartserver.wire.limits import STALL_TIMEOUT
 MAX_CONNECTIONS = 512
 """A connection costs 4 KB while nothing is asked on it (500 were measured), and requests and bodies that wait to be
 looked at 4 MiB and the largest request (`server.session.BACKLOG_HIGH`): 6 GiB for as many as this. There is no bound
-over all of them, nor on what a push holds besides: the segment that is on its way, of up to `store.incoming.MAX_TAKEN`,
+over all of them, nor on what a push holds besides: the segment that is on its way, of up to `records.limits.MAX_TAKEN`,
 or its graph, of up to `records.limits.MAX_GRAPH`. Only who may write can have those."""
 
 MAX_OF_ADDRESS = 128

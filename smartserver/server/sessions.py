@@ -23,7 +23,11 @@ PARTING = 2.0
 a request to come."""
 
 REPORT_EVERY = 60.0
-"""Seconds between two lines in the log about connections that were refused."""
+"""Seconds between two lines in the log about connections that were refused, and about those that were let go."""
+
+GRACE = 10.0
+"""Seconds a connection may be idle before it can be let go for a new one: a client's first request comes with its first
+flight, one round trip after it connected."""
 
 
 class Timer(Protocol):
@@ -50,12 +54,43 @@ class Open(Protocol):
     """What is used of a connection (`server.shell.SessionProtocol`)."""
 
     refusal: CodedError | None
+    peer: str
     address: str
     session: Session | None
 
     @property
     def draining(self) -> bool:
         """Whether everything was said, and only the peer has not closed yet."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether a request ever came."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it is used for nothing; None while it is."""
+
+    def let_go(self, reason: str) -> None:
+        """Take no new requests, and close."""
+
+
+class _Seldom:
+    """Lines in the log of which one a minute is enough: a flood of connections is no flood of lines."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: float | None = None
+        self._unsaid = 0
+
+    def say(self, line: str) -> None:
+        """Say it, or count it for the next."""
+        now = self._clock.seconds()
+        if self._said is not None and now - self._said < REPORT_EVERY:
+            self._unsaid += 1
+            return
+        others = f" (and {self._unsaid} others since the last such line)" if self._unsaid else ""
+        log.warning("%s%s", line, others)
+        self._said, self._unsaid = now, 0
 
 
 class Sessions:
@@ -69,27 +104,44 @@ class Sessions:
         self.open: set[Open] = set()
         self._of_address: Counter[str] = Counter()
         self._refused: set[Open] = set()
-        self._unreported = 0
-        self._reported: float | None = None
+        self._counted: set[Open] = set()
+        """Those of which there may be only so many: neither refused nor let go."""
+        self._refusals = _Seldom(clock)
+        self._partings = _Seldom(clock)
         self._empty: defer.Deferred[None] | None = None
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
-        """Why another connection is one too many; None where there is room."""
-        if len(self.open) - len(self._refused) >= self.limits.connections:
-            wrong = ServerBusy("connections", self.limits.connections)
-        elif address and self._of_address[address] >= self.limits.of_address:
+        """Why another connection is one too many; None where there is room, or room could be made."""
+        if address and self._of_address[address] >= self.limits.of_address:
             wrong = ServerBusy("connections from one address", self.limits.of_address)
+        elif len(self._counted) >= self.limits.connections and not self._make_room():
+            wrong = ServerBusy("connections", self.limits.connections)
         else:
             return None
-        now = self.clock.seconds()
-        if self._reported is None or now - self._reported >= REPORT_EVERY:
-            others = f" (and {self._unreported} others since the last such line)" if self._unreported else ""
-            log.warning("%s: refused: %s%s", peer, wrong, others)
-            self._reported, self._unreported = now, 0
-        else:
-            self._unreported += 1
+        self._refusals.say(f"{peer}: refused: {wrong}")
         return wrong
+
+    def _make_room(self) -> bool:
+        """Let go of whoever is idle the longest, if anybody is: who has only to close first, then who never asked.
+
+        It counts no more from now on, though it may be open for `DRAIN_SECONDS`. A place changes hands once in `GRACE`
+        seconds at most, so that no more than six times the limit are open like that.
+        """
+        now = self.clock.seconds()
+        idle: list[tuple[bool, bool, float, Open]] = []
+        for each in self._counted:
+            since = each.idle_since
+            if since is not None and now - since >= GRACE:
+                idle.append((not each.draining, each.asked, since, each))
+        if not idle:
+            return False
+        *_, since, longest = min(idle, key=lambda found: found[:3])
+        self._counted.discard(longest)
+        why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
+        self._partings.say(f"{longest.peer}: let go: {why}")
+        longest.let_go(why)
+        return True
 
     @property
     def may_refuse(self) -> bool:
@@ -101,7 +153,9 @@ class Sessions:
         self.open.add(one)
         if one.refusal is not None:
             self._refused.add(one)
-        elif one.address:
+            return
+        self._counted.add(one)
+        if one.address:
             self._of_address[one.address] += 1
 
     def closed(self, one: Open) -> None:
@@ -109,6 +163,7 @@ class Sessions:
         if one not in self.open:
             return
         self.open.discard(one)
+        self._counted.discard(one)
         if one in self._refused:
             self._refused.discard(one)
         elif one.address:

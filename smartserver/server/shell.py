@@ -52,7 +52,7 @@ class SessionProtocol(protocol.Protocol):
         self, server: Sessions, access: Access, peer: str, address: str = "", refusal: CodedError | None = None
     ) -> None:
         self._server = server
-        self._peer = peer
+        self.peer = peer
         self._access = access
         self.refusal = refusal
         """Why this connection is one too many."""
@@ -87,12 +87,30 @@ class SessionProtocol(protocol.Protocol):
         """Whether everything was said, and only the peer has not closed yet."""
         return self._sent_all is not None
 
+    @property
+    def asked(self) -> bool:
+        """Whether a request ever came."""
+        return self.session is not None and self.session.asked
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it is used for nothing: no request is open, or everything was said; None while it is used."""
+        idle = self.draining if self.closing else not self._unsent and self.session is not None and self.session.idle
+        return max(self._heard, self._spoke, self._sent_all or self._spoke) if idle else None
+
+    def let_go(self, reason: str) -> None:
+        """Take no new requests, and close: an idle connection, whose place somebody else needs."""
+        if self.closing:
+            self.lose()
+        elif self.session is not None:
+            self.session.go_away(reason)
+
     # -- from Twisted
 
     def connectionMade(self) -> None:
         """The connection is open."""
         self._carrier = cast("_Carrier", self.transport)
-        self.session = Session(self._server.site, self._access, self, self._server.executor, self._peer)
+        self.session = Session(self._server.site, self._access, self, self._server.executor, self.peer)
         self._server.opened(self)
         self._carrier.registerProducer(self, True)
         self._heard = self._moved = self._spoke = self._server.clock.seconds()

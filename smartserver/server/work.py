@@ -68,7 +68,8 @@ class RequestWork:
         """The request in short, for a log."""
         verbs = [verb.name for verb, _ in self._prepared.calls]
         shown = ", ".join(verbs[:3]) + (f" and {len(verbs) - 3} more" if len(verbs) > 3 else "")
-        return f"{shown} on {self._prepared.message.path!r}"
+        path = self._prepared.message.path
+        return f"{shown} on {path!r}" if path else shown
 
     def cancel(self) -> None:
         """Make no change that is not made yet, and verify no further; from any thread."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import MAX_CHAIN
+from smartserver.records.limits import MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
 from smartserver.records.varint import Malformed
@@ -36,9 +36,6 @@ MAX_STORED_DEPTH = 64
 every time."""
 REBASED_DEPTH = 47
 """How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
-MAX_TAKEN = 256 << 20
-"""Bytes of a segment, and of one record's text, that an upload may bring: both are held whole while they are checked,
-and eight kilobytes of zstd can claim all of it."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 LARGE = 32 << 20
@@ -52,6 +49,10 @@ _large = threading.Lock()
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
+
+
+def unreported(phase: str, done: int, total: int) -> None:
+    """Where nobody asks how far it is."""
 
 
 class Intake:
@@ -447,9 +448,7 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(
-        self, transaction: RepositoryTransaction, progress: Report = lambda phase, done, total: None
-    ) -> None:
+    def check_again(self, transaction: RepositoryTransaction, progress: Report = unreported) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:

@@ -96,10 +96,9 @@ class Quarantine:
             if not locks:
                 return place
             with contextlib.suppress(NoSuchFile):
-                mine = self._held.enter_context(self.folder.try_lock(f"{place}/{LOCK}"))
-                if mine and self.folder.exists(f"{place}/{LOCK}"):
+                if self._held.enter_context(self.folder.try_lock(f"{place}/{LOCK}")):
                     return place
-            self._held.close()  # A sweep took the folder between its making and its locking.
+            self._held.close()  # A sweep took the folder, or is at it, between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
 
 

@@ -18,10 +18,9 @@ from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import instead, prepare
+from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING
-from smartserver.store.incoming import Report, Upload
+from smartserver.store.incoming import Report, Upload, unreported
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -165,12 +164,12 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        made: list[str] = []
+        creation = Creation(self._file)
         return Upload(
             transaction,
-            partial(self._quarantine, request, made),
+            partial(self._quarantine, request, creation),
             graph_first=graph_first,
-            abandoned=partial(self._remove_folders, made),
+            abandoned=creation.undo,
         )
 
     def earlier(self, request: bytes, age: int) -> Committed | None:
@@ -189,7 +188,7 @@ class PackRepository:
         user: str,
         plan: Plan,
         upload: Upload | None = None,
-        progress: Report = lambda phase, done, total: None,
+        progress: Report = unreported,
     ) -> Committed:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 
@@ -217,9 +216,9 @@ class PackRepository:
                 if not _changes(transaction, upload):
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
-                if state.root is None and transaction.created is not None:
+                if transaction.created is not None:
                     vcs, kinds, _ = transaction.created
-                    self._file.hold_place(vcs, kinds)
+                    Creation(self._file).hold_place(vcs, kinds)
                 if upload is not None:
                     upload.publish()
                 with self._file.swapping() as swap:
@@ -274,7 +273,7 @@ class PackRepository:
             snapshot = self._state().snapshot
             if snapshot is None:
                 return False
-            quarantine = partial(self._quarantine, upkeep.REPACK, [])
+            quarantine = partial(self._quarantine, upkeep.REPACK)
             return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness)
         finally:
             self._repacking.release()
@@ -296,9 +295,7 @@ class PackRepository:
         """
         self._collected = self._clock()
         try:
-            return upkeep.collect(
-                self._file, partial(self._quarantine, upkeep.PROBE, []), self._clock, self._randomness
-            )
+            return upkeep.collect(self._file, partial(self._quarantine, upkeep.PROBE), self._clock, self._randomness)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
@@ -355,28 +352,16 @@ class PackRepository:
             raise NoSuchRepository(self.path)
         return state.view
 
-    def _quarantine(self, request: bytes, made: list[str]) -> Quarantine:
-        try:
-            return Quarantine(self.folder, request, self._randomness)
-        except (NoSuchFile, NotADirectory):
-            # No repository yet, or one whose folders a refused creation took away while this one was made.
-            parts = self.path.split("/") if self.path else []
-            places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-            places += ["/".join([*parts, name]) for name in FOLDERS]
-            made += [place for place in places if not self._above.exists(place)]
-            prepare(self._above, self.path)
-            return Quarantine(self.folder, request, self._randomness)
-
-    def _remove_folders(self, made: list[str]) -> None:
-        """Take away the folders a refused creation made, as long as nobody uses them."""
-        with contextlib.suppress(TransportError):
-            if self.folder.exists(FORMAT):
-                return
-            while made:
-                # The quarantines' folder first: it is empty only while nobody else is making this repository.
-                place = max(made, key=lambda place: (place.endswith(f"/{INCOMING}"), place.count("/")))
-                made.remove(place)
-                self._above.remove_directory(place)
+    def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
+        for _ in range(TRIES):
+            try:
+                return Quarantine(self.folder, request, self._randomness)
+            except (NoSuchFile, NotADirectory):
+                # No repository yet, or one whose folders a refused creation took away while this one was made.
+                if creation is None:
+                    raise
+                creation.prepare()
+        return Quarantine(self.folder, request, self._randomness)
 
     def _swap(
         self,

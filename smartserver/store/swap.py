@@ -18,7 +18,6 @@ import msgspec
 
 from smartserver.errors import NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
-from smartserver.store.creation import prepare
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
 from transports.base import Transport
@@ -41,7 +40,8 @@ class RootFile:
     ) -> None:
         self.path = path
         self.folder = transport.child(path) if path else transport
-        self._above = transport
+        self.above = transport
+        """What `path` counts from."""
         self.randomness = randomness
         self._format: Format | None = None
         self._turn = threading.Lock()
@@ -63,27 +63,22 @@ class RootFile:
             raise NoSuchRepository(self.path)
         return root
 
-    def hold_place(self, vcs: str, kinds: Sequence[Kind]) -> None:
-        """Make the folders and, where there is no root, an empty tombstone, all durable: what a creation swaps.
-
-        No pack, table or log file is ever there without a root. So what a creation leaves that is cut short may be made
-        anew, and what a repository leaves that lost its root may not.
+    def begin(self, vcs: str, kinds: Sequence[Kind]) -> None:
+        """Put a format and an empty tombstone where there is no root: for a creation that holds the lock.
 
         Raises:
-            NestedRepository, InvalidPath, Unsupported: as `creation.prepare`.
-            Locked: another writer holds the lock and does not let go of it.
+            CorruptFile, Unsupported: a root is there that cannot be read.
             TransportError: the store failed; there is no repository, as before.
         """
-        prepare(self._above, self.path)
-        with self._locked():
-            if self._find() is not None:
-                return
-            if self._read_format() is None:
-                found = Format(Discipline.FILE)
-                self._put(FORMAT, found.line())
-                self._format = found
-            empty = empty_root(self.randomness(16), vcs, kinds, now=0)
-            self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
+        if self._find() is not None:
+            self.folder.sync_directory("")  # Whoever put it there may have died before he did.
+            return
+        if self._read_format() is None:
+            found = Format(Discipline.FILE)
+            self._put(FORMAT, found.line())
+            self._format = found
+        empty = empty_root(self.randomness(16), vcs, kinds, now=0)
+        self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
     def swapping(self) -> Iterator[Swap]:
@@ -99,7 +94,7 @@ class RootFile:
             raise NoSuchRepository(self.path)
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self._locked())
+                held.enter_context(self.locked())
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
             root = self.read()
@@ -113,14 +108,14 @@ class RootFile:
         Raises:
             NoSuchRepository: there is none.
         """
-        with self._locked() if half_made else self.swapping():
+        with self.locked() if half_made else self.swapping():
             left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
             for name in left:
                 self.folder.delete(name)
         return left
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the repository's lock.
 
         Raises:

@@ -147,9 +147,19 @@ class RepositoryTransaction:
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
         beyond = set(graph.missing(found, reached))
+        rejected: set[int] = set()
         for ordinal in found:  # Ascending: a label on a label comes after it.
-            if ordinal in beyond and self._is_label(ordinal) and beyond.isdisjoint(graph.parents(ordinal)):
-                beyond.remove(ordinal)
+            # The labels between one and what was reached need not be candidates themselves.
+            walked: list[int] = []
+            left = [ordinal] if ordinal in beyond else []
+            while left:
+                walked.append(left.pop())
+                if walked[-1] in rejected or not self._is_label(walked[-1]):
+                    rejected.update(walked)
+                    break
+                left += [parent for parent in graph.parents(walked[-1]) if parent in beyond]
+            else:
+                beyond.difference_update(walked)
         return [graph.revision(ordinal) for ordinal in found if ordinal not in beyond]
 
     def _is_label(self, ordinal: int) -> bool:

@@ -13,7 +13,7 @@ from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import FOLDERS, LOG, NAMES, PACKS, ROOT, TABLES, TEMPORARY
+from smartserver.store.format import FOLDERS, LOG, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
@@ -100,9 +100,9 @@ def collect(
         # What is left where a creation was cut short goes too; the empty folders the next one takes over.
         if not _half_made(folder):
             return 0
-        lost = remains(folder)
-        if lost:
-            raise CorruptFile(ROOT, 0, f"the folder holds {lost}") from None
+        left = remains(folder)
+        if left is not None:
+            raise CorruptFile(left.lost, 0, f"it is gone, and there is {left.found}") from None
         return sweep(folder, lambda modified: False) + len(file.sweep(half_made=True))
     now = _storage_time(folder, quarantine)
     count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)

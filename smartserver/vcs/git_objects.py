@@ -35,6 +35,18 @@ class MissingObject(VcsError):
         return f"object {self.key.hex()} is missing from this repository"
 
 
+class TooLarge(VcsError):
+    """An object has more bytes than were asked for; its text was not read."""
+
+    def __init__(self, key: Key, size: int) -> None:
+        super().__init__(key, size)
+        self.key = key
+        self.size = size
+
+    def __str__(self) -> str:
+        return f"object {self.key.hex()} is too large: {self.size} bytes"
+
+
 class ReadingEnded(VcsError):
     """`git cat-file` ended when it should have answered; in a partial clone it does so for what was not fetched."""
 
@@ -135,8 +147,9 @@ def tag_target(text: bytes) -> tuple[Key, int]:
     return unhexlify(lines[0][7:]), number
 
 
-def _next_object(output: IO[bytes], asked: bytes) -> GitObject | None:
-    """The next answer of `cat-file --batch`; None when it says the object is not there."""
+def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> GitObject | None:
+    """The next answer of `cat-file --batch`; None when it says the object is not there. One of more than `most` bytes
+    is `TooLarge`, and the process of no more use."""
     head = output.readline()
     if not head.endswith(b"\n"):
         raise ReadingEnded(asked)
@@ -145,6 +158,8 @@ def _next_object(output: IO[bytes], asked: bytes) -> GitObject | None:
     if number is None or not fields[2].isdigit():
         return None  # "<what was asked> missing" (or ambiguous)
     size = int(fields[2])
+    if most is not None and size > most:
+        raise TooLarge(unhexlify(fields[0]), size)
     text = output.read(size)
     if len(text) != size or output.read(1) != b"\n":
         raise ReadingEnded(asked)
@@ -158,7 +173,7 @@ class ObjectReader:
         self._start = start
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _ask(self, name: bytes) -> GitObject | None:
+    def _ask(self, name: bytes, most: int | None = None) -> GitObject | None:
         self.open()
         assert self._process is not None
         questions, answers = self._process.stdin, self._process.stdout
@@ -167,7 +182,7 @@ class ObjectReader:
         try:
             questions.write(name + b"\n")
             questions.flush()
-            return _next_object(answers, name)
+            return _next_object(answers, name, most)
         except BrokenPipeError as wrong:
             self.close()
             raise ReadingEnded(name) from wrong
@@ -175,13 +190,14 @@ class ObjectReader:
             self.close()  # An answer is half read: the next question would get the rest of it.
             raise
 
-    def read(self, key: Key) -> GitObject:
+    def read(self, key: Key, most: int | None = None) -> GitObject:
         """The object of that key.
 
         Raises:
             MissingObject: it is not here.
+            TooLarge: it has more than `most` bytes.
         """
-        found = self._ask(hexlify(key))
+        found = self._ask(hexlify(key), most)
         if found is None:
             raise MissingObject(key)
         return found
@@ -215,11 +231,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
+def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterator[GitObject]:
     """The objects of `keys` in that order, through one process that reads ahead of the caller.
 
     Raises:
         MissingObject: one is not here.
+        TooLarge: one has more than `most` bytes.
         ReadingEnded: the process failed.
     """
     import tempfile
@@ -234,7 +251,7 @@ def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
     _widen(answers)
     try:
         for key in keys:
-            found = _next_object(answers, hexlify(key))
+            found = _next_object(answers, hexlify(key), most)
             if found is None:
                 raise MissingObject(key)
             yield found

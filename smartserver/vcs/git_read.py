@@ -9,10 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits
 from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter
 from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.varint import decode
+from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import BLOB, METAS, GitObject, MissingObject, ReadingEnded, stream
+from smartserver.vcs.git_objects import (
+    BLOB,
+    METAS,
+    TYPE_NAMES,
+    GitObject,
+    MissingObject,
+    ReadingEnded,
+    TooLarge,
+    stream,
+)
 from smartserver.vcs.git_plan import (
     Introduced,
     Revision,
@@ -60,7 +73,7 @@ class GitPlan:
         """Whole segments in the order of `graph`; may be asked for again.
 
         Raises:
-            CannotSend: an object is missing here.
+            CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
         """
         repository = self._repository
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
@@ -73,28 +86,61 @@ class GitPlan:
                 asked = dict.fromkeys([record.key for _, records in chunk for record in records])
                 keys = [key for key in asked if key not in sent]
                 if self.bulk:
-                    objects = stream(repository.start, keys)
+                    objects = stream(repository.start, keys, limits.MAX_TAKEN)
                 else:
-                    objects = (repository.objects.read(key) for key in keys)
+                    objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
                 for revision, records in chunk:
-                    items = [self._record(record, objects, sent) for record in records]
-                    yield writer.segment(revision.id, parents_of(revision), items)
+                    items = [self._record(revision, record, objects, sent) for record in records]
+                    yield _segment(writer, revision, items)
         except (MissingObject, ReadingEnded) as wrong:
             raise cannot_send(repository, wrong) from wrong
 
-    def _record(self, record: Introduced, objects: Iterator[GitObject], sent: dict[Key, bytes]) -> NewRecord | Repeated:
+    def _record(
+        self, revision: Revision, record: Introduced, objects: Iterator[GitObject], sent: dict[Key, bytes]
+    ) -> NewRecord | Repeated:
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # Asking for one that was not fetched would end the process that is asked.
         meta = sent.get(record.key)
         if meta is not None:
             return Repeated(0, record.key, meta, candidates, record.path)
-        found = next(objects)
+        try:
+            found = next(objects)
+        except TooLarge as wrong:
+            raise _too_large(revision, record, wrong.size) from wrong
         meta = sent[record.key] = METAS[found.type]
         return NewRecord(0, record.key, meta, found.text, candidates, record.path)
 
     def _text(self, kind: int, key: Key) -> bytes:
         return self._repository.objects.read(key).text
+
+
+def _segment(writer: SegmentWriter, revision: Revision, items: Sequence[NewRecord | Repeated]) -> bytes:
+    """The segment of a revision, if a server takes it."""
+    try:
+        segment = writer.segment(revision.id, parents_of(revision), items)
+    except LimitExceeded as wrong:
+        raise CannotSend(f"cannot push {_named(revision)}: {wrong}") from wrong
+    size, _ = decode(segment, 0)
+    if size > limits.MAX_TAKEN:
+        raise CannotSend(
+            f"cannot push {_named(revision)}: its new content has {size} bytes (compressed), expected no more than "
+            f"{limits.MAX_TAKEN} in one commit"
+        )
+    return segment
+
+
+def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
+    """The refusal to push an object, by the name its user knows it by."""
+    what = f"{TYPE_NAMES[record.type].decode('ascii')} {record.key.hex()}"
+    if record.path:
+        what = f"{record.path.decode('utf-8', 'backslashreplace')!r} ({what})"
+    where = "" if record.key == revision.id else f" of {_named(revision)}"
+    return CannotSend(f"cannot push {what}{where}: it has {size} bytes, expected no more than {limits.MAX_TAKEN}")
+
+
+def _named(revision: Revision) -> str:
+    return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
 
 
 def _chunks(

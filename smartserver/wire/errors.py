@@ -3,6 +3,7 @@
 ProtocolError
 ├── LocalProtocolError         a bug of ours; nothing was sent, the connection is as before
 └── RemoteProtocolError        theirs; the connection is of no more use
+    ├── NotHpss                their first bytes are of another protocol
     └── Interrupted            their bytes ended in the middle of something
 """
 
@@ -19,6 +20,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent what the rules forbid: what was expected and what came."""
+
+
+class NotHpss(RemoteProtocolError):
+    """The peer did not open as the protocol has it: who speaks something else has read no request either."""
 
 
 class Interrupted(RemoteProtocolError):

@@ -9,7 +9,7 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from smartserver.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from smartserver.wire.errors import LocalProtocolError, NotHpss, ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import MAX_FRAME, MAX_PING, MAX_PREFACE, MAX_REASON
 
 VERSION = 1
@@ -160,14 +160,14 @@ class ReceiveBuffer:
         """The peer's first line, or None while it is not whole; `refusal`: it may be `hpss! ...`.
 
         Raises:
-            RemoteProtocolError: the bytes cannot become such a line.
+            NotHpss: the bytes cannot become such a line.
         """
         while self._pieces:
             self._line += self._take(1)
             if not _may_open(self._line, refusal):
                 fed = b"".join(itertools.islice(self._pieces, MAX_PREFACE))
                 seen = bytes(self._line) + fed[self._at : self._at + MAX_PREFACE]
-                raise RemoteProtocolError(_not_hpss(seen[:MAX_PREFACE]))
+                raise NotHpss(_not_hpss(seen[:MAX_PREFACE]))
             if self._line.endswith(b"\n"):
                 line = bytes(self._line)
                 self._line.clear()

@@ -89,6 +89,14 @@ ROWS = [
         before="a git tag -m late late main~1; a git tag late-light topic; a git push -q origin --tags",
     ),
     Row(
+        "fetch follows a tag of a tag that is no ref",
+        "b git fetch",
+        before="a commit four; a git tag -m v2 v2; a git tag -m n2 nested2 v2; a git tag -m o2 outer2 nested2;"
+        " a git tag -m old old main~1; a git tag -m older older old; a git tag -d v2 nested2 old;"
+        " a git checkout -q topic; a commit 6; a git tag -m x inner6; a git tag -m y outer6 inner6;"
+        " a git tag -d inner6; a git push -q origin main 'refs/tags/*'",
+    ),
+    Row(
         "fetch follows no tag beyond what comes",
         "b git fetch origin main",
         before="a commit four; a git push -q origin main; a commit five; a git tag light5; a git tag -m v5 v5;"

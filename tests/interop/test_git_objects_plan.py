@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
 from git_histories import Builder, RandomHistory, Tree, environment
 
+from smartserver.records import limits
+from smartserver.vcs import git_read
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE
@@ -174,3 +178,45 @@ def test_grafts_and_replacements_are_ignored(tmp_path: Path, env: dict[str, str]
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [second], [])
         assert [(r.id, r.parents) for r in plan] == [(first, ()), (second, (first,))]
+
+
+@pytest.mark.parametrize("few", [0, 64], ids=["bulk", "few"])
+def test_what_no_server_takes_is_named_before_it_is_sent(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
+    monkeypatch.setattr(git_read, "FEW", few)
+    builder = Builder(tmp_path / "r.git", env)
+    fits = [builder.blob(random.Random(number).randbytes(550)) for number in range(2)]
+    large = builder.blob(bytes(1001))
+    folders: list[Tree] = [
+        {b"d": {b"fits": (b"100644", fits[0])}},
+        {b"d": {b"fits": (b"100644", fits[0]), b"a film": (b"100644", large)}},
+        {b"one": (b"100644", fits[0]), b"two": (b"100644", fits[1])},
+    ]
+    good, of_large, of_both = [builder.commit(builder.tree(folder), []) for folder in folders]
+    tag = builder.tag(large, b"blob", b"film")
+
+    def sent(tip: bytes) -> list[bytes]:
+        with GitRepository(builder.path, env) as repository:
+            return list(git_read.plan(repository, [tip], []).segments())
+
+    assert len(sent(good)) == 1
+    said = f"blob {large.hex()}) of commit {of_large.hex()}: it has 1001 bytes, expected no more than 1000"
+    with pytest.raises(CannotSend, match=re.escape(f"cannot push 'd/a film' ({said}")):
+        sent(of_large)
+    with pytest.raises(CannotSend, match=f"cannot push blob {large.hex()} of tag {tag.hex()}: it has 1001 bytes"):
+        sent(tag)
+    with pytest.raises(CannotSend, match=f"cannot push blob {large.hex()}: it has 1001 bytes"):
+        sent(large)
+    with pytest.raises(
+        CannotSend,
+        match=f"cannot push commit {of_both.hex()}: its new content has 1[0-9]{{3}} bytes .compressed., "
+        "expected no more than 1000 in one commit",
+    ):
+        sent(of_both)
+    monkeypatch.setattr(limits, "MAX_ENTRIES", 2)
+    with pytest.raises(
+        CannotSend, match=f"cannot push commit {good.hex()}: records of a revision: 4, expected no more"
+    ):
+        sent(good)

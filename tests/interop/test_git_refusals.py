@@ -13,6 +13,7 @@ from git_sides import Done, Served, Side, server_refs
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.records.limits import MAX_TAKEN
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -168,7 +169,7 @@ def test_a_repository_around_another(ours: Begin) -> None:
     line = only_line(side.run('a git push "$URL-around" main'))
     assert line.startswith(f"fatal: hpss: invalid repository path '{path}-around': the folder holds 'inner'")
     line = only_line(side.run(f"a git push {base}/ main"))
-    assert line == "fatal: hpss: create a repository at '': it needs a name below the served folder"
+    assert line == "fatal: hpss: create a repository at the server's root: it needs a name below the served folder"
 
 
 def test_a_repository_inside_another(ours: Begin) -> None:
@@ -176,6 +177,21 @@ def test_a_repository_inside_another(ours: Begin) -> None:
     line = only_line(side.run('a git push "$URL/inner" main'))
     path = side.url.rpartition("/")[2]
     assert line == f"fatal: hpss: '{path}/inner' is inside the repository '{path}'"
+
+
+# -- sizes
+
+
+def test_a_file_over_the_limit_is_refused_before_anybody_is_asked(ours: Begin, served: Served) -> None:
+    side = ours("history")
+    side.prepare(f"cd a; truncate -s {MAX_TAKEN + 1} 'a film'; git add -A; git commit -q -m film")
+    film, commit = (side.git("a", "rev-parse", name).strip() for name in ("HEAD:a film", "HEAD"))
+    result = side.run("a git push origin main")
+    assert only_line(result) == (
+        f"fatal: hpss: cannot push 'a film' (blob {film}) of commit {commit}: "
+        f"it has {MAX_TAKEN + 1} bytes, expected no more than {MAX_TAKEN}"
+    )
+    assert server_refs(served, side.url.rpartition("/")[2]) == {}
 
 
 # -- permissions

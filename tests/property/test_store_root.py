@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Kind, RefValue, Tip
+from smartserver.store.creation import Creation
 from smartserver.store.document import empty_root, encode_root
 from smartserver.store.log import NewLogEntry
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
@@ -61,7 +62,7 @@ class RootMachine(RuleBasedStateMachine):
     def create(self) -> None:
         self.refs, self.tags, self.requests = {}, {}, {}
         kinds = [Kind("object", "git-sha1", True)]
-        self.file.hold_place("git sha1", kinds)
+        Creation(self.file).hold_place("git sha1", kinds)
         with self.file.swapping() as swap:
             empty = empty_root(self.random.randbytes(16), "git sha1", kinds, now=self.now, over=swap.current)
             view = RootView(empty, self.file.folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -11,7 +11,7 @@ from builders import MAIN, History
 from dialogs import CREATE, Dialog, message
 from simulated_joint import NEW, HistorySource, Joint
 
-from netem.effects import Cut, Effect, Stall
+from netem.effects import Cut, Effect, Stall, base
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client, Outgoing
@@ -26,6 +26,8 @@ from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import IDLE_TIMEOUT
 from smartserver.wire.messages import Reply, RequestFlag
 
@@ -35,6 +37,36 @@ TOPIC = b"refs/heads/topic"
 HISTORY = History()
 LINE = HISTORY.line(4)
 SIDE = HISTORY.line(1, LINE[0], "side")
+
+
+@dataclass(frozen=True)
+class Spoilt(Effect):
+    """The bits of each byte after the first `after` are turned over."""
+
+    after: int
+    name = "spoilt"
+    arguments = "BYTES"
+
+    def begin(self) -> base.Stage:
+        left = self.after
+
+        def stage(parcel: base.Parcel) -> Iterable[base.Parcel]:
+            nonlocal left
+            whole = bytes(parcel.content)
+            kept, left = min(left, len(whole)), max(0, left - len(whole))
+            parcel.content = whole[:kept] + bytes(byte ^ 0xFF for byte in whole[kept:])
+            return (parcel,)
+
+        return stage
+
+    @classmethod
+    def parse(cls, after: str) -> Spoilt:
+        return cls(int(after))
+
+
+def spoilt_down(at: int) -> Link:
+    """What the server sends is garbage from there on."""
+    return Link(1.0, down=[Spoilt(at)])
 
 
 def cut_up(at: int) -> Link:
@@ -83,6 +115,43 @@ class Stage:
         self.joint.network.clock.run()
         assert self.joint.site.find(PATH).repository.verify().problems == ()
         assert not [path for path in self.joint.tree() if path.startswith(f"{PATH}/incoming/")]
+
+
+def answer_size() -> int:
+    """Bytes that the server sends for the push."""
+    stage = Stage.make()
+    stage.joint.network.take()
+    assert stage.push(LINE[2]) is Outcome.DONE
+    return stage.joint.network.take().bytes_down
+
+
+SPOILT_AT = range(len(PREFACE), answer_size() - 20, 5)
+"""At the end are the counters, where other bytes are other numbers."""
+
+
+@pytest.mark.parametrize("at", SPOILT_AT)
+def test_an_answer_that_is_spoilt_is_asked_for_again(at: int) -> None:
+    """The connection is of no more use; the same request on another one is answered from the log."""
+    stage = Stage.make()
+    version = stage.version()
+    stage.joint.network.links.append(spoilt_down(at))
+    assert stage.push(LINE[2]) is Outcome.DONE
+    assert (stage.tip, stage.version()) == (LINE[2], version + 1)
+    stage.settle()
+
+
+@pytest.mark.parametrize("at", SPOILT_AT)
+def test_answers_that_are_all_spoilt_leave_it_unknown(at: int) -> None:
+    """The change was made; the client cannot know, and says what came instead of an answer."""
+    stage = Stage.make()
+    stage.joint.network.links.extend([spoilt_down(at)] * 3)
+    with pytest.raises(OutcomeUnknown) as raised:
+        stage.push(LINE[2])
+    cause = raised.value.__cause__
+    assert isinstance(cause, (RemoteProtocolError, ConnectionLost))
+    assert str(cause) in str(raised.value)
+    stage.settle()
+    assert stage.tip == LINE[2]
 
 
 def test_lost_before_all_was_sent() -> None:

@@ -32,6 +32,7 @@ PING = encode(message((server_ping, PingRequest()), path=""))
 PULL = encode(message((repository_pull, PullRequest()), path="p"))
 CALLS = ((repository_create, CREATE), (repository_insert_pack, InsertPackRequest()))
 UPLOAD = encode(message(*CALLS, path="p", flags=RequestFlag.BODY))
+NEW = encode(message(*CALLS, path="new", flags=RequestFlag.BODY))
 NOWHERE = encode(message(CALLS[1], path="nowhere", flags=RequestFlag.BODY))
 
 
@@ -98,13 +99,16 @@ def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()
         busy = "the server is busy: it takes no more than 2 connections at a time; try again later"
         with contextlib.ExitStack() as stack:
-            (first, client), _ = stack.enter_context(served(server)), stack.enter_context(served(server))
+            both = [stack.enter_context(served(server)) for _ in range(2)]
+            for connection, client in both:  # Who is in the middle of a request is not let go for another.
+                connection.sendall(client.send(Request(2, NEW, body=True)))
+            first, client = both[0]
             rejected = user.git("push", "-q", server.url("p"), "main:other", folder="w")
             assert rejected.status == 1
             assert f" ! [remote rejected] main -> other ({busy})\n" in rejected.err
             assert user.git("clone", "-q", server.url("p"), "c").failed("clone") == busy
             assert user.git("ls-remote", server.url("p")).failed("ls-remote") == busy
-            first.sendall(client.send(Request(2, PING)))
+            first.sendall(client.send(Cancel(2)))
             first.shutdown(socket.SHUT_WR)
             assert is_reset(first) is False  # Those that were there are as they were.
         wait_until(lambda: user.git("ls-remote", "-q", server.url("p")).status == 0, "there is room again")

@@ -186,3 +186,16 @@ def test_fields_have_types_that_travel() -> None:
         for name, annotation in typing.get_type_hints(cls).items():
             if name in {field.name for field in dataclasses.fields(cls)}:
                 assert annotation in (str, bytes, int, list[bytes]), f"{cls.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_the_servers_root_is_called_so(path: str) -> None:
+    """It is the one repository without a name."""
+    assert str(errors.NoSuchRepository(path)) == "no repository at the server's root"
+    assert str(errors.WrongVcs(path, "hg", "git")) == "the repository at the server's root is hg, not git"
+    assert errors.place("a/b") == "'a/b'"
+
+
+def test_an_empty_path_is_never_shown() -> None:
+    assert str(errors.NestedRepository("a", "")) == "'a' is inside the repository at the server's root"
+    assert str(errors.InvalidPath("", "a file is there")) == "invalid repository path: a file is there"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from smartserver.cli.errors import CommandError
@@ -20,6 +23,18 @@ def test_written_pages_are_fresh(tmp_path: Path) -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == pages()
     assert run(tmp_path).exit_code == 0
     assert run(tmp_path, "--check").exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--write", "--check"])
+def test_outside_a_checkout_one_line_says_what_it_needs(tmp_path: Path, option: str) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "docs", option]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "smartserver: doc/reference is not a folder: this command needs a checkout of smartserver, and to run in its "
+        "top folder\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stale_and_missing_pages_are_named_and_not_touched(tmp_path: Path) -> None:

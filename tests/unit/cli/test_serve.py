@@ -99,6 +99,25 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.sockets
+@pytest.mark.parametrize(
+    ("folders", "what"),
+    [
+        ([".git"], "a git repository"),
+        (["HEAD", "objects"], "a git repository"),
+        ([".hg"], "a Mercurial repository"),
+        ([".bzr"], "a Bazaar repository"),
+    ],
+)
+def test_another_tools_repository_as_the_root_is_worth_a_line(tmp_path: Path, folders: list[str], what: str) -> None:
+    for name in folders:
+        (tmp_path / name).mkdir()
+    process = start(str(tmp_path), "--stdio")
+    _, err = process.communicate(timeout=PATIENCE)
+    wanted = "ROOT is the folder that holds the repositories to serve"
+    assert (process.returncode, err) == (0, f"{tmp_path} is {what}, which is not served: {wanted}\n")
+
+
+@pytest.mark.sockets
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
     process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--anonymous", "write")

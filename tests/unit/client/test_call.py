@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -151,13 +151,13 @@ def test_call_raises_the_error_of_the_request() -> None:
         client.call(server_ping, PingRequest())
 
 
-@pytest.mark.parametrize("result", [b"\xc0", b"\x91\xc0", b"\x90", b"\x91\x91\xa1a"])
+@pytest.mark.parametrize("result", [b"\xc0", b"\x91\xa1a"])
 def test_a_result_that_is_none_is_the_peers_fault(result: bytes) -> None:
     payload = encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
-    server = Server([reply(payload)])
-    with server.client() as client, pytest.raises(RemoteProtocolError, match=r"expected a result of Branch\.delete"):
-        client.call(branch_delete, BranchDeleteRequest(MAIN), "project")
-    assert server.connections[0].closed
+    server = Server([reply(payload)] * 2)
+    with server.client() as client, pytest.raises(RemoteProtocolError, match=r"expected a result of Server\.info"):
+        client.call(server_info, InfoRequest())
+    assert (server.tried, server.connections[0].closed) == (1, 1)
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -311,6 +311,50 @@ def test_a_read_that_is_never_answered_is_lost() -> None:
     assert server.tried == 3
 
 
+BUSY = "it may be too busy, or no hpss server"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (closed, f"the server closed the connection before it said anything: {BUSY}"),
+        (broken, f"the server closed the connection before it said anything (Connection reset by peer): {BUSY}"),
+    ],
+)
+def test_a_server_that_closes_without_a_word_may_be_too_busy(how: Answering, said: str) -> None:
+    server = Server([how] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == said
+
+
+def test_so_may_one_that_has_closed_before_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(medium: ScriptedMedium, sent: memoryview) -> int:
+        raise ConnectionLost("Broken pipe")
+
+    monkeypatch.setattr(ScriptedMedium, "write_some", refuses)
+    with Server([closed] * 3).client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == f"the server closed the connection before it said anything (Broken pipe): {BUSY}"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (ScriptedMedium.end, "the server closed the connection before its answer"),
+        (ScriptedMedium.break_off, "Connection reset by peer"),
+    ],
+)
+def test_one_that_said_something_is_not(how: Callable[[ScriptedMedium], None], said: str) -> None:
+    def greets(medium: ScriptedMedium, event: Event) -> None:
+        medium.say(Ping())
+        how(medium)
+
+    with Server([greets] * 3).client() as client, pytest.raises(ConnectionLost) as lost:
+        client.request(READ)
+    assert str(lost.value) == said
+
+
 def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost):
@@ -336,6 +380,82 @@ def test_a_push_whose_end_was_sent_may_have_been_made() -> None:
     server = Server([answering])
     with server.client() as client, pytest.raises(OutcomeUnknown):
         client.request(upload(10))
+
+
+NO_RESULTS = [
+    encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
+    for result in (b"\xc0", b"\x91\xc0", b"\x90", b"\x91\x91\xa1a")
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (banner(PREFACE + bytes(40)), "frame type"),
+        (reply(b"\xc1"), "expected a reply, got 1 bytes that are none"),
+        (refuse(b"\xc1"), "expected an error, got 1 bytes that are none"),
+        *[(reply(each), r"expected a result of Branch\.delete") for each in NO_RESULTS],
+    ],
+)
+def test_a_change_whose_answer_is_none_is_repeated_and_then_unknown(said: Answering, named: str) -> None:
+    server = Server([said] * 3)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match=f"it is unknown whether.*{named}") as raised:
+        client.request(DELETE)
+    assert isinstance(raised.value.__cause__, RemoteProtocolError)
+    assert server.ids == [DELETE.id] * 3
+    assert server.pauses == list(PAUSES)
+    assert [connection.closed for connection in server.connections] == [1, 1, 1]
+
+
+def test_the_repetition_of_a_change_whose_answer_was_none_is_answered() -> None:
+    server = Server([reply(b"\xc1"), reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 2
+
+
+@pytest.mark.parametrize("scripts", [[broken, reply(b"\xc1")], [reply(b"\xc1"), broken], [reply(b"\xc1")]])
+def test_a_broken_rule_is_named_before_a_broken_connection(scripts: list[Answering]) -> None:
+    server = Server(scripts)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="expected a reply") as raised:
+        client.request(DELETE)
+    assert isinstance(raised.value.__cause__, RemoteProtocolError)
+    assert server.tried == 3
+
+
+def test_who_speaks_something_else_has_changed_nothing() -> None:
+    for said, error in ((b"SSH-2.0-OpenSSH_9.6\r\n", RemoteProtocolError), (b"hpss! 2 3\n", NotOurProtocol)):
+        server = Server([banner(said)] * 3)
+        with server.client() as client, pytest.raises(error):
+            client.request(DELETE)
+        assert server.tried == 1
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hpss! 2 3\n"])
+def test_but_who_was_there_before_him_may_have(said: bytes) -> None:
+    server = Server([broken, banner(said)] * 2)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="hpss"):
+        client.request(DELETE)
+    assert server.tried == 2
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_change_without_its_outcome_is_unknown(count: int) -> None:
+    server = Server([reply(done(*[BranchDeleteResult([])] * count))])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match=f"{count} outcomes for 1 calls"):
+        client.request(DELETE)
+    assert server.connections[0].closed
+
+
+def test_a_broken_rule_before_all_was_sent_is_told_as_it_is() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.raw(PREFACE + bytes(40))
+
+    server = Server([answering] * 3)
+    with server.client() as client, pytest.raises(RemoteProtocolError):
+        client.request(upload(10))
+    assert server.tried == 1
 
 
 def test_nobody_there_is_not_tried_again() -> None:

@@ -289,6 +289,18 @@ def test_a_push_that_may_have_been_made_says_so() -> None:
         remote(server).push([RefUpdate(MAIN, TIP)], Source(), NEW)
 
 
+def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            said = state(OTHER)
+            said.refs[MAIN] = [[3]]
+            medium.say(Reply(event.id, done(BranchDeleteResult([OLD]), state=said)))
+
+    server = Server([answering])
+    with pytest.raises(OutcomeUnknown, match="expected tips of"):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, None)], Source())
+
+
 # -- pull
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository
 from smartserver.plugins.git_words import ADVICE, in_words
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.git_pack import BaseNotHere
@@ -36,12 +36,25 @@ from transports.errors import CodedError, NoSpace
             "object 0102, which what came rests on, is missing here: run `git fsck` "
             "(where that finds nothing wrong, the server left it out)",
         ),
+        (LimitExceeded("bytes of a record", 7, 6), "a file has 7 bytes, expected no more than 6"),
+        (
+            LimitExceeded("bytes of a segment", 7, 6),
+            "the new content of a commit has 7 bytes (compressed), expected no more than 6",
+        ),
+        (LimitExceeded("calls", 7, 6), "calls: 7, expected no more than 6"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
     assert in_words(error, Location("h", 1, "p")) == words
+
+
+def test_the_servers_root_is_called_so() -> None:
+    for error in (CorruptFile("root", 7, "why"), WrongContent(b"\x01", "why"), NoSuchRepository("")):
+        said = in_words(error, Location("h", 1, ""))
+        assert "at the server's root" in said
+        assert "''" not in said
 
 
 def test_the_advice_says_what_to_run() -> None:

@@ -11,7 +11,7 @@ from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_main
 
 from smartserver.errors import CorruptFile
-from smartserver.server import exchange, session
+from smartserver.server import exchange, progress, session
 from smartserver.server.work import RequestWork
 from smartserver.store.snapshot import SegmentReader
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
@@ -26,13 +26,12 @@ from smartserver.wire.events import (
     Error,
     Ping,
     Pong,
-    Progress,
     Reply,
     Request,
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
-from smartserver.wire.messages import Failure, RequestFlag, decode_progress, encode
+from smartserver.wire.messages import Failure, RequestFlag, encode
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 
@@ -335,106 +334,6 @@ def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
     assert "internal error" in caplog.text
 
 
-def test_a_long_verification_says_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialog = Dialog(served.site)
-
-    def advance() -> float:
-        served.ticks = served.ticks + 0.2
-        return served.ticks
-
-    served.site.clock = advance
-    number = dialog.begin(message((repository_verify, VerifyRequest())))
-    told = [decode_progress(event.payload) for event in dialog.heard if isinstance(event, Progress)]
-    assert told
-    assert {each.phase for each in told} == {"verify"}
-    assert 0 < told[-1].done <= told[-1].total
-    assert isinstance(dialog.heard[-1], Reply)
-    assert code(dialog.answer(number)) == "ok"
-
-
-def test_progress_is_said_twice_a_second(served: Served) -> None:
-    dialog = Dialog(served.site)
-    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
-    said: list[Progress] = []
-    (made,) = dialog.session._exchanges.values()
-    dialog.session.send = said.append  # type: ignore[method-assign, assignment]
-    for done in range(10):
-        made._progress("upkeep", done, 10)
-        served.ticks = served.ticks + exchange.PROGRESS_INTERVAL / 2
-    assert [decode_progress(event.payload).done for event in said] == [0, 2, 4, 6, 8]
-
-
-def test_the_end_of_what_was_said_is_said(served: Served) -> None:
-    dialog = Dialog(served.site)
-    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
-    said: list[Progress] = []
-    (made,) = dialog.session._exchanges.values()
-    dialog.session.send = said.append  # type: ignore[method-assign, assignment]
-    for phase, done, total in [("a", 1, 9), ("a", 2, 9), ("a", 9, 9), ("a", 9, 9), ("b", 9, 9), ("c", 0, 0)]:
-        made._progress(phase, done, total)
-    told = [decode_progress(event.payload) for event in said]
-    assert [(each.phase, each.done) for each in told] == [("a", 1), ("a", 9)]
-
-
-def phases(dialog: Dialog) -> list[tuple[str, int, int]]:
-    told = [decode_progress(event.payload) for event in dialog.heard if isinstance(event, Progress)]
-    return [(each.phase, each.done, each.total) for each in told]
-
-
-def test_a_large_push_says_what_is_done_after_its_end(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is not checked yet is counted; no time passes here, so each phase is said once, and at its end."""
-    body = served.history.body(line[4:6])
-    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    for at in range(0, len(body), 100):
-        dialog.send(Body(number, body[at : at + 100]))
-    stepped.step()
-    assert dialog.heard == []
-    dialog.send(End(number, 2, len(body)))
-    stepped.run_all()
-    assert phases(dialog) == [
-        ("check", 100, len(body)),
-        ("check", len(body), len(body)),
-        ("store", 0, 0),
-        ("commit", 0, 0),
-    ]
-    assert isinstance(dialog.heard[-1], Reply)
-
-
-def test_a_large_push_that_must_be_checked_again_says_so(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = served.history.body(line[4:6])
-    monkeypatch.setattr(exchange, "LARGE_UPLOAD", len(body))
-    dialog = Dialog(served.site)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, body))
-    served.push(line[4:5], {MAIN: line[4]})
-    dialog.send(End(number, 2, len(body)))
-    assert code(dialog.answer(number)) == "ok"
-    assert [phase for phase, _, _ in phases(dialog)] == ["store", "check again", "commit"]
-
-
-def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    dialog.ask(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY), served.history.segment(line[4]), 1)
-    assert [type(event) for event in dialog.heard] == [Reply]
-
-    def advance() -> float:
-        served.ticks += 0.2
-        return served.ticks
-
-    served.site.clock = advance
-    slow = Dialog(served.site)
-    body = served.history.segment(line[5])
-    slow.ask(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
-    assert phases(slow) == [("commit", 0, 0)]
-
-
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     """Cancelled, or its client gone, in the middle of it; and while it waited for its turn."""
@@ -450,11 +349,11 @@ def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: p
 
     told: list[int] = []
 
-    def told_and_cancelled(made: exchange.Exchange, phase: str, done: int, total: int) -> None:
+    def told_and_cancelled(made: progress.RequestProgress, phase: str, done: int, total: int) -> None:
         told.append(done)
         cancel()
 
-    monkeypatch.setattr(exchange.Exchange, "_progress", told_and_cancelled)
+    monkeypatch.setattr(progress.RequestProgress, "tell", told_and_cancelled)
     number = dialog.begin(message((repository_verify, VerifyRequest())))
     stepped.run_all()
     assert len(told) == 1
@@ -583,24 +482,6 @@ def test_a_body_that_breaks_off_says_what_was_read_of_it(
     assert isinstance(answer, Failure)
     assert answer.fault.code == "internal"
     assert 2 < answer.counters.reads < reads
-
-
-def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
-    dialog = Dialog(served.site)
-    made = exchange.Exchange(dialog.session, 1)
-    dialog.send(Request(1, encode(message(PING, path=""))))
-    before = len(dialog.heard)
-    made._answered = True
-    made._progress("late", 1, 2)
-    assert len(dialog.heard) == before
-
-
-def test_no_progress_before_the_end_of_an_upload(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    """A verification in a request that changes something would hold the lock for minutes: it is refused."""
-    request = message((repository_verify, VerifyRequest()), INSERT, set_main(line[5]), flags=RequestFlag.BODY)
-    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "unsupported"
-    assert [type(event) for event in dialog.heard] == [Error]
-    assert served.refs() == {MAIN: line[3]}
 
 
 def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from carriers import begin, heard, sessions_of
+from carriers import PING, Carrier, begin, heard, sessions_of
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.sessions import PARTING, REPORT_EVERY, Sessions
+from smartserver.server.sessions import GRACE, PARTING, REPORT_EVERY, Sessions
+from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import GoAway, Request
+from smartserver.wire.events import GoAway, Reply, Request
 from smartserver.wire.limits import MAX_FRAME
 
 
@@ -52,6 +53,117 @@ def test_a_flood_of_connections_is_no_flood_of_lines(clock: Clock, caplog: pytes
     sessions.admit("192.0.2.1:6", "")
     assert len(caplog.records) == 2
     assert caplog.records[1].message.endswith("try again later (and 99 others since the last such line)")
+
+
+# -- room for one more
+
+
+def asks(made: SessionProtocol, carrier: Carrier, client: Connection | None = None, number: int = 1) -> Connection:
+    """A request, and its answer."""
+    client = client or Connection(Role.CLIENT)
+    made.dataReceived(client.send(Request(number, PING.payload)))
+    assert [type(event) for event in heard(carrier, client)] == [Reply]
+    return client
+
+
+def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Who has been so the longest goes first, and its place is free at once."""
+    sessions = sessions_of(clock, Limits(connections=2))
+    first, carrier = begin(sessions)
+    clock.advance(1)
+    second, other = begin(sessions)
+    clock.advance(GRACE - 1.1)
+    assert sessions.admit("x", "") is not None
+    assert carrier.calls == []
+    caplog.clear()
+    clock.advance(0.1)
+    assert sessions.admit("x", "") is None
+    why = "all 2 connections are in use, and this one was idle for 10 s"
+    assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(why.encode())]
+    assert (carrier.calls, other.calls) == (["resume", "lose write"], [])
+    assert [each.message for each in caplog.records] == [f"a peer: let go: {why}"]
+    begin(sessions)
+    assert sessions.admit("x", "") is not None  # The second had its ten seconds not yet.
+    first.connectionLost()
+    assert sessions.admit("x", "") is not None  # Its place is taken.
+    clock.advance(1)
+    assert sessions.admit("x", "") is None
+    assert other.calls == ["resume", "lose write"]
+    second.connectionLost()
+    assert sessions.admit("x", "") is None
+
+
+def test_a_flood_of_silent_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    sessions = sessions_of(clock, Limits(connections=50))
+    carriers = [begin(sessions)[1] for _ in range(50)]
+    clock.advance(GRACE)
+    for _ in range(50):
+        assert sessions.admit("x", "") is None
+        begin(sessions)
+    assert all(carrier.calls for carrier in carriers)
+    assert len(caplog.records) == 1
+
+
+def test_who_never_asked_goes_before_who_may_ask_again(clock: Clock) -> None:
+    sessions = sessions_of(clock, Limits(connections=2))
+    kept, carrier = begin(sessions)
+    client = asks(kept, carrier)
+    clock.advance(1)
+    _, silent = begin(sessions)
+    clock.advance(GRACE)
+    for calls in ([], ["resume", "lose write"]):
+        assert sessions.admit("x", "") is None
+        assert carrier.calls == calls
+        assert silent.calls == ["resume", "lose write"]
+        begin(sessions)
+    assert heard(carrier, client) == [GoAway(b"all 2 connections are in use, and this one was idle for 11 s")]
+    assert sessions.admit("x", "") is not None
+
+
+def test_who_has_only_to_close_goes_first(clock: Clock) -> None:
+    sessions = sessions_of(clock, Limits(connections=2))
+    _, silent = begin(sessions)
+    told, carrier = begin(sessions)
+    told.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
+    clock.advance(GRACE)
+    assert carrier.calls == ["resume", "lose write"]
+    told.writeConnectionLost()  # Only now was everything sent.
+    clock.advance(GRACE - 1)
+    assert sessions.admit("x", "") is None
+    assert (carrier.calls, silent.calls) == (["resume", "lose write"], ["resume", "lose write"])
+    begin(sessions)
+    clock.advance(1)
+    assert sessions.admit("x", "") is None
+    assert carrier.calls == ["resume", "lose write", "lose"]
+
+
+def test_who_does_something_is_never_let_go(clock: Clock) -> None:
+    """A request is open, a part of one came just now, an answer is not taken yet, or one is on its way."""
+    sessions = sessions_of(clock, Limits(connections=4))
+    half, begun = begin(sessions)
+    half.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
+    slow, opening = begin(sessions)
+    reads, answer = begin(sessions)
+    asks(reads, answer)
+    answer.stuck = True
+    reads.write(bytes(1 << 20))
+    again, kept = begin(sessions)
+    other = asks(again, kept)
+    clock.advance(GRACE - 1)
+    slow.dataReceived(Connection(Role.CLIENT).send(PING)[:9])
+    asks(again, kept, other, 2)
+    clock.advance(GRACE - 1)
+    assert sessions.admit("x", "") is not None
+    assert begun.calls == opening.calls == answer.calls == kept.calls == []
+
+
+def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:
+    sessions = sessions_of(clock, Limits(connections=1, of_address=1))
+    _, carrier = begin(sessions, address="192.0.2.1")
+    clock.advance(GRACE)
+    assert "from one address" in str(sessions.admit("192.0.2.1:9", "192.0.2.1"))
+    assert carrier.calls == []
+    assert sessions.admit("192.0.2.2:9", "192.0.2.2") is None
 
 
 # -- stopping

@@ -108,7 +108,7 @@ def test_the_log_tells_connections_of_one_address_apart(
 ) -> None:
     made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(address)
     assert made is not None
-    assert made._peer == peer
+    assert made.peer == peer
 
 
 def test_one_too_many_and_more_than_that(clock: Clock) -> None:

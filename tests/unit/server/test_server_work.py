@@ -12,10 +12,11 @@ from dialogs import CREATE, PATH, Dialog, Served, message, numbered
 from smartserver.errors import CorruptFile, KnownRevisions, error_from_wire
 from smartserver.records.segment import encode_graph
 from smartserver.server import tidying
-from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.access import Anonymous, anonymous, invoking_user
 from smartserver.server.asked import state_of
+from smartserver.server.dispatch import prepare
 from smartserver.server.site import Site
-from smartserver.server.work import tidy
+from smartserver.server.work import RequestWork, tidy
 from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -559,3 +560,10 @@ def test_a_repack_that_fails_is_logged(served: Served, caplog: pytest.LogCapture
 
     tidy(Failing(served.transport, PATH))
     assert "tidying project: no space left" in caplog.text
+
+
+@pytest.mark.parametrize(("path", "said"), [("a/b", "Server.info on 'a/b'"), ("", "Server.info")])
+def test_a_request_in_short_for_a_log(served: Served, path: str, said: str) -> None:
+    """The path of a request that is about no repository is empty."""
+    prepared = prepare(message((server_info, InfoRequest()), path=path))
+    assert RequestWork(served.site, invoking_user("ann"), prepared, lambda *_: None).description == said

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from smartserver.records.model import Kind, RefValue, Tip
+from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry, Root, empty_root
 from smartserver.store.log import NewLogEntry
 from smartserver.store.root import RootView, next_root
@@ -53,7 +54,7 @@ def new_root(
 
 def create(file: RootFile, root: Root, files: Sequence[tuple[str, bytes]]) -> bool:
     """Make the repository, or make it anew over a tombstone; False when there is one."""
-    file.hold_place(root.vcs, root.kinds)
+    Creation(file).hold_place(root.vcs, root.kinds)
     with file.swapping() as swap:
         if not swap.current.deleted:
             return False

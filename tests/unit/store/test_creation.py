@@ -12,7 +12,7 @@ from builders import MAIN
 from root_cases import create, make, many, new_root, tip
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
-from smartserver.store.creation import instead, prepare
+from smartserver.store.creation import Creation, instead
 from smartserver.store.swap import RootFile
 from transports.base import Capability, Stat, Transport
 from transports.decorators.faulty import FaultyTransport
@@ -191,6 +191,7 @@ def test_the_write_order_of_a_creation() -> None:
         *[f"make_directory {name}" for name in ("packs", "incoming", "tables", "log")],
         *["sync_directory .", "sync_directory deep", "sync_directory "],
         "lock lock",
+        *[f"make_directory {name}" for name in ("packs", "incoming", "tables", "log")],
         *["create format", "write format", "sync format", "rename format", "sync_directory ."],
         *SWAP,
         "lock lock",
@@ -227,7 +228,7 @@ def test_another_may_create_at_any_moment_of_a_creation() -> None:
         def sync_directory(self, path: str) -> None:
             self.inner.sync_directory(path)
             looked.append(self.inner.describe(path))
-            prepare(inner, "a")
+            Creation(RootFile(inner, "a")).prepare()
 
     make(Watched(inner), many(800), "a")
     assert len(looked) > 5
@@ -254,5 +255,5 @@ def test_another_may_create_at_any_moment_of_a_creation() -> None:
             return found
 
     other = MemoryTransport()
-    prepare(Slow(other), "a")
+    Creation(RootFile(Slow(other), "a")).prepare()
     assert other.exists("a/root")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, push
+from builders import MAIN, Clock, History, Repeatable, create, push, request_id, upload
 
 from smartserver.errors import CorruptFile, InvalidPath, OutcomeUnknown
 from smartserver.store.creation import instead
 from smartserver.store.repository import PackRepository
-from transports.base import Transport
+from smartserver.store.transaction import RepositoryTransaction
+from transports.base import Transport, WriteFile
 from transports.decorators.faulty import FaultyTransport
+from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError
 from transports.memory import Aftermath, MemoryTransport
 
@@ -46,7 +50,7 @@ def test_a_repository_that_lost_a_file_is_not_replaced(lost: str, pushes: int) -
     clock.now += DAYS
     with pytest.raises(InvalidPath, match=r"'packs' files and no 'root'|a root and no 'format'"):
         push(other, history, line[:1], {MAIN: line[0]})
-    with pytest.raises(CorruptFile, match="the folder holds"):
+    with pytest.raises(CorruptFile, match="it is gone, and there is"):
         other.collect_garbage_files()
     assert files(storage, "project") == left
     storage.put(f"project/{lost}", [before])
@@ -81,3 +85,104 @@ def cut_short(fail_at: int, power: Aftermath | None) -> bool:
     again.collect_garbage_files()
     assert again.verify().problems == ()
     return faulty.calls < fail_at
+
+
+class Interposed(PassingTransport):
+    """Does something else just before one of its calls, once."""
+
+    def __init__(self, inner: Transport, call: str, path: str, act: Callable[[], object], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self._when, self._act = (call, path), act
+
+    def wrap(self, inner: Transport, prefix: str) -> Interposed:
+        return Interposed(inner, *self._when, self._once, prefix=prefix)
+
+    def _once(self) -> None:
+        act, self._act = self._act, lambda: None
+        act()
+
+    def _before(self, call: str, path: str) -> None:
+        if (call, path) == self._when:
+            self._once()
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        self._before("lock", path)
+        return self.inner.lock(path, wait)
+
+    def create(self, path: str) -> WriteFile:
+        self._before("create", path.partition(".")[0])
+        return self.inner.create(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._before("sync_directory", path)
+        self.inner.sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if ("renamed", target) == self._when:
+            self.inner.rename(source, target)
+            self._once()
+        else:
+            self.inner.rename(source, target)
+
+
+class Stopped(Exception):
+    """The moment at which the power goes."""
+
+
+def stop() -> None:
+    raise Stopped
+
+
+@pytest.mark.parametrize("power", Aftermath)
+@pytest.mark.parametrize("seed", range(4))
+def test_who_finds_a_tombstone_waits_until_it_is_durable(power: Aftermath, seed: int) -> None:
+    """Of two that make a repository the second publishes nothing before the first has synced."""
+    history, clock, storage = History(), Clock(), MemoryTransport()
+    line = history.line(2)
+    left: list[MemoryTransport] = []
+
+    def second() -> None:
+        with contextlib.suppress(Stopped):
+            to_the_lock = PackRepository(Interposed(storage, "lock", "lock", stop), "a", randomness=Repeatable(5))
+            push(to_the_lock, history, line, {MAIN: line[1]})
+        left.append(storage.crash(power, seed))
+        raise Stopped
+
+    first = Interposed(storage, "renamed", "root", second)
+    with pytest.raises(Stopped):
+        push(PackRepository(first, "a", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
+    (after,) = left
+    assert instead(after, "a") == ""
+    push(PackRepository(after, "a", clock=clock, randomness=Repeatable(9)), history, line, {MAIN: line[1]})
+
+
+def test_a_creation_that_failed_is_in_nobodys_way() -> None:
+    """Its tombstone is no repository: there may be others below, and then it can be made no more."""
+    history, storage = History(), MemoryTransport()
+    line = history.line(2)
+    with pytest.raises(Stopped):
+        push(PackRepository(Interposed(storage, "sync_directory", "packs", stop), "team"), history, line)
+    assert storage.exists("team/root")
+    push(PackRepository(storage, "team/project", randomness=Repeatable(3)), history, line, {MAIN: line[1]})
+    with pytest.raises(InvalidPath, match="the folder holds 'project'"):
+        push(PackRepository(storage, "team", randomness=Repeatable(4)), history, line, {MAIN: line[1]})
+
+
+@pytest.mark.parametrize(("call", "path"), [("lock", "lock"), ("create", "format"), ("create", "root")])
+@pytest.mark.parametrize("empty_folder", [False, True])
+def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str, empty_folder: bool) -> None:
+    """One has a body in quarantine and is given up at any moment of another's that has none."""
+    history, storage = History(), MemoryTransport()
+    if empty_folder:
+        storage.make_directory("a")
+    line = history.line(2)
+    given_up = upload(PackRepository(storage, "a", randomness=Repeatable()), history.body(line), 2)
+    other = PackRepository(Interposed(storage, call, path, given_up.abandon), "a", randomness=Repeatable(4))
+    assert other.commit(request_id(), 0, "user", made).swapped
+    assert storage.list_directory("a") == ["format", "incoming", "lock", "log", "packs", "root", "tables"]
+    push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
+
+
+def made(transaction: RepositoryTransaction) -> bytes:
+    create(transaction)
+    return b""

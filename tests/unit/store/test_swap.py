@@ -15,6 +15,7 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.records.model import RefValue
+from smartserver.store.creation import Creation
 from smartserver.store.document import Root, empty_root, encode_root
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.swap import RootFile, RootMoved
@@ -157,7 +158,7 @@ def test_a_root_made_from_an_older_one_is_refused(storage: Transport) -> None:
     with file.swapping() as swap, pytest.raises(RootMoved):
         swap.replace(again)
     other = RootFile(storage, "b")
-    other.hold_place("git sha1", KINDS)
+    Creation(other).hold_place("git sha1", KINDS)
     with other.swapping() as swap, pytest.raises(RootMoved, match="cannot follow version 1"):
         swap.replace(stale, files)
     assert RootView(file.read(), file.folder).ref(MAIN) == tip(2)
@@ -178,7 +179,7 @@ def test_a_tombstone_and_a_creation_over_it(storage: Transport) -> None:
         swap.replace(*tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1)))
     grave = file.read()
     assert grave.deleted
-    file.hold_place("hg", KINDS)
+    Creation(file).hold_place("hg", KINDS)
     with file.swapping() as swap:
         assert swap.current == grave
         view = RootView(empty_root(b"j" * 16, "hg", KINDS, now=NOW, over=grave), file.folder)
@@ -267,7 +268,7 @@ class Case:
         raise NotImplementedError
 
 
-class Creation(Case):
+class Making(Case):
     def before(self, storage: Transport) -> Root | None:
         return None
 
@@ -275,7 +276,7 @@ class Creation(Case):
         return make(storage, {MAIN: tip(1)}, "deep/a").read()
 
 
-class LargeCreation(Creation):
+class LargeMaking(Making):
     """So many refs that they, and the log's entry, go to files."""
 
     def change(self, storage: Transport) -> Root:
@@ -344,7 +345,7 @@ def works_on(storage: Transport) -> None:
     assert file.folder.list_directory("") == ["format", "incoming", "lock", "log", "packs", "root", "tables"]
 
 
-CASES = [Creation(), LargeCreation(), Push(), Fold(), Deletion()]
+CASES = [Making(), LargeMaking(), Push(), Fold(), Deletion()]
 POWER: list[Aftermath | None] = [None, *Aftermath]
 
 

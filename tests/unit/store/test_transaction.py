@@ -236,3 +236,9 @@ def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, histor
     assert transaction.followed(everything, [line[3], b"unknown"]) == everything[:-1]
     assert transaction.followed(everything, []) == []
     assert transaction.followed([beyond], [line[2]]) == []
+    on_beyond = history.tag(beyond, "far")
+    push(repository, history, [on_beyond], {})
+    transaction = begin(repository)
+    # The label between is no candidate.
+    assert transaction.followed([on_tag, on_beyond], [line[1]]) == [on_tag]
+    assert transaction.followed([beyond, on_beyond], [line[2]]) == []

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from transports import errors
-from transports.errors import CodedError, NoSuchFile, NotSupported, TransportError, TransportFailed
+from transports.errors import CodedError, NoSuchFile, NotSupported, PermissionDenied, TransportError, TransportFailed
 
 
 def concrete() -> list[type[CodedError]]:
@@ -45,3 +45,16 @@ def test_two_errors_are_not_equal() -> None:
 def test_messages() -> None:
     assert str(TransportFailed("packs/a", "Input/output error")) == "'packs/a': Input/output error"
     assert str(NotSupported("lock")) == "this transport has no lock"
+
+
+@pytest.mark.parametrize("cls", [cls for cls in concrete() if cls is not errors.Locked])
+def test_a_path_that_is_the_stores_root_is_left_out(cls: type[CodedError]) -> None:
+    values = ["" if field.name == "path" else "why" for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    assert "''" not in str(cls(*values))
+
+
+def test_why_nobody_is_permitted_comes_first_and_travels_only_when_there_is_a_reason() -> None:
+    assert str(PermissionDenied("a")) == "permission denied: 'a'"
+    assert PermissionDenied("a").wire_arguments() == {"path": "a"}
+    assert str(PermissionDenied("a", "read-only file system")) == "read-only file system: 'a'"
+    assert str(PermissionDenied("")) == "permission denied"

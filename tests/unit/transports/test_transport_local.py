@@ -70,6 +70,19 @@ def test_system_errors_by_number(
         assert os.strerror(number) in str(caught.value)
 
 
+def test_a_read_only_file_system_is_not_taken_for_a_lack_of_permission(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport
+) -> None:
+    monkeypatch.setattr(os, "mkdir", failing(errno.EROFS))
+    with pytest.raises(PermissionDenied) as caught:
+        transport.child("a").make_directory("b")
+    assert str(caught.value) == "read-only file system: 'a/b'"
+    monkeypatch.setattr(os, "mkdir", failing(errno.EACCES))
+    with pytest.raises(PermissionDenied) as caught:
+        transport.child("a").make_directory("b")
+    assert str(caught.value) == "permission denied: 'a/b'"
+
+
 def test_full_disk_while_writing(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
     file = transport.create("new")
     monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
@@ -304,3 +317,29 @@ def test_from_url(url: str, root: str) -> None:
 def test_from_url_refuses_what_is_not_here(url: str) -> None:
     with pytest.raises(ValueError, match="not a folder of this machine"):
         local.from_url(url)
+
+
+@pytest.mark.parametrize("wait", [None, 30.0, 0.0])
+def test_who_waited_for_a_lock_that_was_deleted_has_the_new_one(
+    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: float | None
+) -> None:
+    """The holder deletes it, as the last he does, while another waits with the old file open."""
+    opened = LocalTransport._open_lock
+    deleted: list[str] = []
+
+    def open_lock(self: LocalTransport, path: str) -> int:
+        descriptor = opened(self, path)
+        if not deleted:
+            os.unlink(tmp_path / path)
+            deleted.append(path)
+        return descriptor
+
+    monkeypatch.setattr(LocalTransport, "_open_lock", open_lock)
+    if wait == 0.0:
+        with transport.try_lock("lock") as held:
+            assert held
+            assert held_elsewhere(tmp_path / "lock")
+    else:
+        with transport.lock("lock", wait):
+            assert held_elsewhere(tmp_path / "lock")
+    assert deleted == ["lock"]

@@ -331,3 +331,29 @@ def test_from_url() -> None:
     assert memory.from_url("memory:").list_directory("") == []
     with pytest.raises(ValueError, match="no name"):
         memory.from_url("memory://name")
+
+
+def test_who_waited_for_a_lock_that_was_deleted_has_the_new_one() -> None:
+    """The holder deletes it, as the last he does, while another waits for the old file."""
+
+    class Watched(MemoryTransport):
+        waiting = threading.Event()
+
+        def _lock_file(self, path: str) -> memory._File:
+            found = super()._lock_file(path)
+            self.waiting.set()
+            return found
+
+    transport = Watched()
+
+    def wait() -> list[str]:
+        with transport.lock("lock"):
+            return transport.list_directory("")
+
+    with ThreadPoolExecutor(1) as threads:
+        with transport.lock("lock"):
+            transport.waiting.clear()
+            waiter = threads.submit(wait)
+            transport.waiting.wait()
+            transport.delete("lock")
+        assert waiter.result() == ["lock"]
