@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from netem.callsites import call_sites
 from netem.clock import Clock
 from netem.counter import Counter, Counts
 from netem.effects import Ending
@@ -110,7 +111,16 @@ class _Endpoint(ABC):
         now = self._clock.nanoseconds
         counter = self._network._counter
         end = ending is Ending.EOF
-        message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
+        message = counter.sent(
+            self._number,
+            now,
+            len(content),
+            up=self._up,
+            end=end,
+            ended=self._peer._eof_written,
+            content=content,
+            sites=call_sites if self._up else None,
+        )
         for parcel in self._lane.enter(now, content, ending, (counter, message)):
             if not parcel.stuck:
                 self._clock.call_at(parcel.at, self._deliver)
