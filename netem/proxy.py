@@ -75,6 +75,8 @@ class _Socket(asyncio.Protocol):
         with contextlib.suppress(OSError):  # reset before it was seen
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer.pump()
+        if self._up:
+            self._connection.accepted()
 
     def data_received(self, data: bytes) -> None:
         now = self._now()
@@ -206,6 +208,11 @@ class _Connection:
                 await self._until(begun + self.link.round_trip)
             self.close()
 
+    def accepted(self) -> None:
+        """The client's end is there, and counted."""
+        if self._proxy.on_accepted is not None:
+            self._proxy.on_accepted(self.client.transport.get_extra_info("peername"))
+
     def sites(self, size: int) -> Callable[[], CallSites] | None:
         """Who sent the next `size` bytes of the client, if there is one who knows."""
         if self._proxy.sites is None:
@@ -291,6 +298,8 @@ class Proxy:
         self.link = Link(rtt, rate, up, down, buffer, window)
         self.upstream = upstream
         self.handshake = handshake
+        self.on_accepted: Callable[[tuple[str, int]], None] | None = None
+        """Told on the proxy's thread where a client is whose connection is counted from now on."""
         self.sites: Callable[[tuple[str, int], int], CallSites] | None = None
         """Asked on the proxy's thread for all that is received: who sent the next so many bytes of the client there."""
         self.host, self.port = listen

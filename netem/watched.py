@@ -6,6 +6,7 @@ is given and is counted like any other. The lines of the program that send are f
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 import threading
@@ -16,7 +17,7 @@ from typing import Any, Self
 from netem.callsites import CallSites, call_sites
 from netem.counter import Counts
 from netem.patches import Patches
-from netem.proxy import THREAD, Proxy
+from netem.proxy import STARTING, THREAD, Proxy
 from netem.sendlog import SendLog
 
 Address = tuple[str, int]
@@ -41,10 +42,13 @@ class Watched:
     def __init__(self, rtt: float = 0.05, *, servers: Iterable[Address] | None = None, **options: Any) -> None:
         self._servers = None if servers is None else {each for server in servers for each in _addresses(*server)}
         self._proxy = Proxy(rtt, None, **options)
+        self._proxy.on_accepted = self._accepted
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
         self._logs: dict[Address, SendLog] = {}
         self._lock = threading.Lock()
+        self._arrived: set[Address] = set()
+        self._arrival = threading.Condition()
         self._patches = Patches(self)
 
     def __enter__(self) -> Self:
@@ -89,12 +93,31 @@ class Watched:
         door = self._door(sock, address)
         if door is None:
             return connect(address)
+        if _is_connected(sock):  # Twisted asks a second time, to learn whether it is
+            return connect(door)
         self._patches.look_for_twisted()
         try:
-            return connect(door)
-        finally:
-            # A socket that does not block has its address though the connection is still being made.
-            self._logs[sock.getsockname()[:2]] = SendLog()
+            error = connect(door)  # of `connect_ex`; `connect` raises it
+        except BlockingIOError:
+            self._opened(sock)
+            raise
+        if error in (None, 0, errno.EINPROGRESS):
+            self._opened(sock)
+        return error
+
+    def _opened(self, sock: socket.socket) -> None:
+        """A connection is made, or being made. It is counted before the program goes on, so that `take` finds it."""
+        here: Address = sock.getsockname()[:2]
+        self._logs[here] = SendLog()
+        with self._arrival:
+            if not self._arrival.wait_for(lambda: here in self._arrived, STARTING):
+                self._proxy.check()
+            self._arrived.discard(here)
+
+    def _accepted(self, client: Address) -> None:
+        with self._arrival:
+            self._arrived.add(client[:2])
+            self._arrival.notify_all()
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         """Note who sends."""
@@ -146,6 +169,14 @@ def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Add
     """What a name stands for."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(str(address[0]), int(address[1])) for *_, address in found]
+
+
+def _is_connected(sock: socket.socket) -> bool:
+    try:
+        sock.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from netem.budget import TooManyRoundTrips, round_trips
+from netem.callsites import CallSite, CallSites
 from netem.counter import Counts
 from netem.effects import Cut, Delay, Stall
 from netem.proxy import Proxy, ProxyError
@@ -568,3 +569,49 @@ def test_the_command_says_when_it_cannot_listen() -> None:
         run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
+
+
+def test_several_servers_are_one_network() -> None:
+    """What is asked of the second because of the first's answer is deeper."""
+    with serving(echo) as first, serving(echo) as second, Proxy(RTT, first.address) as proxy:
+        for address in ((proxy.host, proxy.port), proxy.relay(second.address)):
+            with socket.create_connection(address) as sock:
+                sock.sendall(b"ping")
+                assert sock.recv(9) == b"ping"
+        counts = proxy.take()
+    assert (counts.connections, counts.rounds) == (2, 4)
+
+
+def test_a_proxy_may_begin_without_a_server() -> None:
+    with (
+        serving(echo) as server,
+        Proxy(RTT, None) as proxy,
+        socket.create_connection(proxy.relay(server.address)) as sock,
+    ):
+        sock.sendall(b"ping")
+        assert sock.recv(9) == b"ping"
+        with pytest.raises(OSError, match="in use"):
+            proxy.relay(server.address, server.address)
+        assert proxy.take().rounds == 2
+    with pytest.raises(ProxyError, match="does not run"):
+        proxy.relay(server.address)
+
+
+def test_who_sent_is_asked_for_all_that_a_client_sends() -> None:
+    site = CallSite("program.py", 1, "f")
+    asked: list[tuple[tuple[str, int], int]] = []
+
+    def sites(client: tuple[str, int], size: int) -> CallSites:
+        asked.append((client[:2], size))
+        return (site,)
+
+    with serving(echo) as server, Proxy(RTT, server.address) as proxy:
+        proxy.sites = sites
+        with socket.create_connection((proxy.host, proxy.port)) as sock:
+            client = sock.getsockname()
+            sock.sendall(b"ping")
+            assert sock.recv(9) == b"ping"
+            counts = proxy.take()
+    assert {each for each, _ in asked} == {client}
+    assert sum(size for _, size in asked) == 4
+    assert [(message.content, message.sites) for message in counts.messages] == [(b"ping", (site,)), (b"ping", ())]
