@@ -9,7 +9,7 @@ import sysconfig
 from types import FrameType
 from typing import NamedTuple
 
-KEPT_SITES = 8
+KEPT_SITES = 12
 """Call sites kept of one stack, from the innermost: the line of a loop lies above the client's own layers."""
 
 _NETEM = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -155,7 +155,7 @@ def _compare(taken: list[Counts], limit: Limit) -> int:
         pytest.fail(f"@pytest.mark.{MARK}({said!r}) on a test that used no network: it cannot fail", pytrace=False)
     rounds = sum(counts.rounds if limit.handshake else counts.rounds_without_handshake for counts in used)
     if rounds > limit.at_most:
-        which = (f" by the budget of {limit.budget}" if limit.budget else "") + (
+        which = (f' by the budget "{limit.budget}"' if limit.budget else "") + (
             "" if limit.handshake else ", handshakes left out"
         )
         head = f"{plural(rounds, 'round trip')}, at most {limit.at_most} allowed{which}"

@@ -32,7 +32,7 @@ def repeats(messages: Sequence[Message]) -> list[str]:
             told.append(group)
     for group in same_line.values():
         waits = len({message.depth for message in group})  # side by side is no loop
-        if waits >= SAME_LINE and not any(len(group) == len(each) and group == each for each in told):
+        if waits >= SAME_LINE and group not in told:
             found.append((waits, f"{waits} round trips were made one after the other{_from(group)}"))
     return [f"{line}: an N+1?" for _, line in sorted(found, key=lambda each: -each[0])]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -50,6 +51,7 @@ class Watched:
         self._arrived: set[Address] = set()
         self._arrival = threading.Condition()
         self._patches = Patches(self)
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         """Begin.
@@ -151,6 +153,8 @@ class Watched:
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
             return None
         if threading.current_thread().name == THREAD:  # a proxy on its way to the server
+            return None
+        if os.getpid() != self._process:  # a fork, in which no proxy runs
             return None
         try:
             server = _addresses(address[0], address[1], sock.family)[0]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import os
 import socket
 import ssl
 import subprocess
@@ -165,7 +166,8 @@ def test_twisted(port: int, tmp_path: Path) -> None:
     program = tmp_path / "asking.py"
     program.write_text(TWISTED)
     command = [sys.executable, str(program), str(port)]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
+    environment = os.environ | {"PYTHONPATH": str(HERE.parents[2])}
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=PATIENCE)
     assert run.stderr == ""
     lines = run.stdout.splitlines()
     assert lines[0].startswith("4 round trips (1 of them opening connections), 1 connection, 21 bytes up")
@@ -329,6 +331,14 @@ def test_a_proxy_in_front_of_a_server_is_not_watched_on_its_way(port: int) -> No
     with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port)) as proxy:
         by_socket(proxy.port)
         assert (network.take().connections, proxy.take().connections) == (1, 1)
+
+
+def test_a_fork_is_left_alone(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Watched(RTT) as network:
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: 1)
+            by_socket(port)
+        assert not network.take().used
 
 
 def test_one_at_a_time() -> None:

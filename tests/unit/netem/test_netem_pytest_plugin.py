@@ -203,7 +203,7 @@ def test_beyond_a_budget(pytester: pytest.Pytester, budgets: Path) -> None:
     budgets.write_text(BUDGETS.replace("push = 2", "push = 1"))
     result = run(pytester, BUDGETED, "--update-budgets")
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["2 round trips, at most 1 allowed by the budget of push"])
+    result.stdout.fnmatch_lines(['2 round trips, at most 1 allowed by the budget "push"'])
     assert "push = 1" in budgets.read_text()
 
 
