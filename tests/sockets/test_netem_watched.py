@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import os
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -198,59 +195,6 @@ def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
         lines = [site.line for site, _ in asked(network.take())]
     assert lines[0] == line_of("  # large")
     assert lines[-1] == line_of("  # last")
-
-
-def certificate(folder: Path) -> Path:
-    """A key and a certificate of 127.0.0.1, in one file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now, now.replace(year=now.year + 1, day=1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "certificate.pem"
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
-    """Not its words: they are encrypted."""
-    path = certificate(tmp_path)
-    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(path)
-
-    def serve(listener: socket.socket) -> None:
-        with serving.wrap_socket(listener.accept()[0], server_side=True) as sock:
-            while line := sock.recv(99):
-                sock.sendall(b"re: " + line)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener, Watched(RTT) as network:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
-        context = ssl.create_default_context(cafile=str(path))
-        with (
-            socket.create_connection(listener.getsockname()) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,
-        ):
-            network.take()
-            for number in range(2):
-                sock.sendall(b"line %d\n" % number)  # tls
-                assert read_line(sock) == b"re: line %d\n" % number
-            counts = network.take()
-        thread.join()
-    assert [site.line for site, _ in asked(counts)] == [line_of("  # tls")] * 2
 
 
 def ask(sock: socket.socket, line: bytes) -> None:
