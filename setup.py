@@ -50,7 +50,17 @@ setup(
         "paramiko>=3.4",
         "fastimport>=0.9.14",
     ],
-    extras_require={"test": ["pytest>=8", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-setuptools"]},
+    extras_require={
+        "test": [
+            "pytest>=8",
+            "hypothesis>=6.100",
+            "ruff>=0.6",
+            "mypy>=1.10",
+            "types-setuptools",
+            "dulwich>=0.22",  # a program of other people, watched: tests/examples
+            "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
+        ]
+    },
     entry_points={
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",

@@ -14,10 +14,16 @@ trip. Depth is *potential* causality: it counts a message as waited for when it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+
+from netem.callsites import CallSites
 
 KEPT_MESSAGES = 1000
 """Messages of one operation that are kept for display; more are counted only."""
+
+KEPT_CONTENT = 4096
+"""Bytes of a message that are kept, to say what it was: more than the headers of most requests."""
 
 
 @dataclass(slots=True)
@@ -39,6 +45,10 @@ class Message:
     """When the first of it came out."""
     end: bool = False
     """The stream ended with it."""
+    content: bytes = field(default=b"", repr=False)
+    """Its first bytes, where the network tells them."""
+    sites: CallSites = ()
+    """Where the program sent the first of them from, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +150,20 @@ class Counter:
         self._last = max(self._last, now)
 
     def sent(
-        self, connection: int, now: int, size: int, *, up: bool, end: bool = False, ended: bool = False
+        self,
+        connection: int,
+        now: int,
+        size: int,
+        *,
+        up: bool,
+        end: bool = False,
+        ended: bool = False,
+        content: bytes | memoryview = b"",
+        sites: Callable[[], CallSites] | None = None,
     ) -> Message | None:
         """Bytes enter the link, or the end of a stream does; `ended`: the receiver has ended its own side.
+
+        `content` (those bytes) and `sites` (who sent them; asked once a message) are for display.
 
         Returns the message they belong to, to be given to `delivered`; None for an end that is no message.
         """
@@ -161,10 +182,14 @@ class Counter:
             self._current[connection, up] = message
             if len(self._messages) < KEPT_MESSAGES:
                 self._messages.append(message)
+                if sites is not None:
+                    message.sites = sites()
             else:
                 self._omitted += 1
         if size and not message.size:
             self._flights[up] += 1
+        if content and message.size == len(message.content) < KEPT_CONTENT:
+            message.content += bytes(content[: KEPT_CONTENT - message.size])
         message.size += size
         message.end = end
         self._bytes[up] += size

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from netem.callsites import call_sites
 from netem.clock import Clock
 from netem.counter import Counter
 from netem.effects import Ending, Parcel
@@ -112,7 +113,16 @@ class Endpoint(ABC):
         if self._network.tap is not None and content:
             self._network.tap(self._number, self._up, content)
         end = ending is Ending.EOF
-        message = counter.sent(self._number, now, len(content), up=self._up, end=end, ended=self._peer._eof_written)
+        message = counter.sent(
+            self._number,
+            now,
+            len(content),
+            up=self._up,
+            end=end,
+            ended=self._peer._eof_written,
+            content=content,
+            sites=call_sites if self._up else None,
+        )
         self._under_way(self._lane.enter(now, content, ending, (counter, message)))
 
     def _under_way(self, parcels: Iterable[Parcel]) -> None:

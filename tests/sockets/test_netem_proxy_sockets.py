@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from netem.budget import TooManyRoundTrips, round_trips
+from netem.callsites import CallSite, CallSites
 from netem.counter import Counts
 from netem.effects import Blackhole, Cut, Delay, Loss, Stall
 from netem.link import Link
@@ -586,3 +587,49 @@ def test_a_change_of_the_link_heals_open_connections() -> None:
         assert read(client, 4) == ask_in_vain
         with pytest.raises(ValueError, match="loss is of packets"):
             proxy.change(Link(RTT, up=[Loss(0.5)]))
+
+
+def test_several_servers_are_one_network() -> None:
+    """What is asked of the second because of the first's answer is deeper."""
+    with serving(echo) as first, serving(echo) as second, Proxy(RTT, first.address) as proxy:
+        for address in ((proxy.host, proxy.port), proxy.relay(second.address)):
+            with socket.create_connection(address) as sock:
+                sock.sendall(b"ping")
+                assert sock.recv(9) == b"ping"
+        counts = proxy.take()
+    assert (counts.connections, counts.rounds) == (2, 4)
+
+
+def test_a_proxy_may_begin_without_a_server() -> None:
+    with (
+        serving(echo) as server,
+        Proxy(RTT, None) as proxy,
+        socket.create_connection(proxy.relay(server.address)) as sock,
+    ):
+        sock.sendall(b"ping")
+        assert sock.recv(9) == b"ping"
+        with pytest.raises(OSError, match="in use"):
+            proxy.relay(server.address, server.address)
+        assert proxy.take().rounds == 2
+    with pytest.raises(ProxyError, match="does not run"):
+        proxy.relay(server.address)
+
+
+def test_who_sent_is_asked_for_all_that_a_client_sends() -> None:
+    site = CallSite("program.py", 1, "f")
+    asked: list[tuple[tuple[str, int], int]] = []
+
+    def sites(client: tuple[str, int], size: int) -> CallSites:
+        asked.append((client[:2], size))
+        return (site,)
+
+    with serving(echo) as server, Proxy(RTT, server.address) as proxy:
+        proxy.sites = sites
+        with socket.create_connection((proxy.host, proxy.port)) as sock:
+            client = sock.getsockname()
+            sock.sendall(b"ping")
+            assert sock.recv(9) == b"ping"
+            counts = proxy.take()
+    assert {each for each, _ in asked} == {client}
+    assert sum(size for _, size in asked) == 4
+    assert [(message.content, message.sites) for message in counts.messages] == [(b"ping", (site,)), (b"ping", ())]
