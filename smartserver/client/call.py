@@ -14,12 +14,13 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from smartserver.client.certainty import Certainty
 from smartserver.client.medium import ConnectionLost, Medium, MediumError
-from smartserver.client.retry import Attempts, tells_of_earlier
-from smartserver.errors import LimitExceeded, OutcomeUnknown, UnknownRemoteError, Unsupported, error_from_wire
+from smartserver.client.retry import Attempts, may_help
+from smartserver.errors import OutcomeUnknown, UnknownRemoteError, error_from_wire
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result, Verb
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
+from smartserver.wire.errors import Interrupted, RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -141,6 +142,7 @@ class Client:
 
         Raises:
             CodedError: what the verb declares.
+            OutcomeUnknown: as `request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         try:
@@ -157,14 +159,14 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the connection broke, or what came was no answer, after a change may have been made, and no
-                answer since says whether.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+            OutcomeUnknown: no answer came, or none that can be one, after the change may have been made, and no answer
+                since says whether.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         attempts = Attempts()
+        certainty = Certainty.UNMADE
         first: float | None = None
         lost: Exception | None = None
-        perhaps_done = False
         while True:
             link: Link | None = None
             try:
@@ -174,33 +176,34 @@ class Client:
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
-            except (MediumError, RemoteProtocolError, NotOurProtocol, CodedError) as wrong:
-                # A `CodedError` is what this side says of an answer it cannot take.
-                perhaps_done |= outgoing.mutates and link is not None and link.sent_all and not _read_nothing(wrong)
+            except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
+                perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self.close()
-                again = None
-                if isinstance(wrong, ConnectionLost) or (lost is not None and isinstance(wrong, MediumError)):
-                    again = attempts.pause()
-                elif perhaps_done and isinstance(wrong, RemoteProtocolError) and not _read_nothing(wrong):
-                    again = attempts.pause()  # The log of the repository may still tell.
+                certainty = certainty.after(wrong, perhaps_read=perhaps_read)
+                helps = may_help(wrong, lost=lost is not None, doubtful=certainty.doubtful)
+                again = attempts.pause() if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
                     lost = wrong  # A rule that was broken says more than a connection that did.
                 if again is None:
-                    if perhaps_done:
-                        raise OutcomeUnknown(str(lost)) from lost
+                    if certainty.doubtful:
+                        raise certainty.doubt(str(lost)) from lost
                     raise lost from None
                 self._sleep(again)
             except Refusal as refusal:
                 # One with a large body is not sent again and again unasked.
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
                 again = attempts.pause() if refusal.error.retryable and small else None
+                certainty = certainty.after(refusal.error, perhaps_read=False)
                 if again is None:
-                    if perhaps_done and not tells_of_earlier(refusal.error):
+                    if certainty.doubtful:
                         raise OutcomeUnknown(str(refusal.error)) from refusal
                     raise
                 self._sleep(again)
-            except BaseException:
+            except BaseException as wrong:
                 self.close()
+                if certainty.doubtful and isinstance(wrong, Exception):
+                    # The body could not be made once more. That says nothing of the sending before.
+                    raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
                 raise
 
     def _ready(self) -> Link:
@@ -246,8 +249,8 @@ class Link:
         self._open_body = 0
         self._outbox = bytearray()
         """What is to be written, in order: nothing may come between the bytes of a frame."""
-        self.sent_all = False
-        """Whether the last request was sent whole: the server may have carried it out."""
+        self.perhaps_read = False
+        """Whether the last request may have been carried out: it was sent whole, and nobody said that he reads none."""
 
     @property
     def usable(self) -> bool:
@@ -259,10 +262,15 @@ class Link:
         self._medium.close()
 
     def exchange(self, outgoing: Outgoing, age: int, agent: str) -> Answer:
-        """Send a request and read its answer."""
+        """Send a request and read its answer; whatever else the body raises comes through.
+
+        Raises:
+            Refusal: the server changed nothing.
+            ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
         self._last_id += 1
         request_id = self._last_id
-        self.sent_all = False
+        self.perhaps_read = False
         message = RequestMessage(
             path=outgoing.path,
             id=outgoing.id,
@@ -286,7 +294,7 @@ class Link:
         self._outbox += head
         if body is None:
             self._write(incoming)
-            self.sent_all = True
+            self.perhaps_read = True
             return
         segments = size = 0
         for piece, ended in body():
@@ -304,7 +312,7 @@ class Link:
                     return
         self._outbox += self._connection.send(End(incoming.id, segments, size))
         self._write(incoming)
-        self.sent_all = True
+        self.perhaps_read = True
 
     def _write(self, incoming: Incoming) -> None:
         """Write all there is to be written, reading meanwhile."""
@@ -391,6 +399,7 @@ class Link:
                 self._going_away = True
                 self._why = f": {event.reason.decode('utf-8', 'backslashreplace')}" if event.reason else ""
             case VersionMismatch():
+                self.perhaps_read = False
                 spoken = ", ".join(map(str, event.versions))
                 raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")
             case PeerClosed():
@@ -406,7 +415,8 @@ class Link:
             raise Refusal(_error(failure.fault) or UnknownRemoteError("", ""), outcomes, failure.state)
         reply = decode_reply(payload)
         if len(reply.outcomes) != len(outgoing.calls):
-            raise Unsupported(f"{len(reply.outcomes)} outcomes for {len(outgoing.calls)} calls", "one for each")
+            expected, got = len(outgoing.calls), len(reply.outcomes)
+            raise RemoteProtocolError(f"expected an outcome for each of {expected} calls, got {got}")
         results = [_result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)]
         if incoming.has_body:
             self._open_body = incoming.id
@@ -456,16 +466,11 @@ class Incoming:
             self._size = 0
         self._size += len(event.payload)
         if self._size > MAX_MESSAGE:
-            raise LimitExceeded("bytes of a reply", self._size, MAX_MESSAGE)
+            raise RemoteProtocolError(f"expected a reply of no more than {MAX_MESSAGE} bytes, got {self._size}")
         self.payload.append(event.payload)
         if isinstance(event, Reply):
             self.has_body = event.body
         self.final = not event.more
-
-
-def _read_nothing(wrong: Exception) -> bool:
-    """Whether whoever is there has shown that he read no request, so that the one just sent was not carried out."""
-    return isinstance(wrong, (NotHpss, NotOurProtocol))
 
 
 def _shortest(arguments: Arguments) -> bytes:

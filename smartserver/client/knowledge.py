@@ -36,6 +36,7 @@ class Remembered(msgspec.Struct, array_like=True):
     refs: dict[bytes, Value] = {}
     tips: list[bytes] = []
     capabilities: list[str] = []
+    mark: bytes = b""
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
@@ -83,7 +84,7 @@ class Knowledge:
     @property
     def known(self) -> Known | None:
         """The newest root seen."""
-        return Known(self._saved.incarnation, self._saved.version) if self.met else None
+        return Known(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property
     def vcs(self) -> str:
@@ -118,7 +119,7 @@ class Knowledge:
         saved = self._saved
         if state.incarnation != saved.incarnation:
             saved = self._saved = Remembered(self._url, state.incarnation)
-        unchanged = state.since == state.version == saved.version and not changes
+        unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not changes
         refs = {} if state.since is None else saved.refs
         for name, value in changes.items():
             if value is None:
@@ -126,7 +127,7 @@ class Knowledge:
             else:
                 refs[name] = value
         saved.refs = refs
-        saved.version = state.version
+        saved.version, saved.mark = state.version, state.mark
         if state.vcs:
             saved.vcs, saved.settings = state.vcs, dict(state.settings)
         if capabilities:

@@ -188,8 +188,8 @@ class RemoteRepository:
 
         Raises:
             CodedError: the whole push was refused.
-            OutcomeUnknown: the connection broke, or what came was no answer, after the change may have been made.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+            OutcomeUnknown: as `Client.request`.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         if not updates:
             return []
@@ -232,6 +232,8 @@ class RemoteRepository:
             try:
                 self._learn(answer)
             except RemoteProtocolError as wrong:
+                if not outgoing.mutates:
+                    raise
                 # What else it says is not to be believed either.
                 raise OutcomeUnknown(str(wrong)) from wrong
             done = self._updated(updates, answer.results[-len(updates) :])

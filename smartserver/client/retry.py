@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.errors import (
     CorruptFile,
     InvalidName,
@@ -10,6 +11,7 @@ from smartserver.errors import (
     RepositoryError,
     RequestRefused,
 )
+from smartserver.wire.errors import RemoteProtocolError
 from transports.errors import CodedError
 
 PAUSES = (0.2, 1.0)
@@ -28,6 +30,22 @@ class Attempts:
             return None
         self._made += 1
         return PAUSES[self._made - 1]
+
+
+def may_help(wrong: Exception, *, lost: bool, doubtful: bool) -> bool:
+    """Whether to send again after a sending that got no answer.
+
+    `lost`: an earlier one got none either. `doubtful`: one may have been carried out.
+    """
+    match wrong:
+        case ConnectionLost():
+            return True
+        case MediumError():
+            return lost  # Who was there a moment ago may come back.
+        case RemoteProtocolError():
+            return doubtful  # The log of the repository may still tell.
+        case _:
+            return False
 
 
 def tells_of_earlier(error: CodedError) -> bool:

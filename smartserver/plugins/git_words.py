@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from smartserver.client.certainty import NoServer
 from smartserver.client.url import Location
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
+from smartserver.records import limits
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
@@ -25,9 +27,11 @@ def in_words(error: CodedError | VcsError, location: Location) -> str:
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
             there = f"hpss://{location.where}/ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
-        case LimitExceeded(what="bytes of a record"):  # A server that takes less than this client thinks.
+        case NoServer():
+            return f"{location.where}: {error}"
+        case LimitExceeded(what=limits.BYTES_OF_RECORD):  # A server that takes less than this client thinks.
             return f"a file has {error.value} bytes, expected no more than {error.limit}"
-        case LimitExceeded(what="bytes of a segment"):
+        case LimitExceeded(what=limits.BYTES_OF_SEGMENT):
             return (
                 f"the new content of a commit has {error.value} bytes (compressed), expected no more than {error.limit}"
             )

@@ -30,6 +30,12 @@ MAX_TAKEN: Final = 256 << 20
 """Bytes of a segment, and of one record's text, that a push may bring: a server holds both whole while it checks them,
 and eight kilobytes of zstd can claim all of it. Who pushes more finds out before he sends it."""
 
+BYTES_OF_RECORD: Final = "bytes of a record"
+"""What `LimitExceeded` says of a text over its limit. It travels, and clients go by it: it never changes."""
+
+BYTES_OF_SEGMENT: Final = "bytes of a segment"
+"""The same of a segment."""
+
 MAX_SEGMENT_TEXT: Final = 64 << 30
 """Sum of the fulltext lengths one segment may claim: what the server decodes for one request at most, by default."""
 

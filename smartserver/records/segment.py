@@ -33,6 +33,8 @@ STORED: Final = 0
 ZSTD: Final = 1
 """Encoding of a zstd frame whose prefix is the text of the base."""
 
+_BYTES_OF_GRAPH: Final = "bytes of an announced graph"
+
 _LEAST_ENTRY: Final = 7
 """Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
 
@@ -55,7 +57,7 @@ def encode_segment(
     """
     _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
     _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
-    _limit("bytes of a record", max([entry.length for entry in entries], default=0), limits.MAX_RECORD)
+    _limit(limits.BYTES_OF_RECORD, max([entry.length for entry in entries], default=0), limits.MAX_RECORD)
     out = [_bytes(revision), encode(len(parents))]
     for parent in parents:
         out += (encode(len(parent.id) << 1 | parent.absent), parent.id)
@@ -76,7 +78,7 @@ def encode_segment(
         )
     header = b"".join(out)
     length = len(header) + sum(map(len, frames))
-    _limit("bytes of a segment", length, limits.MAX_SEGMENT)
+    _limit(limits.BYTES_OF_SEGMENT, length, limits.MAX_SEGMENT)
     return b"".join((encode(length), header, *frames))
 
 
@@ -90,7 +92,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     start = at
     length, at = decode(buf, at)
     body = at
-    _limit("bytes of a segment", length, limits.MAX_SEGMENT)
+    _limit(limits.BYTES_OF_SEGMENT, length, limits.MAX_SEGMENT)
     if not isinstance(buf, bytes):
         # The model holds bytes, and a memoryview is slower to read one byte at a time.
         buf = bytes(buf[start : body + length])
@@ -136,7 +138,7 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
                 out.append(encode(n - before))
         place[revision] = n
     body = b"".join(out)
-    _limit("bytes of an announced graph", len(body), limits.MAX_GRAPH)
+    _limit(_BYTES_OF_GRAPH, len(body), limits.MAX_GRAPH)
     return encode(len(body)) + body
 
 
@@ -149,7 +151,7 @@ def decode_graph(buf: Buffer) -> list[Announced]:
     """
     buf = bytes(buf)
     length, at = decode(buf, 0)
-    _limit("bytes of an announced graph", length, limits.MAX_GRAPH)
+    _limit(_BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
     if at + length != len(buf):
         raise Malformed(0, f"a graph of {length} bytes in {len(buf) - at}")
     count, at = decode(buf, at)
@@ -266,8 +268,10 @@ class SegmentStream:
             length, size = decode(head, 0)
         except Malformed as wrong:
             raise Malformed(self._taken, wrong.why) from None
-        what, limit = ("an announced graph", limits.MAX_GRAPH) if self._graph_due else ("a segment", self._limit)
-        _limit(f"bytes of {what}", length, limit)
+        if self._graph_due:
+            _limit(_BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
+        else:
+            _limit(limits.BYTES_OF_SEGMENT, length, self._limit)
         return size + length
 
     def _take(self, whole: bytes) -> None:
@@ -371,7 +375,7 @@ def _read_entries(
             _check_base(begin, kinds.base[kind], kind, encoding, key, base, base_key, parents, entries)
         length, at = decode(buf, at)
         frame_length, at = decode(buf, at)
-        _limit("bytes of a record", length, limits.MAX_RECORD)
+        _limit(limits.BYTES_OF_RECORD, length, limits.MAX_RECORD)
         if encoding == STORED and length != frame_length:
             raise Malformed(begin, f"a stored frame of {frame_length} bytes for a text of {length}")
         check = b""

@@ -11,7 +11,7 @@ from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
 from smartserver.store.incoming import Report
-from smartserver.store.model import Changes, Transaction
+from smartserver.store.model import Changes, Seen, Transaction
 from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission
@@ -29,6 +29,7 @@ def state_of(changes: Changes) -> State:
         maps={name: dict(entries) for name, entries in changes.maps.items()},
         vcs=changes.vcs,
         settings=dict(changes.settings),
+        mark=changes.mark,
     )
 
 
@@ -53,10 +54,10 @@ class Asked:
         return self.prepared.message.id
 
     @property
-    def known(self) -> tuple[bytes, int] | None:
+    def known(self) -> Seen | None:
         """The newest root the client has seen."""
         known = self.prepared.message.known
-        return None if known is None else (known.incarnation, known.version)
+        return None if known is None else Seen(known.incarnation, known.version, known.mark)
 
     def go_on(self) -> None:
         """Check that the answer is still wanted.

@@ -21,7 +21,8 @@ class RequestProgress:
     def __init__(self, site: Site, send: Callable[[bytes], None]) -> None:
         self._site = site
         self._send = send
-        self._last = 0.0
+        self._last: float | None = None
+        """When it was last said, or when it began; None: not yet."""
         self._said = ("", -1)
         self.names_phases = False
         """Whether each phase is named as it begins."""
@@ -32,7 +33,8 @@ class RequestProgress:
 
     def began(self, now: float) -> None:
         """It is being worked on, since now unless it was before."""
-        self._last = self._last or now
+        if self._last is None:
+            self._last = now
 
     def received(self, size: int) -> None:
         """So many bytes of its body came."""
@@ -57,7 +59,8 @@ class RequestProgress:
         now = self._site.clock()
         begins = phase != self._said[0]
         ends = 0 < total <= done and not begins
-        due = now - self._last >= PROGRESS_INTERVAL or ends or (begins and self.names_phases)
+        late = self._last is None or now - self._last >= PROGRESS_INTERVAL
+        due = late or ends or (begins and self.names_phases)
         if due and (phase, done) != self._said:
             self._last, self._said = now, (phase, done)
             self._send(encode(Progress(phase, done, total)))

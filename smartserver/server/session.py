@@ -140,9 +140,19 @@ class Session:
         return not self._exchanges
 
     @property
+    def receiving(self) -> bool:
+        """Whether more of a request is to come, be it a refused one."""
+        return bool(self._owed)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no request is open, to come to its end, or on its way: a frame that began may be one."""
+        return self.idle and not self.receiving and not self._connection.part_way
+
+    @property
     def awaiting(self) -> bool:
-        """Whether the client owes the rest of a request, and this side reads."""
-        return bool(self._owed) and not self._paused
+        """Whether the client owes the rest of a request or of a frame, and this side reads."""
+        return (self.receiving or self._connection.part_way) and not self._paused
 
     @property
     def pinging(self) -> bool:
@@ -150,7 +160,7 @@ class Session:
 
         A client counts a silent server as gone, and a PING of its own is not seen while nothing is read.
         """
-        return bool(self._owed) or self._paused
+        return self.receiving or self._paused
 
     @property
     def discarding(self) -> int:

@@ -25,9 +25,12 @@ a request to come."""
 REPORT_EVERY = 60.0
 """Seconds between two lines in the log about connections that were refused, and about those that were let go."""
 
-GRACE = 10.0
-"""Seconds a connection may be idle before it can be let go for a new one: a client's first request comes with its first
+IDLE_ENOUGH = 10.0
+"""Seconds a connection must have been idle to be let go for a new one: a client's first request comes with its first
 flight, one round trip after it connected."""
+
+FAREWELL = 10.0
+"""Seconds one that was let go is open at most. No more than `IDLE_ENOUGH`, on which the bound of `Sessions` rests."""
 
 
 class Timer(Protocol):
@@ -50,7 +53,7 @@ class Clock(Protocol):
         """The time, in seconds since some moment."""
 
 
-class Open(Protocol):
+class OpenConnection(Protocol):
     """What is used of a connection (`server.shell.SessionProtocol`)."""
 
     refusal: CodedError | None
@@ -71,7 +74,7 @@ class Open(Protocol):
         """Since when it is used for nothing; None while it is."""
 
     def let_go(self, reason: str) -> None:
-        """Take no new requests, and close."""
+        """Take no new requests, and close within `FAREWELL`, whatever the peer does."""
 
 
 class _Seldom:
@@ -94,18 +97,25 @@ class _Seldom:
 
 
 class Sessions:
-    """The open connections of one server process."""
+    """The open connections of one server process.
+
+    There are no more than twice `limits.connections`, and `MAX_REFUSED` that are told to come later. Those that count
+    are as many as the limit. The others were let go in the last `FAREWELL` seconds: each had been open for
+    `IDLE_ENOUGH` by then, so that all of them were together among those that counted when these seconds began.
+    """
 
     def __init__(self, site: Site, executor: Executor, clock: Clock, limits: Limits | None = None) -> None:
         self.site = site
         self.executor = executor
         self.clock = clock
         self.limits = limits or Limits()
-        self.open: set[Open] = set()
+        self.open: set[OpenConnection] = set()
         self._of_address: Counter[str] = Counter()
-        self._refused: set[Open] = set()
-        self._counted: set[Open] = set()
+        self._refused: set[OpenConnection] = set()
+        self._counted: set[OpenConnection] = set()
         """Those of which there may be only so many: neither refused nor let go."""
+        self._none_before = 0.0
+        """When to look again for somebody to let go: whoever was idle at the last look was not so for long enough."""
         self._refusals = _Seldom(clock)
         self._partings = _Seldom(clock)
         self._empty: defer.Deferred[None] | None = None
@@ -125,18 +135,19 @@ class Sessions:
     def _make_room(self) -> bool:
         """Let go of whoever is idle the longest, if anybody is: who has only to close first, then who never asked.
 
-        It counts no more from now on, though it may be open for `DRAIN_SECONDS`. A place changes hands once in `GRACE`
-        seconds at most, so that no more than six times the limit are open like that.
+        It counts no more from now on, though it may be open for `FAREWELL`. A full server is asked for room by
+        everybody who comes, and to look at all takes a while: having found nobody it refuses without a look.
         """
         now = self.clock.seconds()
-        idle: list[tuple[bool, bool, float, Open]] = []
-        for each in self._counted:
-            since = each.idle_since
-            if since is not None and now - since >= GRACE:
-                idle.append((not each.draining, each.asked, since, each))
-        if not idle:
+        if now < self._none_before:
             return False
-        *_, since, longest = min(idle, key=lambda found: found[:3])
+        idle = [(since, each) for each in self._counted if (since := each.idle_since) is not None]
+        first = min((since for since, _ in idle), default=now)
+        if first + IDLE_ENOUGH > now:
+            self._none_before = first + IDLE_ENOUGH
+            return False
+        enough = [(not each.draining, each.asked, since, each) for since, each in idle if since + IDLE_ENOUGH <= now]
+        *_, since, longest = min(enough, key=lambda found: found[:3])
         self._counted.discard(longest)
         why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
         self._partings.say(f"{longest.peer}: let go: {why}")
@@ -148,7 +159,7 @@ class Sessions:
         """Whether another connection that is one too many can be told so."""
         return len(self._refused) < MAX_REFUSED
 
-    def opened(self, one: Open) -> None:
+    def opened(self, one: OpenConnection) -> None:
         """A connection is there."""
         self.open.add(one)
         if one.refusal is not None:
@@ -158,7 +169,7 @@ class Sessions:
         if one.address:
             self._of_address[one.address] += 1
 
-    def closed(self, one: Open) -> None:
+    def closed(self, one: OpenConnection) -> None:
         """A connection is gone."""
         if one not in self.open:
             return

@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from smartserver.server.access import Access
 from smartserver.server.session import Session
-from smartserver.server.sessions import Sessions, Timer
+from smartserver.server.sessions import FAREWELL, Sessions, Timer
 from smartserver.server.untaken import Writer, untaken
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, KIB, PING_INTERVAL
 from transports.errors import CodedError
@@ -65,10 +65,14 @@ class SessionProtocol(protocol.Protocol):
         self._heard = 0.0
         """When the peer last sent something, or took something that had to wait."""
         self._spoke = 0.0
+        self._used = 0.0
+        """When it was opened, or last known to be used for a request or its answer; signs of life are no use."""
         self._moved = 0.0
         """When the peer is last known to have taken something, or the carrier got the first that it has not sent."""
         self._untaken = 0
         """Bytes the peer had not taken when that was looked at."""
+        self._handed = 0
+        """Bytes handed to the carrier since."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
         """The refused request whose upload still comes, and since when it is known."""
@@ -77,6 +81,8 @@ class SessionProtocol(protocol.Protocol):
         self._drain = DRAIN_BYTES
         self._sent_all: float | None = None
         """When the last byte was sent and this direction closed."""
+        self._leave_by: float | None = None
+        """When one that was let go is closed, whatever its peer does."""
         self._timer: Timer | None = None
         self.session: Session | None = None
         self.when_lost: Callable[[], None] | None = None
@@ -94,16 +100,28 @@ class SessionProtocol(protocol.Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """Since when it is used for nothing: no request is open, or everything was said; None while it is used."""
-        idle = self.draining if self.closing else not self._unsent and self.session is not None and self.session.idle
-        return max(self._heard, self._spoke, self._sent_all or self._spoke) if idle else None
+        """Since when it is used for nothing: no request open or on its way, or everything said; None while it is.
+
+        Counted from its last request and the last that was taken of an answer. Who never asked anything is idle from
+        the beginning, whatever else he sends and takes.
+        """
+        waits = bool(self._unsent) and self.asked
+        idle = self.draining if self.closing else not waits and self.session is not None and self.session.at_rest
+        if not idle:
+            return None
+        self._note_taken(self._server.clock.seconds())
+        return max(self._used, self._sent_all or self._used)
 
     def let_go(self, reason: str) -> None:
-        """Take no new requests, and close: an idle connection, whose place somebody else needs."""
-        if self.closing:
-            self.lose()
-        elif self.session is not None:
+        """Take no new requests, and close: an idle connection, whose place somebody else needs.
+
+        Who asked has `FAREWELL` to take what he has not yet, and to close; to the others nothing is owed.
+        """
+        self._leave_by = self._server.clock.seconds() + FAREWELL
+        if not self.closing and self.session is not None:
             self.session.go_away(reason)
+        if self.draining or not self.asked:
+            self.lose()
 
     # -- from Twisted
 
@@ -113,7 +131,7 @@ class SessionProtocol(protocol.Protocol):
         self.session = Session(self._server.site, self._access, self, self._server.executor, self.peer)
         self._server.opened(self)
         self._carrier.registerProducer(self, True)
-        self._heard = self._moved = self._spoke = self._server.clock.seconds()
+        self._heard = self._moved = self._spoke = self._used = self._server.clock.seconds()
         if self.refusal is not None:
             self.session.refuse(self.refusal)
         self._watch()
@@ -126,6 +144,8 @@ class SessionProtocol(protocol.Protocol):
             if self._drain < 0:
                 self._end_drain()
         elif self.session is not None:
+            if self.session.receiving:
+                self._used = self._heard
             self.session.data_received(data)
 
     def readConnectionLost(self) -> None:
@@ -159,7 +179,7 @@ class SessionProtocol(protocol.Protocol):
     def resumeProducing(self) -> None:
         """Send on."""
         self._full = False
-        self._heard = self._moved = self._server.clock.seconds()
+        self._was_taken(self._server.clock.seconds())
         self._push()
         if self._unsent or self.session is None:
             return
@@ -176,6 +196,8 @@ class SessionProtocol(protocol.Protocol):
     def write(self, data: bytes) -> None:
         """Send, in order."""
         self._spoke = self._server.clock.seconds()
+        if self.session is not None and not self.session.idle:
+            self._used = self._spoke  # The last that is written of a request ends it.
         if not self._full:
             self._moved = self._spoke
         self._unsent.append(data)
@@ -190,6 +212,7 @@ class SessionProtocol(protocol.Protocol):
                 view = memoryview(first)
                 self._unsent.appendleft(view[SLICE:])
                 first = view[:SLICE]
+            self._handed += len(first)
             self._carrier.write(bytes(first))
 
     def close(self) -> None:
@@ -247,12 +270,12 @@ class SessionProtocol(protocol.Protocol):
         now = self._server.clock.seconds()
         if self.closing:
             self._note_taken(now)
-            # What was asked is sent on for as long as the peer takes it. That all of it is sent says only that the
-            # kernel has it: what the peer still takes from there counts too.
+            # What was asked is sent on for as long as the peer takes it, unless somebody else needs the place. That
+            # all of it is sent says only that the kernel has it: what the peer still takes from there counts too.
             since, most = self._moved, self._server.limits.idle
             if self._sent_all is not None:
                 since, most = max(self._moved, self._sent_all), DRAIN_SECONDS
-            if now - since >= most:
+            if now - since >= most or (self._leave_by is not None and now >= self._leave_by):
                 self._end_drain()
                 return
         else:
@@ -260,6 +283,8 @@ class SessionProtocol(protocol.Protocol):
             if self.closing:
                 return  # Which is watched where it began.
         often = min(PING_INTERVAL, self._server.limits.idle / TICKS)
+        if self._leave_by is not None:
+            often = min(often, self._leave_by - now)
         self._timer = self._server.clock.callLater(often, self._watch)
 
     def _writer(self) -> Writer | None:
@@ -267,12 +292,22 @@ class SessionProtocol(protocol.Protocol):
         return cast("Writer | None", self.transport)
 
     def _note_taken(self, now: float) -> None:
-        """Note whether the peer took anything since the last look, be it one byte: no least rate is asked of it."""
+        """Note whether the peer took anything since the last look, be it one byte: no least rate is asked of it.
+
+        Of what was handed over since then it may have taken all long ago; where some is left, it is taking it.
+        """
+        if not self._untaken and not self._handed:
+            return
         writer = self._writer()
         left = 0 if writer is None else untaken(writer)
-        if left < self._untaken:
-            self._heard = self._moved = now
-        self._untaken = left
+        if left < self._untaken or 0 < left < self._untaken + self._handed:
+            self._was_taken(now)
+        self._untaken, self._handed = left, 0
+
+    def _was_taken(self, now: float) -> None:
+        self._heard = self._moved = now
+        if self.asked:
+            self._used = now
 
     def _look(self, session: Session, now: float) -> None:
         self._note_taken(now)

@@ -141,6 +141,11 @@ class Arrivals:
             and self._read(self._offsets[number], place.size) == frame
         )
 
+    def length(self, kind: int, key: Key) -> int:
+        """Bytes of a record's text; 0 where it did not come."""
+        number = self.first(kind, key)
+        return 0 if number is None else self._lengths[number]
+
     def ordinals(self, kind: int, key: Key) -> Sequence[int]:
         """The revisions of the stream that introduced a record."""
         found = self._copies.get((kind, key))

@@ -56,7 +56,8 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The document. Later releases append fields; what a reader must not overlook is a read feature.
 
     `log_from`: every change after this version is in `log`. `log_since`: every swap from this time on (milliseconds
-    since the epoch) is in `log` or a log file. `deleted`: a tombstone.
+    since the epoch) is in `log` or a log file. `deleted`: a tombstone. `log_mark`: the mark of the newest entry that is
+    not in `log`, empty where there is none.
     """
 
     incarnation: Bytes16
@@ -76,6 +77,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     log_since: Natural = 0
     log_files: tuple[LogFile, ...] = ()
     deleted: bool = False
+    log_mark: bytes = b""
 
 
 class _Head(msgspec.Struct, array_like=True):

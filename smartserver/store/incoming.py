@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import MAX_CHAIN, MAX_TAKEN
+from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
 from smartserver.records.varint import Malformed
@@ -39,8 +39,8 @@ REBASED_DEPTH = 47
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 LARGE = 32 << 20
-"""Bytes of a record's text and those it is based on, in all, over which it is decoded while no other such one is: what
-all pushes to this process hold at once then is that of one. Each takes a second at most."""
+"""Bytes of a record's text and its base's over which it is decoded while no other such one is: what all pushes to this
+process hold at once then is that of one. The largest takes 1 s, and 16 s where it must be encoded anew."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
@@ -180,7 +180,7 @@ class Intake:
         at = self._start + segment.frames_at
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
-                raise LimitExceeded("bytes of a record", entry.length, MAX_TAKEN)
+                raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
             try:
                 base_key = proof.base(entry)
             except UnreachableBase as wrong:
@@ -190,7 +190,7 @@ class Intake:
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
             if not self._is_repeat(proof, entry, place, base_key, frame):
-                with _large if row.chain_kib > LARGE >> 10 else contextlib.nullcontext():
+                with _large if self._is_large(entry, base_key, row) else contextlib.nullcontext():
                     anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
@@ -203,6 +203,16 @@ class Intake:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
         draft.add(self._content, segment, rows)
+
+    def _is_large(self, entry: Entry, base_key: Key | None, row: Row) -> bool:
+        """Whether the texts that are held while it is decoded, its own and its base's, are large."""
+        if row.chain_kib <= LARGE >> 10:
+            return False
+        size = entry.length
+        if base_key is not None:
+            stored = None if self._snapshot is None else self._snapshot.first(entry.kind, base_key)
+            size += self._arrivals.length(entry.kind, base_key) if stored is None else stored.length
+        return size > LARGE
 
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 
@@ -167,6 +167,15 @@ class RefChange:
     new: RefValue | None
 
 
+class Seen(NamedTuple):
+    """The newest root a client has seen. `mark`: of the newest entry of the log at that version; a version alone does
+    not tell a root, because a backup that was put back goes on from an older one."""
+
+    incarnation: bytes
+    version: int
+    mark: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What of a root changed after version `since`; everything where `since` is None."""
@@ -179,6 +188,13 @@ class Changes:
     vcs: str
     settings: Mapping[str, bytes]
     """`vcs` and `settings` are empty where they did not change after `since`."""
+    mark: bytes = b""
+    """As in `Seen`."""
+
+    @property
+    def seen(self) -> Seen:
+        """What a client knows that was told them."""
+        return Seen(self.incarnation, self.version, self.mark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.incoming import Report, Upload, unreported
 from smartserver.store.log import NewLogEntry
-from smartserver.store.model import Changes, VerifyReport
+from smartserver.store.model import Changes, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
@@ -51,7 +51,7 @@ class Committed:
     swapped: bool
     """Whether this call changed the root."""
 
-    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+    def changes_since(self, known: Seen | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told."""
         return self.view.changes_since(known)
 
@@ -127,7 +127,7 @@ class PackRepository:
             raise NoSuchRepository(self.path)
         return found
 
-    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+    def changes_since(self, known: Seen | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told.
 
         Raises:

@@ -28,7 +28,7 @@ from smartserver.store.document import (
     milliseconds,
 )
 from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
-from smartserver.store.model import Changes, RefChange
+from smartserver.store.model import Changes, RefChange, Seen
 from smartserver.store.tables import (
     INLINE,
     DraftTable,
@@ -112,12 +112,24 @@ class RootView:
             opened = self._opened[file.name] = OpenTable(self.transport.map_file(file.path), file)
         return opened
 
-    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
-        """What changed since the root a client knows (incarnation, version); everything when that cannot be told."""
+    def mark(self, version: int) -> bytes:
+        """The mark of a version, `log_from` or a later one."""
+        newest = next((entry for entry in reversed(self.root.log) if entry.version <= version), None)
+        return self.root.log_mark if newest is None else newest.mark
+
+    def changes_since(self, known: Seen | None) -> Changes:
+        """What changed since the root a client knows; everything when that cannot be told."""
         root = self.root
-        if known is None or known[0] != root.incarnation or not root.log_from <= known[1] <= root.version:
-            return Changes(root.incarnation, root.version, None, self.refs(), self.maps, root.vcs, dict(root.settings))
-        since = known[1]
+        mark = self.mark(root.version)
+        if (
+            known is None
+            or known.incarnation != root.incarnation
+            or not root.log_from <= known.version <= root.version
+            or known.mark != self.mark(known.version)
+        ):
+            settings = dict(root.settings)
+            return Changes(root.incarnation, root.version, None, self.refs(), self.maps, root.vcs, settings, mark)
+        since = known.version
         refs: dict[bytes, RefValue | None] = {}
         maps: dict[str, dict[bytes, bytes | None]] = {}
         for entry in root.log:
@@ -135,6 +147,7 @@ class RootView:
             maps,
             "" if told else root.vcs,
             {} if told else dict(root.settings),
+            mark,
         )
 
     def find_request(self, request: bytes, *, in_files: bool, first_sent: int = 0) -> LogEntry | None:
@@ -366,14 +379,14 @@ class _Draft:
     def _root(self) -> tuple[Root, Files]:
         files = [file for table in self.tables.values() if (file := table.new_file()) is not None]
         old = self._view.root
-        log_since, log_from = old.log_since, self.log_from
+        log_since, log_from, log_mark = old.log_since, self.log_from, old.log_mark
         named = list(old.log_files)
         if self._moved:
             named, moved = swap_log.absorb(self._view.transport, named, self._moved)
             line, content = swap_log.log_file(moved, self._randomness(8))
             named.append(line)
             files.append((line.path, content))
-            log_from = line.last
+            log_from, log_mark = line.last, self._moved[-1].mark
         while named and (named[0].time + swap_log.KEPT < self.now or len(named) > swap_log.MAX_FILES):
             log_since = named.pop(0).time + swap_log.CLOCK_MARGIN
         ordered = sorted(self.tables.items())
@@ -391,5 +404,6 @@ class _Draft:
             log_since=log_since,
             log_files=tuple(named),
             deleted=self.deleted,
+            log_mark=log_mark,
         )
         return root, files

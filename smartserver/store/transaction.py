@@ -14,7 +14,7 @@ from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository
 from smartserver.records.check import CHECKS, KINDS_OF, is_label, revision_record
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, PullPlan
+from smartserver.store.model import Changes, PullPlan, Seen
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_name
 
@@ -191,7 +191,7 @@ class RepositoryTransaction:
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
-    def changes_since(self, known: tuple[bytes, int] | None) -> Changes:
+    def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
         Raises:

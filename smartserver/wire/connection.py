@@ -5,7 +5,8 @@
     connection.receive_data(socket.recv(limits.RECEIVE_CHUNK))      # or receive_eof() at the end
     while (event := connection.next_event()) is not None: ...
 
-Those four calls are all there is. What may follow what is in `states`, what bytes look like in `frames`.
+Those four calls are all there is, and `part_way`, for who has to tell a pause from a peer that does nothing. What may
+follow what is in `states`, what bytes look like in `frames`.
 """
 
 from __future__ import annotations
@@ -197,6 +198,11 @@ class Connection:
         for observer in self._observers:
             observer.sent(event, len(sent))
         return sent
+
+    @property
+    def part_way(self) -> bool:
+        """Whether a frame has begun to come that is not whole: after the last event the peer has more to say."""
+        return self._buffer.part_way
 
     def _raise_if_broken(self) -> None:
         if self._broken is not None:

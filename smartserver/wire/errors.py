@@ -23,7 +23,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class NotHpss(RemoteProtocolError):
-    """The peer did not open as the protocol has it: who speaks something else has read no request either."""
+    """The peer did not open as the protocol has it; there may be one behind it that read a request all the same."""
 
 
 class Interrupted(RemoteProtocolError):

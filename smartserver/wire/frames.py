@@ -201,6 +201,11 @@ class ReceiveBuffer:
         self._payload = bytearray()
         return frame
 
+    @property
+    def part_way(self) -> bool:
+        """Whether a frame has begun that is not whole."""
+        return bool(self._header)
+
     def unfinished(self) -> str:
         """What is there of a frame or line that is not whole, for a message; empty between frames."""
         if self._line:

@@ -38,10 +38,11 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The newest root of a repository the client has seen."""
+    """The newest root of a repository the client has seen: what a `State` said of it."""
 
     incarnation: bytes
     version: int
+    mark: bytes = b""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -87,7 +88,8 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     """The repository's root: everything, or what changed after version `since`.
 
     `refs` and `maps` map a name to its new value, `None` for one that is gone. `vcs` and `settings` are left out
-    (empty) where they did not change after `since`.
+    (empty) where they did not change after `since`. `mark` tells the version from the same one of
+    another line, which a backup that was put back begins.
     """
 
     incarnation: bytes
@@ -97,6 +99,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     maps: dict[str, dict[bytes, bytes | None]] = {}
     vcs: str = ""
     settings: dict[str, bytes] = {}
+    mark: bytes = b""
 
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):

@@ -318,6 +318,40 @@ def test_a_repository_put_back_to_an_earlier_state(ours: Begin, tmp_path: Path) 
     check_whole(side, "a", refs="main")
 
 
+def restored_to_the_same_version(side: Side, backup: Path, meanwhile: str) -> None:
+    """User a pushes twice, the backup from before is put back, and user b pushes twice: the versions are the same."""
+    shutil.copytree(folder_of(side), backup)
+    side.prepare("a commit four; a git push -q origin main; a commit five; a git push -q origin main")
+    shutil.rmtree(folder_of(side))
+    shutil.copytree(backup, folder_of(side))
+    side.prepare(meanwhile)
+
+
+def test_after_a_restore_a_fetch_learns_what_is_there(ours: Begin, tmp_path: Path) -> None:
+    side = ours("shared")
+    restored_to_the_same_version(side, tmp_path / "b", "b git push -q origin main:x; b git push -q origin main:y")
+    fine(side.run("a git fetch"), 2)
+    told = side.run("a git ls-remote --heads origin")
+    assert {line.split()[1] for line in told.said.splitlines() if "refs/heads/" in line} == {
+        ref for ref in refs_of(side) if ref.startswith("refs/heads/")
+    }
+    assert side.git("a", "rev-parse", "origin/x", "origin/y") == side.git("b", "rev-parse", "main", "main")
+
+
+@pytest.mark.parametrize("option", ["", "--force-with-lease", "--force"])
+def test_after_a_restore_a_push_is_told_what_is_there(ours: Begin, tmp_path: Path, option: str) -> None:
+    """And not that everything is up to date, nor that parents are missing."""
+    side = ours("shared")
+    restored_to_the_same_version(side, tmp_path / "b", "b commit B; b git push -q; b commit C; b git push -q")
+    result = side.run(f"a git push {option} origin main")
+    if option == "--force":
+        assert result.status == 0, result.said
+        check_whole(side, "a", refs="main")
+    else:
+        assert (result.status, "rejected" in result.said) == (1, True), result.said
+        assert refs_of(side)["refs/heads/main"] == side.git("b", "rev-parse", "main")
+
+
 def test_the_server_fixture_serves_this_folder(served: Served, ours: Begin) -> None:
     side = ours("history")
     fine(side.run("a git push origin main"), 2)

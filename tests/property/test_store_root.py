@@ -13,6 +13,7 @@ from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import empty_root, encode_root
 from smartserver.store.log import NewLogEntry
+from smartserver.store.model import Seen
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from transports.memory import Aftermath, MemoryTransport
@@ -39,7 +40,7 @@ class RootMachine(RuleBasedStateMachine):
         self.tags: dict[bytes, bytes] = {}
         self.requests: dict[bytes, tuple[int, float]] = {}
         """Request id -> version it made, when."""
-        self.history: list[tuple[bytes, int, dict[bytes, RefValue], dict[bytes, bytes]]] = []
+        self.history: list[tuple[bytes, int, bytes, dict[bytes, RefValue], dict[bytes, bytes]]] = []
         """What clients may know: incarnation, version, refs, tags."""
 
     # -- steps
@@ -50,7 +51,8 @@ class RootMachine(RuleBasedStateMachine):
 
     def remember(self, view: RootView) -> None:
         self.requests[self.request] = (view.root.version, self.now)
-        self.history.append((view.root.incarnation, view.root.version, dict(self.refs), dict(self.tags)))
+        root = view.root
+        self.history.append((root.incarnation, root.version, view.mark(root.version), dict(self.refs), dict(self.tags)))
 
     def view(self) -> RootView:
         return RootView(self.file.read(), self.file.folder)
@@ -186,8 +188,8 @@ class RootMachine(RuleBasedStateMachine):
         if self.deleted:
             return
         view = self.view()
-        for incarnation, version, refs, tags in self.history[-3:] + self.history[:2]:
-            changes = view.changes_since((incarnation, version))
+        for incarnation, version, mark, refs, tags in self.history[-3:] + self.history[:2]:
+            changes = view.changes_since(Seen(incarnation, version, mark))
             known: list[tuple[dict[bytes, Any], Any]] = [(refs, changes.refs), (tags, changes.maps.get("tags", {}))]
             for before, changed in known:
                 told = {} if changes.since is None else dict(before)

@@ -148,13 +148,20 @@ def test_nobody_has_that_name(user: User) -> None:
     ],
 )
 def test_somebody_else_listens(user: User, behave: strangers.Behave, why: str) -> None:
+    """A push that had left before he spoke may have been read by somebody behind him."""
+    doubt = "; if an hpss server got the request all the same, it is unknown whether the change was made"
     with stranger(behave) as port:
         for command in COMMANDS:
-            assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {why}", fails(user, command, f"hpss://127.0.0.1:{port}/p"))
-        said = run(*SMARTSERVER, "ping", f"hpss://127.0.0.1:{port}/")
-        assert said.status == 1
-        assert len(said.err.splitlines()) == 1
-        assert str(port) in said.err
+            said = fails(user, command, f"hpss://127.0.0.1:{port}/p")
+            if behave is strangers.http and command == "push":  # He waits for the request.
+                assert said.endswith(doubt)
+            if "hpss version" not in why and command == "push":
+                said = said.removesuffix(doubt)
+            assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {why}", said)
+        pinged = run(*SMARTSERVER, "ping", f"hpss://127.0.0.1:{port}/")
+        assert pinged.status == 1
+        assert len(pinged.err.splitlines()) == 1
+        assert str(port) in pinged.err
 
 
 LOST = (

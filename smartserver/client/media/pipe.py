@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 
-GRACE = 5.0
+TIME_TO_END = 5.0
 """Seconds the subprocess has to end once its input is closed."""
 
 
@@ -56,7 +56,7 @@ class PipeMedium:
         self._in.close()
         self._out.close()
         try:
-            self._process.wait(GRACE)
+            self._process.wait(TIME_TO_END)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()

@@ -11,6 +11,7 @@ from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, 
 
 import smartserver.client.call as calls
 from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.certainty import NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.retry import PAUSES
 from smartserver.errors import (
@@ -22,7 +23,6 @@ from smartserver.errors import (
     RequestRefused,
     ServerBusy,
     UnknownRemoteError,
-    Unsupported,
 )
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -163,8 +163,9 @@ def test_a_result_that_is_none_is_the_peers_fault(result: bytes) -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_an_outcome_for_each_call_or_none_counts(count: int) -> None:
     server = Server([reply(done(*[PingResult()] * count))])
-    with server.client() as client, pytest.raises(Unsupported, match=f"{count} outcomes for 1 calls"):
+    with server.client() as client, pytest.raises(RemoteProtocolError, match=f"each of 1 calls, got {count}"):
         client.call(server_ping, PingRequest())
+    assert server.tried == 1
 
 
 def test_a_long_reply_is_joined() -> None:
@@ -177,7 +178,7 @@ def test_a_long_reply_is_joined() -> None:
 def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "MAX_MESSAGE", 1000)
     server = Server([reply(done(InfoResult("v" * 1000, [])))])
-    with server.client() as client, pytest.raises(LimitExceeded, match="bytes of a reply"):
+    with server.client() as client, pytest.raises(RemoteProtocolError, match="a reply of no more than 1000 bytes"):
         client.call(server_info, InfoRequest())
     assert server.connections[0].closed
 
@@ -392,6 +393,7 @@ NO_RESULTS = [
     ("said", "named"),
     [
         (banner(PREFACE + bytes(40)), "frame type"),
+        *[(reply(done(*[BranchDeleteResult([])] * count)), f"each of 1 calls, got {count}") for count in (0, 2)],
         (reply(b"\xc1"), "expected a reply, got 1 bytes that are none"),
         (refuse(b"\xc1"), "expected an error, got 1 bytes that are none"),
         *[(reply(each), r"expected a result of Branch\.delete") for each in NO_RESULTS],
@@ -423,28 +425,66 @@ def test_a_broken_rule_is_named_before_a_broken_connection(scripts: list[Answeri
     assert server.tried == 3
 
 
-def test_who_speaks_something_else_has_changed_nothing() -> None:
-    for said, error in ((b"SSH-2.0-OpenSSH_9.6\r\n", RemoteProtocolError), (b"hpss! 2 3\n", NotOurProtocol)):
-        server = Server([banner(said)] * 3)
-        with server.client() as client, pytest.raises(error):
+def test_a_server_of_another_version_has_changed_nothing() -> None:
+    server = Server([banner(b"hpss! 2 3\n")] * 3)
+    with server.client() as client, pytest.raises(NotOurProtocol):
+        client.request(DELETE)
+    assert server.tried == 1
+
+
+def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
+    """What he says may have been put in front of an answer: the same change is asked for again."""
+    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n"), reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 2
+
+
+def test_a_change_that_only_somebody_else_got_is_said_to_have_found_no_server() -> None:
+    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n")] * 3)
+    with (
+        server.client() as client,
+        pytest.raises(NoServer, match=r"does not speak hpss: .*SSH.*; if an hpss server got"),
+    ):
+        client.request(DELETE)
+    assert server.pauses == list(PAUSES)
+
+
+def test_but_who_was_there_before_him_may_have_made_it() -> None:
+    for said, tried in ((b"SSH-2.0-OpenSSH_9.6\r\n", 3), (b"hpss! 2 3\n", 2)):
+        server = Server([broken, banner(said), banner(said)])
+        with server.client() as client, pytest.raises(OutcomeUnknown, match="hpss") as raised:
             client.request(DELETE)
-        assert server.tried == 1
+        assert type(raised.value) is OutcomeUnknown
+        assert server.tried == tried
 
 
-@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hpss! 2 3\n"])
-def test_but_who_was_there_before_him_may_have(said: bytes) -> None:
-    server = Server([broken, banner(said)] * 2)
-    with server.client() as client, pytest.raises(OutcomeUnknown, match="hpss"):
-        client.request(DELETE)
-    assert server.tried == 2
+@pytest.mark.parametrize(
+    ("failing", "error"), [(KeyError("an object is gone"), OutcomeUnknown), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_a_body_that_fails_when_it_is_sent_again_leaves_it_unknown(
+    failing: BaseException, error: type[BaseException]
+) -> None:
+    """An interrupt remains one."""
+    whole = iter([[(b"abc", 1)]])
 
+    def body() -> list[tuple[bytes, int]]:
+        for pieces in whole:
+            return pieces
+        raise failing
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_a_change_without_its_outcome_is_unknown(count: int) -> None:
-    server = Server([reply(done(*[BranchDeleteResult([])] * count))])
-    with server.client() as client, pytest.raises(OutcomeUnknown, match=f"{count} outcomes for 1 calls"):
-        client.request(DELETE)
-    assert server.connections[0].closed
+    def dying(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.break_off()
+
+    server = Server([dying] * 3)
+    with server.client() as client, pytest.raises(error) as raised:
+        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
+    assert [connection.closed for connection in server.connections] == [1, 1]
+    if error is OutcomeUnknown:
+        assert raised.value.__cause__ is failing
+        for said in ("Connection reset by peer", "it could not be sent again: 'an object is gone'"):
+            assert said in str(raised.value)
 
 
 def test_a_broken_rule_before_all_was_sent_is_told_as_it_is() -> None:

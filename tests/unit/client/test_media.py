@@ -271,7 +271,7 @@ def test_pipe_takes_only_what_fits() -> None:
 
 
 def test_pipe_to_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.client.media.pipe.GRACE", 0.0)
+    monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END", 0.0)
     medium = python("import signal; print('here', flush=True); signal.pause()")
     assert read_all(medium, 5) == b"here\n"
     medium.close()

@@ -33,6 +33,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullResult
+from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -290,15 +291,18 @@ def test_a_push_that_may_have_been_made_says_so() -> None:
 
 
 def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() -> None:
+    """A question whether it could be made is not: that changed nothing."""
+
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
             said = state(OTHER)
             said.refs[MAIN] = [[3]]
             medium.say(Reply(event.id, done(BranchDeleteResult([OLD]), state=said)))
 
-    server = Server([answering])
-    with pytest.raises(OutcomeUnknown, match="expected tips of"):
-        remote(server, state(OLD)).push([RefUpdate(MAIN, None)], Source())
+    for check_only, error in ((False, OutcomeUnknown), (True, RemoteProtocolError)):
+        there = remote(Server([answering]), state(OLD))
+        with pytest.raises(error, match="expected tips of"):
+            there.push([RefUpdate(MAIN, None)], Source(), check_only=check_only)
 
 
 # -- pull

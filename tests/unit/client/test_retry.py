@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.retry import PAUSES, Attempts, tells_of_earlier
+from smartserver.client.call import NotOurProtocol
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.retry import PAUSES, Attempts, may_help, tells_of_earlier
 from smartserver.errors import (
     AccessDenied,
     CorruptFile,
@@ -21,6 +23,7 @@ from smartserver.errors import (
     UnknownRemoteError,
     Unsupported,
 )
+from smartserver.wire.errors import NotHpss, RemoteProtocolError
 from transports.errors import CodedError, Locked, NoSpace
 
 
@@ -38,6 +41,25 @@ def test_requests_do_not_share_their_attempts() -> None:
     first = Attempts()
     first.pause()
     assert Attempts().pause() == PAUSES[0]
+
+
+LOST, DOUBTFUL = {"lost"}, {"lost", "doubtful"}
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (ConnectionLost("reset"), [set(), LOST, DOUBTFUL]),
+        (CannotConnect("h:1", "refused"), [LOST, DOUBTFUL]),
+        (RemoteProtocolError("expected a reply"), [DOUBTFUL]),
+        (NotHpss("expected an opening line"), [DOUBTFUL]),
+        (NotOurProtocol("version 2"), []),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_when_sending_again_may_help(error: Exception, helps: list[set[str]]) -> None:
+    for known in (set(), LOST, DOUBTFUL):
+        assert may_help(error, lost="lost" in known, doubtful="doubtful" in known) is (known in helps), known
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from smartserver.client.certainty import NoServer
 from smartserver.client.url import Location
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.plugins.git_words import ADVICE, in_words
+from smartserver.records import limits
+from smartserver.records.model import BaseTag, Entry
+from smartserver.records.segment import STORED, SegmentStream, encode_segment
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.git_pack import BaseNotHere
 from transports.errors import CodedError, NoSpace
@@ -41,6 +45,12 @@ from transports.errors import CodedError, NoSpace
             LimitExceeded("bytes of a segment", 7, 6),
             "the new content of a commit has 7 bytes (compressed), expected no more than 6",
         ),
+        (
+            NoServer("the peer does not speak hpss"),
+            "h:1: the peer does not speak hpss; if an hpss server got the request all the same, "
+            "it is unknown whether the change was made",
+        ),
+        (OutcomeUnknown("reset"), "it is unknown whether the change was made: reset"),
         (LimitExceeded("calls", 7, 6), "calls: 7, expected no more than 6"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],
@@ -48,6 +58,22 @@ from transports.errors import CodedError, NoSpace
 )
 def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
     assert in_words(error, Location("h", 1, "p")) == words
+
+
+def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those above are as other releases write them; here it is this one that refuses."""
+    stream = SegmentStream((), graph_first=False, limit=6)
+    with pytest.raises(LimitExceeded) as segment:
+        stream.feed(b"\x07")
+    monkeypatch.setattr(limits, "MAX_RECORD", 6)
+    entry = Entry(0, STORED, b"k", b"", BaseTag.NONE, b"", 7, 7, b"")
+    with pytest.raises(LimitExceeded) as record:
+        encode_segment(b"r", (), [entry], [b""], ())
+    said = [in_words(each.value, Location("h", 1, "p")) for each in (segment, record)]
+    assert said == [
+        "the new content of a commit has 7 bytes (compressed), expected no more than 6",
+        "a file has 7 bytes, expected no more than 6",
+    ]
 
 
 def test_the_servers_root_is_called_so() -> None:

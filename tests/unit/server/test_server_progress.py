@@ -42,6 +42,18 @@ def test_progress_is_said_twice_a_second(served: Served) -> None:
     assert [decode_progress(event.payload).done for event in said] == [0, 2, 4, 6, 8]
 
 
+def test_what_began_at_zero_has_begun(served: Served) -> None:
+    """A clock may say so: a second beginning is none."""
+    said: list[bytes] = []
+    made = progress.RequestProgress(served.site, said.append)
+    made.began(0.0)
+    made.began(progress.PROGRESS_INTERVAL / 2)
+    for now in (progress.PROGRESS_INTERVAL * 0.9, progress.PROGRESS_INTERVAL):
+        served.ticks = now
+        made.tell("verify", int(now * 100), 0)
+    assert [decode_progress(each).done for each in said] == [int(progress.PROGRESS_INTERVAL * 100)]
+
+
 def test_the_end_of_what_was_said_is_said(served: Served) -> None:
     dialog = Dialog(served.site)
     dialog.begin(message(INSERT, flags=RequestFlag.BODY))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 from carriers import PING, Carrier, begin, heard, sessions_of
+from dialogs import message
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.sessions import GRACE, PARTING, REPORT_EVERY, Sessions
+from smartserver.server.sessions import FAREWELL, IDLE_ENOUGH, PARTING, REPORT_EVERY, Sessions
 from smartserver.server.shell import SessionProtocol
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import GoAway, Reply, Request
+from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Reply, Request
 from smartserver.wire.limits import MAX_FRAME
+from smartserver.wire.messages import RequestFlag, encode
 
 
 def test_those_of_one_address(clock: Clock) -> None:
@@ -72,7 +75,7 @@ def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.Log
     first, carrier = begin(sessions)
     clock.advance(1)
     second, other = begin(sessions)
-    clock.advance(GRACE - 1.1)
+    clock.advance(IDLE_ENOUGH - 1.1)
     assert sessions.admit("x", "") is not None
     assert carrier.calls == []
     caplog.clear()
@@ -80,7 +83,7 @@ def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.Log
     assert sessions.admit("x", "") is None
     why = "all 2 connections are in use, and this one was idle for 10 s"
     assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(why.encode())]
-    assert (carrier.calls, other.calls) == (["resume", "lose write"], [])
+    assert (carrier.calls, other.calls) == (["resume", "lose write", "lose"], [])
     assert [each.message for each in caplog.records] == [f"a peer: let go: {why}"]
     begin(sessions)
     assert sessions.admit("x", "") is not None  # The second had its ten seconds not yet.
@@ -88,7 +91,7 @@ def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.Log
     assert sessions.admit("x", "") is not None  # Its place is taken.
     clock.advance(1)
     assert sessions.admit("x", "") is None
-    assert other.calls == ["resume", "lose write"]
+    assert other.calls == ["resume", "lose write", "lose"]
     second.connectionLost()
     assert sessions.admit("x", "") is None
 
@@ -96,7 +99,7 @@ def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.Log
 def test_a_flood_of_silent_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     sessions = sessions_of(clock, Limits(connections=50))
     carriers = [begin(sessions)[1] for _ in range(50)]
-    clock.advance(GRACE)
+    clock.advance(IDLE_ENOUGH)
     for _ in range(50):
         assert sessions.admit("x", "") is None
         begin(sessions)
@@ -110,11 +113,11 @@ def test_who_never_asked_goes_before_who_may_ask_again(clock: Clock) -> None:
     client = asks(kept, carrier)
     clock.advance(1)
     _, silent = begin(sessions)
-    clock.advance(GRACE)
+    clock.advance(IDLE_ENOUGH)
     for calls in ([], ["resume", "lose write"]):
         assert sessions.admit("x", "") is None
         assert carrier.calls == calls
-        assert silent.calls == ["resume", "lose write"]
+        assert silent.calls == ["resume", "lose write", "lose"]
         begin(sessions)
     assert heard(carrier, client) == [GoAway(b"all 2 connections are in use, and this one was idle for 11 s")]
     assert sessions.admit("x", "") is not None
@@ -125,12 +128,12 @@ def test_who_has_only_to_close_goes_first(clock: Clock) -> None:
     _, silent = begin(sessions)
     told, carrier = begin(sessions)
     told.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
-    clock.advance(GRACE)
+    clock.advance(IDLE_ENOUGH)
     assert carrier.calls == ["resume", "lose write"]
     told.writeConnectionLost()  # Only now was everything sent.
-    clock.advance(GRACE - 1)
+    clock.advance(IDLE_ENOUGH - 1)
     assert sessions.admit("x", "") is None
-    assert (carrier.calls, silent.calls) == (["resume", "lose write"], ["resume", "lose write"])
+    assert (carrier.calls, silent.calls) == (["resume", "lose write"], ["resume", "lose write", "lose"])
     begin(sessions)
     clock.advance(1)
     assert sessions.admit("x", "") is None
@@ -149,18 +152,178 @@ def test_who_does_something_is_never_let_go(clock: Clock) -> None:
     reads.write(bytes(1 << 20))
     again, kept = begin(sessions)
     other = asks(again, kept)
-    clock.advance(GRACE - 1)
+    clock.advance(IDLE_ENOUGH - 1)
     slow.dataReceived(Connection(Role.CLIENT).send(PING)[:9])
     asks(again, kept, other, 2)
-    clock.advance(GRACE - 1)
+    clock.advance(IDLE_ENOUGH - 1)
     assert sessions.admit("x", "") is not None
     assert begun.calls == opening.calls == answer.calls == kept.calls == []
+
+
+def test_a_request_on_its_way_is_no_pause(clock: Clock) -> None:
+    """Half a frame may be one, and who sends it is slow or stalled, for which there is another time."""
+    sessions = sessions_of(clock, Limits(connections=2))
+    (slow, opening), (again, kept) = begin(sessions), begin(sessions)
+    client, other = Connection(Role.CLIENT), asks(again, kept)
+    first, second = client.send(PING), other.send(Request(2, PING.payload))
+    slow.dataReceived(first[:-1])
+    again.dataReceived(second[:-1])
+    clock.advance(3 * IDLE_ENOUGH)
+    assert sessions.admit("x", "") is not None
+    slow.dataReceived(first[-1:])
+    again.dataReceived(second[-1:])
+    assert [type(event) for event in heard(opening, client) + heard(kept, other)] == [Reply, Reply]
+    assert slow.idle_since == again.idle_since == clock.seconds()
+    clock.advance(IDLE_ENOUGH)
+    assert sessions.admit("x", "") is None
+
+
+def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> None:
+    sessions = sessions_of(clock, Limits(connections=1))
+    made, carrier = begin(sessions)
+    client = Connection(Role.CLIENT)
+    insert = encode(message((repository_insert_pack, InsertPackRequest()), flags=RequestFlag.BODY, path="nowhere"))
+    made.dataReceived(client.send(Request(1, insert, body=True)) + client.send(Body(1, b"x")))
+    assert [type(event) for event in heard(carrier, client)] == [Error]
+    clock.advance(2 * IDLE_ENOUGH)
+    assert sessions.admit("x", "") is not None
+    assert made.idle_since is None
+    made.dataReceived(client.send(Cancel(1)))
+    assert made.idle_since == clock.seconds()
+    clock.advance(IDLE_ENOUGH)
+    assert sessions.admit("x", "") is None
+
+
+def test_who_takes_his_answer_slowly_is_never_let_go(clock: Clock) -> None:
+    """However seldom the server looks at it besides: a byte taken since the answer was written counts at once."""
+    sessions = sessions_of(clock, Limits(connections=1))
+    made, carrier = begin(sessions)
+    carrier.stuck = True
+    made.dataReceived(Connection(Role.CLIENT).send(PING))
+    for _ in range(5):
+        clock.advance(IDLE_ENOUGH - 1)
+        carrier.take(1)
+        assert sessions.admit("x", "") is not None
+    clock.advance(IDLE_ENOUGH)
+    assert sessions.admit("x", "") is None
+
+
+def test_signs_of_life_keep_no_place(clock: Clock) -> None:
+    """Neither of who never asked, also where it takes what they are answered, nor of who asked long ago."""
+    sessions = sessions_of(clock, Limits(connections=3))
+    (silent, pongs), (stuck, untaken), (again, kept) = (begin(sessions) for _ in range(3))
+    untaken.stuck = True
+    other = asks(again, kept)
+    client = Connection(Role.CLIENT)
+    line = client.send(Ping())
+    silent.dataReceived(line)
+    stuck.dataReceived(line + client.send(Ping(bytes(64))) * 3000)
+    for _ in range(2):
+        clock.advance(IDLE_ENOUGH / 2 - 1)
+        silent.dataReceived(client.send(Ping()))
+        stuck.dataReceived(client.send(Ping()))
+        untaken.take(1)
+        again.dataReceived(other.send(Ping()))
+        assert sessions.admit("x", "") is not None
+    clock.advance(2)
+    for _ in range(3):
+        assert sessions.admit("x", "") is None
+        begin(sessions)
+    assert all("lose write" in each.calls or "lose" in each.calls for each in (pongs, untaken, kept))
+    clock.advance(FAREWELL)
+    assert untaken.calls[-1] == "abort"
+
+
+@pytest.mark.parametrize("all_sent", [False, True])
+def test_who_was_let_go_has_an_end_whatever_he_takes(clock: Clock, all_sent: bool) -> None:
+    sessions = sessions_of(clock, Limits(connections=1))
+    made, carrier = begin(sessions)
+    carrier.stuck = True
+    made.dataReceived(Connection(Role.CLIENT).send(PING))
+    clock.advance(IDLE_ENOUGH)
+    assert sessions.admit("x", "") is None
+    assert carrier.calls == ["resume", "lose write"]
+    if all_sent:
+        made.writeConnectionLost()
+    for _ in range(4):
+        clock.advance(FAREWELL / 5)
+        carrier.take(1)
+        made.dataReceived(b"x")
+    assert carrier.calls == ["resume", "lose write"]
+    clock.advance(FAREWELL / 5)
+    assert carrier.calls == ["resume", "lose write", "lose" if all_sent else "abort"]
+
+
+class Aborted(Carrier):
+    """A transport whose peer closes nothing and takes a byte at a time; it says when it is gone."""
+
+    made: SessionProtocol
+
+    def abortConnection(self) -> None:
+        super().abortConnection()
+        self.made.connectionLost()
+
+
+def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
+    """Though each asks, takes its answer byte by byte for as long as it can, and somebody new comes every second."""
+    limit = 4
+    sessions = sessions_of(clock, Limits(connections=limit))
+    carriers: list[Aborted] = []
+    most = 0
+    for second in range(300):
+        while sessions.admit("x", "") is None:
+            carrier = Aborted()
+            carrier.stuck = True
+            carrier.made, _ = begin(sessions, carrier)
+            carrier.made.dataReceived(Connection(Role.CLIENT).send(PING))
+            carriers.append(carrier)
+        most = max(most, len(sessions.open))
+        clock.advance(1)
+        for each in carriers:
+            if each.calls or second % 30 < 15:
+                each.take(1)
+    assert most == 2 * limit
+    assert len(carriers) > 4 * limit
+    assert FAREWELL <= IDLE_ENOUGH
+
+
+def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before the one that is idle the longest may have been so for long enough."""
+    sessions = sessions_of(clock, Limits(connections=20))
+    looks = 0
+
+    def look(made: SessionProtocol) -> float | None:
+        nonlocal looks
+        looks += 1
+        since: float | None = idle_since.__get__(made)
+        return since
+
+    idle_since: property = vars(SessionProtocol)["idle_since"]
+    monkeypatch.setattr(SessionProtocol, "idle_since", property(look))
+    first, carrier = begin(sessions)
+    client = asks(first, carrier)
+    clock.advance(1)
+    for _ in range(19):
+        begin(sessions)
+    for _ in range(50):
+        assert sessions.admit("x", "") is not None
+    assert looks == 20
+    clock.advance(IDLE_ENOUGH - 1.5)
+    asks(first, carrier, client, 2)
+    assert sessions.admit("x", "") is not None
+    assert looks == 20
+    clock.advance(0.5)
+    for _ in range(50):
+        assert sessions.admit("x", "") is not None
+    assert looks == 40
+    clock.advance(1)
+    assert sessions.admit("x", "") is None
 
 
 def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:
     sessions = sessions_of(clock, Limits(connections=1, of_address=1))
     _, carrier = begin(sessions, address="192.0.2.1")
-    clock.advance(GRACE)
+    clock.advance(IDLE_ENOUGH)
     assert "from one address" in str(sessions.admit("192.0.2.1:9", "192.0.2.1"))
     assert carrier.calls == []
     assert sessions.admit("192.0.2.2:9", "192.0.2.2") is None

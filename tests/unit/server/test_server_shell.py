@@ -219,9 +219,9 @@ def test_an_idle_connection_is_closed(sessions: Sessions, clock: Clock) -> None:
     assert carrier.calls == ["resume", "lose write"]
 
 
-@pytest.mark.parametrize("sent", [0, 3, 7, 20])
+@pytest.mark.parametrize("sent", [0, 3, 7])
 def test_who_never_makes_a_request_holds_no_connection(clock: Clock, sent: int) -> None:
-    """Nothing, a piece of the opening line, or of the first request."""
+    """Nothing, a piece of the opening line, or all of it."""
     made, carrier = begin(sessions_of(clock, Limits(idle=40.0)))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING)[:sent])
@@ -229,6 +229,25 @@ def test_who_never_makes_a_request_holds_no_connection(clock: Clock, sent: int) 
     assert heard(carrier, client) == []
     wait(clock, 40)
     assert heard(carrier, client) == [GoAway(b"no request for 40 s")]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_who_stops_in_the_middle_of_a_frame_is_dropped(clock: Clock, asked: bool) -> None:
+    """Whether he never asked anything, or did and is given much longer for what he may ask next."""
+    made, carrier = begin(sessions_of(clock, Limits(idle=40.0)))
+    client = Connection(Role.CLIENT)
+    if asked:
+        made.dataReceived(client.send(PING))
+        heard(carrier, client)
+    frame = client.send(Request(2, PING.payload))
+    made.dataReceived(frame[:-2])
+    clock.pump([10.0] * 3)
+    made.dataReceived(frame[-2:-1])  # Half of it is no stall while a byte comes.
+    clock.pump([10.0] * 3)
+    assert carrier.calls == []
+    clock.advance(10.0)
+    assert heard(carrier, client) == [GoAway(b"nothing of the rest of a request came for 40 s")]
+    assert carrier.calls == ["resume", "lose write"]
 
 
 # -- peers in the middle of something

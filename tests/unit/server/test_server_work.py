@@ -57,7 +57,7 @@ def refused(answer: Reply | Failure) -> CodedError:
 
 def known(served: Served, path: str = PATH) -> Known:
     root = served.repository(path).snapshot().root
-    return Known(root.incarnation, root.version)
+    return Known(root.incarnation, root.version, root.log[-1].mark)
 
 
 # -- reads
@@ -77,7 +77,7 @@ def test_a_read_tells_what_changed_to_who_knows_something(dialog: Dialog, served
     before = known(served)
     request = message(PULL, known=before)
     answer = done(dialog.ask(request))
-    assert answer.state == State(before.incarnation, before.version, before.version, {})
+    assert answer.state == State(before.incarnation, before.version, before.version, {}, mark=before.mark)
     assert answer.capabilities == []
     served.push([], {b"refs/heads/new": line[1]})
     answer = done(dialog.ask(request))

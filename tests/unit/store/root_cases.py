@@ -9,6 +9,7 @@ from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry, Root, empty_root
 from smartserver.store.log import NewLogEntry
+from smartserver.store.model import Seen
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile
 from transports.base import Transport
@@ -31,7 +32,12 @@ def many(count: int) -> dict[bytes, RefValue | None]:
 
 
 def request(number: int) -> bytes:
-    return number.to_bytes(16, "big")
+    return number.to_bytes(16, "little")
+
+
+def seen(view: RootView, version: int) -> Seen:
+    """What a client knows that was told that version."""
+    return Seen(b"i" * 16, version, view.mark(version))
 
 
 def entry(number: int, outcomes: bytes = b"ok") -> NewLogEntry:

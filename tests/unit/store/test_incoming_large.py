@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, History, Repeatable, push, upload
@@ -14,67 +14,86 @@ from smartserver.store import incoming
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
+PATIENCE = 60
 LARGE = 1 << 20
 
 
-class Decoding:
-    """Counts the decoders of texts over a size, and lets each wait a while for another."""
+class Turn:
+    """Stands for the lock; tells when somebody asks for it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-        self.at_once = 0
-        self.most = 0
-        self.lengths: list[int] = []
-        self._size = size
-        self._guard = threading.Condition()
-        self._decompress = delta.decompress
-        monkeypatch.setattr(incoming, "decompress", self.decode)
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.count = 0
+        self._lock = threading.Lock()
 
-    def decode(self, encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
-        if length < self._size:
-            return self._decompress(encoding, frame, length, base)
-        with self._guard:
-            self.lengths.append(length)
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-            self._guard.notify_all()
-            # Were another allowed to be here, it would come as soon as it is waited for.
-            self._guard.wait_for(lambda: self.at_once > 1, timeout=0.2)
-        try:
-            return self._decompress(encoding, frame, length, base)
-        finally:
-            with self._guard:
-                self.at_once -= 1
+    def __enter__(self) -> None:
+        self.count += 1
+        self.asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
 
 
-def send_all(count: int, size: int) -> None:
-    """As many pushes at once, each of a text of that size and then one with a delta on it."""
-    histories = [History() for _ in range(count)]
-    bodies = []
-    for number, history in enumerate(histories):
-        text = bytes(size - 8) + b"%8d" % number
-        first = history.commit({"large": text})
-        bodies.append(history.body([first, history.commit({"large": text + b"more"}, (first,))]))
-
-    def send(body: bytes) -> None:
-        sent = upload(PackRepository(MemoryTransport(), "project", randomness=Repeatable()), body, 2)
-        assert sent.entry is not None
-        sent.abandon()
-
-    with ThreadPoolExecutor(count) as threads:
-        list(threads.map(send, bodies))
-
-
-def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def turn(monkeypatch: pytest.MonkeyPatch) -> Turn:
+    made = Turn()
+    monkeypatch.setattr(incoming, "_large", made)
     monkeypatch.setattr(incoming, "LARGE", LARGE)
-    seen = Decoding(monkeypatch, LARGE)
-    send_all(3, LARGE + 1024)
-    assert (seen.most, len(seen.lengths)) == (1, 6)
+    return made
 
 
-def test_others_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Decoding(monkeypatch, LARGE)
-    send_all(2, LARGE)
-    assert (seen.most, len(seen.lengths)) == (2, 4)
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that were decoded."""
+    lengths: list[int] = []
+
+    def decompress(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
+        lengths.append(length)
+        return delta.decompress(encoding, frame, length, base)
+
+    monkeypatch.setattr(incoming, "decompress", decompress)
+    return lengths
+
+
+def send(*sizes: int) -> None:
+    """A push of a file that has these sizes one after the other, each version a delta on the one before."""
+    history = History()
+    line: list[bytes] = []
+    for number, size in enumerate(sizes):
+        line.append(history.commit({"file": bytes(size - 8) + b"%8d" % number}, line[-1:]))
+    sent = upload(PackRepository(MemoryTransport(), "project", randomness=Repeatable()), history.body(line), len(line))
+    assert sent.entry is not None
+    sent.abandon()
+
+
+def test_who_decodes_one_is_waited_for(turn: Turn, decoded: list[int]) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        waiting: list[Future[None]] = []
+        with turn:
+            assert turn.asked.acquire(timeout=PATIENCE)
+            for _ in range(2):
+                waiting.append(threads.submit(send, LARGE + 1))
+                assert turn.asked.acquire(timeout=PATIENCE)
+            assert not [length for length in decoded if length > LARGE]
+        for each in waiting:
+            each.result(PATIENCE)
+    assert [length for length in decoded if length > LARGE] == [LARGE + 1] * 2
+
+
+def test_smaller_ones_wait_for_nobody(turn: Turn) -> None:
+    """However long the chain is that they end."""
+    with turn:
+        send(LARGE)
+        send(*range(LARGE // 8, LARGE // 8 + 40))
+    assert turn.count == 1
+
+
+def test_a_base_counts(turn: Turn) -> None:
+    send(LARGE // 2, LARGE // 2 + 1)
+    assert turn.count == 1
+    send(LARGE // 2, LARGE // 2)
+    assert turn.count == 1
 
 
 def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from smartserver.errors import (
     WrongParents,
 )
 from smartserver.records.delta import compress
+from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT
 from smartserver.records.model import Parent
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import encode
@@ -211,5 +212,16 @@ def test_segments_that_are_not_as_announced(repository: PackRepository, history:
 
 def test_a_segment_over_the_limit_is_refused_by_its_length(repository: PackRepository) -> None:
     sent = receive(repository)
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceeded) as raised:
         sent.write(encode(1 << 40))
+    assert raised.value.what == BYTES_OF_SEGMENT
+
+
+def test_a_record_over_the_limit_is_refused_by_its_length(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = history.commit({"film": b"x" * 5000})
+    monkeypatch.setattr(incoming, "MAX_TAKEN", 4000)  # The segment is smaller: it is compressed.
+    error = refused(repository, history.segment(tip))
+    assert isinstance(error, LimitExceeded)
+    assert (error.what, error.value, error.limit) == (BYTES_OF_RECORD, 5000, 4000)

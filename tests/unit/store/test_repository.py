@@ -249,7 +249,7 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     first = push(repository, history, line[:1], {MAIN: line[0]}).changes_since(None)
-    known = (first.incarnation, first.version)
+    known = first.seen
     committed = push(repository, history, line[1:], {SIDE: line[2]})
     assert dict(committed.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}
     assert dict(repository.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, randomness, request, tip
+from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, randomness, request, seen, tip
 
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
 from smartserver.records.model import RefValue, Tip
 from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root
 from smartserver.store.log import CLOCK_MARGIN, MAX_FILES
-from smartserver.store.model import RefChange
+from smartserver.store.model import RefChange, Seen
 from smartserver.store.root import FOLD_AT, RootView, next_root, ref_changes, tombstone
 from smartserver.store.swap import RootFile
 from transports.base import Transport
@@ -125,7 +125,7 @@ def test_maps_are_declared_once() -> None:
 
 def test_everything_for_those_who_know_nothing() -> None:
     view = first()
-    for known in (None, (b"j" * 16, 1), (b"i" * 16, 2)):
+    for known in (None, Seen(b"j" * 16, 1, view.mark(1)), Seen(b"i" * 16, 2, view.mark(1)), Seen(b"i" * 16, 1, b"")):
         changes = view.changes_since(known)
         assert (changes.incarnation, changes.version, changes.since) == (b"i" * 16, 1, None)
         assert dict(changes.refs) == {MAIN: tip(1)}
@@ -133,7 +133,7 @@ def test_everything_for_those_who_know_nothing() -> None:
 
 
 def test_nothing_for_those_who_know_it_all() -> None:
-    changes = first().changes_since((b"i" * 16, 1))
+    changes = first().changes_since(Seen(b"i" * 16, 1, request(0)[:4]))
     assert (changes.since, changes.refs, changes.maps, changes.vcs, changes.settings) == (1, {}, {}, "", {})
 
 
@@ -150,9 +150,42 @@ def test_only_what_changed_and_the_last_value_wins() -> None:
     changed[2] = {b"a": tip(2), MAIN: None, b"b": None, b"c": (Tip(b"x", b"7", True),)}
     changed[3] = {b"b": None, b"c": (Tip(b"x", b"7", True),)}
     for known, refs in changed.items():
-        changes = view.changes_since((b"i" * 16, known))
+        changes = view.changes_since(seen(view, known))
         assert (changes.since, changes.refs, changes.settings, changes.vcs) == (known, refs, {}, "")
-    assert view.changes_since((b"i" * 16, 0)).since == 0  # Before the creation: everything, told as changes.
+    assert view.changes_since(seen(view, 0)).since == 0  # Before the creation: everything, told as changes.
+
+
+def test_a_version_of_another_line_is_told_everything() -> None:
+    """A backup was put back, and goes on to the versions that a client knows with other content."""
+    before = first()
+    old = new = before
+    for number in range(1, 7):
+        old = applied(old.transport, next_root(old, now=NOW, refs={b"old %d" % number: tip(number)}, log=entry(number)))
+        new = applied(new.transport, next_root(new, now=NOW, refs={b"new": tip(number)}, log=entry(10 + number)))
+    assert new.changes_since(seen(before, 1)).since == 1
+    for version in range(2, 8):
+        assert new.changes_since(seen(old, version)).since is None
+        assert new.changes_since(seen(new, version)).since == version
+    upkeep = applied(before.transport, next_root(before, now=NOW, packs=[pack(1)]))
+    assert old.changes_since(seen(upkeep, 2)).since is None
+    assert upkeep.changes_since(seen(old, 2)).since is None
+
+
+@pytest.mark.parametrize("size", [1, 60_000])
+def test_the_version_of_the_last_fold_has_a_mark(size: int) -> None:
+    """Of a whole log that went into a file, and of its older half."""
+    lines = []
+    for line in (1, 2):
+        view = first()
+        for number in range(500 if size == 1 else 2):
+            change = next_root(view, now=NOW, refs={b"a": tip(number)}, log=entry(1000 * line + number, b"o" * size))
+            view = applied(view.transport, change)
+        lines.append(view)
+    one, other = lines
+    version = one.root.log_from
+    assert version == other.root.log_from > 1
+    assert one.changes_since(seen(one, version)).since == version
+    assert other.changes_since(seen(one, version)).since is None
 
 
 def test_maps_and_settings_that_changed() -> None:
@@ -160,9 +193,9 @@ def test_maps_and_settings_that_changed() -> None:
     view = applied(view.transport, next_root(view, now=NOW, declare={"tags": "ids"}))
     view = applied(view.transport, next_root(view, now=NOW, maps={"tags": {b"1": b"x"}}, log=entry(2)))
     view = applied(view.transport, next_root(view, now=NOW, settings={"HEAD": None}, log=entry(3)))
-    assert view.changes_since((b"i" * 16, 2)).maps == {"tags": {b"1": b"x"}}
-    assert view.changes_since((b"i" * 16, 3)).maps == {}
-    removed = view.changes_since((b"i" * 16, 3))
+    assert view.changes_since(seen(view, 2)).maps == {"tags": {b"1": b"x"}}
+    assert view.changes_since(seen(view, 3)).maps == {}
+    removed = view.changes_since(seen(view, 3))
     assert (removed.vcs, removed.settings) == ("git sha1", {})  # The `vcs` tells that settings did change.
 
 
@@ -170,7 +203,7 @@ def test_a_swap_without_an_entry_keeps_the_log_unbroken() -> None:
     view = first()
     view = applied(view.transport, next_root(view, now=NOW, packs=[pack(1)]))
     view = applied(view.transport, next_root(view, now=NOW, refs={b"a": tip(1)}, log=entry(2)))
-    assert view.changes_since((b"i" * 16, 1)).refs == {b"a": tip(1)}
+    assert view.changes_since(seen(view, 1)).refs == {b"a": tip(1)}
 
 
 # -- folding
@@ -238,8 +271,8 @@ def test_after_a_fold_those_far_behind_get_everything() -> None:
     oldest = view.root.log[0].version
     assert view.root.log_files
     assert view.root.log_from == oldest - 1 == view.root.log_files[-1].last
-    assert view.changes_since((b"i" * 16, oldest - 1)).since == oldest - 1
-    assert view.changes_since((b"i" * 16, oldest - 2)).since is None
+    assert view.changes_since(seen(view, oldest - 1)).since == oldest - 1
+    assert view.changes_since(seen(view, oldest - 2)).since is None
 
 
 def test_an_entry_too_large_for_the_root_goes_straight_to_a_file() -> None:
@@ -252,8 +285,8 @@ def test_an_entry_too_large_for_the_root_goes_straight_to_a_file() -> None:
     found = view.find_request(request(2), in_files=True)
     assert found is not None
     assert (found.outcomes, len(found.changes)) == (b"o" * 60_000, 20_000)
-    assert view.changes_since((b"i" * 16, 2)).since is None
-    assert view.changes_since((b"i" * 16, 3)).since == 3
+    assert view.changes_since(seen(view, 2)).since is None
+    assert view.changes_since(seen(view, 3)).since == 3
     assert len(view.refs()) == 20_002
 
 
@@ -398,7 +431,7 @@ def test_creation_over_a_tombstone_keeps_the_list_of_dropped_files() -> None:
     assert (again.root.version, again.root.incarnation, again.root.deleted) == (1, b"j" * 16, False)
     assert [dropped.name for dropped in again.dropped()] == [pack(1).name]
     assert again.find_request(request(5), in_files=True) is None
-    assert again.changes_since((b"i" * 16, 1)).since is None
+    assert again.changes_since(seen(again, 1)).since is None
 
 
 # -- damage

@@ -214,7 +214,7 @@ def test_the_body_of_a_pull(repository: PackRepository, history: History, line: 
 def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
     changes = begin(repository).changes_since(None)
     assert dict(changes.refs) == {MAIN: (Tip(line[3]),)}
-    assert dict(begin(repository).changes_since((changes.incarnation, changes.version)).refs) == {}
+    assert dict(begin(repository).changes_since(changes.seen).refs) == {}
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ INCARNATION = bytes(range(0xA0, 0xB0))
 OLD = bytes(range(0x40, 0x54))
 TIP = bytes(range(0x20, 0x34))
 MAIN = b"refs/heads/main"
+OLDER_MARK, NEWER_MARK = bytes(range(0xB0, 0xB4)), bytes(range(0xC0, 0xC4))
 
 
 def raw(value: object) -> msgspec.Raw:
@@ -58,11 +59,11 @@ PUSH = RequestMessage(
         Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", "yes", b"", b""])),
     ],
     int(RequestFlag.ATOMIC | RequestFlag.BODY),
-    Known(INCARNATION, 7),
+    Known(INCARNATION, 7, OLDER_MARK),
 )
 PUSHED = ReplyMessage(
     [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],
-    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}),
+    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}, mark=REQUEST_ID[:4]),
     Counters(1800, 2, 5, 4096, 900, 6),
 )
 DIVERGED = Failure(
@@ -71,7 +72,7 @@ DIVERGED = Failure(
         Outcome(Status.NOT_DONE, fault=Fault("not-done", {})),
         Outcome(Status.REFUSED, fault=Fault("diverged", {"ref": MAIN, "tip": OLD})),
     ],
-    State(INCARNATION, 9, 7, {MAIN: [[OLD]]}),
+    State(INCARNATION, 9, 7, {MAIN: [[OLD]]}, mark=NEWER_MARK),
 )
 STATE = State(
     INCARNATION,
@@ -81,6 +82,7 @@ STATE = State(
     {"bookmarks": {b"@": TIP, b"gone": None}},
     "git sha1",
     {"HEAD": MAIN},
+    REQUEST_ID[:4],
 )
 
 MESSAGES: dict[str, msgspec.Struct] = {

@@ -355,6 +355,25 @@ def test_end_in_the_opening_line() -> None:
         closed(fed(S, b"hps")).next_event()
 
 
+def test_a_frame_that_is_part_way_in() -> None:
+    """From the first byte of its header to the one before its last; the opening line is no frame."""
+    server = Connection(S)
+    for byte in b"hpss/1\n":
+        server.receive_data(bytes([byte]))
+        assert server.next_event() is None
+        assert not server.part_way
+    for event in (Request(1, b"ask"), Ping(), Request(2, b"ask")):
+        client = fed(C)
+        frame = client.send(event).removeprefix(b"hpss/1\n")
+        for byte in frame[:-1]:
+            server.receive_data(bytes([byte]))
+            assert server.next_event() is None
+            assert server.part_way
+        server.receive_data(frame[-1:])
+        assert server.next_event() == event
+        assert not server.part_way
+
+
 def test_end_when_all_is_answered() -> None:
     pair = Pair(*PUSHING, (S, Error(1, b"refused")))
     assert closed(pair.ends[C]).next_event() == PeerClosed()

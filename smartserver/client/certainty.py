@@ -1,0 +1,54 @@
+"""What a client knows of a change it asked for, from how each sending of it ended.
+
+Both sides send before they listen: whatever comes in place of an answer, be it the greeting of a login shell, does not
+say that nobody read the request. Of a request that changes nothing there is nothing to know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from smartserver.client.retry import tells_of_earlier
+from smartserver.errors import OutcomeUnknown
+from smartserver.wire.errors import NotHpss
+from transports.errors import CodedError
+
+
+class Certainty(enum.Enum):
+    """What is known of a change after the sendings so far."""
+
+    UNMADE = "no sending can have been carried out"
+    HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear"
+    PERHAPS = "a sending may have been carried out"
+    TOLD = "the server has told what became of it"
+
+    def after(self, wrong: Exception, *, perhaps_read: bool) -> Certainty:
+        """What is known after one more sending, which ended with a refusal's error or without an answer.
+
+        `perhaps_read`: it was sent whole, and nobody has shown that he reads nothing.
+        """
+        if isinstance(wrong, CodedError):
+            return Certainty.TOLD if tells_of_earlier(wrong) else self
+        if not perhaps_read:
+            return self
+        if isinstance(wrong, NotHpss):
+            return Certainty.HARDLY if self is Certainty.UNMADE else self
+        return Certainty.PERHAPS
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a sending may have been carried out, and nobody has told."""
+        return self in (Certainty.HARDLY, Certainty.PERHAPS)
+
+    def doubt(self, why: str) -> OutcomeUnknown:
+        """What to say of a change when no more is to be learnt."""
+        return NoServer(why) if self is Certainty.HARDLY else OutcomeUnknown(why)
+
+
+@dataclasses.dataclass(eq=False)
+class NoServer(OutcomeUnknown):
+    """What answers does not speak hpss. Most likely the address is wrong; but there may be a server behind it."""
+
+    def __str__(self) -> str:
+        return f"{self.why}; if an hpss server got the request all the same, it is unknown whether the change was made"

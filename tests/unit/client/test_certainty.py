@@ -1,0 +1,64 @@
+"""client.certainty: what is known of a change after each way a sending may end, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.client.call import NotOurProtocol
+from smartserver.client.certainty import Certainty, NoServer
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.errors import DivergedBranches, OutcomeUnknown, ServerBusy
+from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
+from transports.errors import CodedError, Locked
+
+UNMADE, HARDLY, PERHAPS, TOLD = Certainty
+
+UNREAD = [
+    CannotConnect("h:1", "refused"),
+    ConnectionLost("reset"),
+    RemoteProtocolError("expected a reply"),
+    NotHpss("expected an opening line"),
+    NotOurProtocol("the server speaks version 2"),
+]
+STRANGER = NotHpss("expected an opening line")
+NO_ANSWER = [ConnectionLost("reset"), RemoteProtocolError("expected a reply"), Interrupted("in the middle")]
+TURNED_AWAY = [ServerBusy("connections", 7), Locked("p/lock", 30)]
+REFUSED = [DivergedBranches(b"main", b"t"), OutcomeUnknown("the log does not reach back")]
+
+TABLE = [
+    # How the sending ended; whether it may have been read; what is known then if it was UNMADE, HARDLY, PERHAPS.
+    *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in UNREAD],
+    (STRANGER, True, HARDLY, HARDLY, PERHAPS),
+    *[(wrong, True, PERHAPS, PERHAPS, PERHAPS) for wrong in NO_ANSWER],
+    *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in TURNED_AWAY],
+    *[(wrong, False, TOLD, TOLD, TOLD) for wrong in REFUSED],
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "read", "unmade", "hardly", "perhaps"), TABLE, ids=[f"{type(row[0]).__name__}-{row[1]}" for row in TABLE]
+)
+def test_what_is_known_after(
+    wrong: Exception, read: bool, unmade: Certainty, hardly: Certainty, perhaps: Certainty
+) -> None:
+    after = [before.after(wrong, perhaps_read=read) for before in (UNMADE, HARDLY, PERHAPS)]
+    assert after == [unmade, hardly, perhaps]
+
+
+def test_what_may_have_been_made_is_doubtful() -> None:
+    assert [each for each in Certainty if each.doubtful] == [HARDLY, PERHAPS]
+
+
+def test_a_doubt_says_why() -> None:
+    doubt = PERHAPS.doubt("reset")
+    assert type(doubt) is OutcomeUnknown
+    assert str(doubt) == "it is unknown whether the change was made: reset"
+
+
+def test_where_nobody_speaks_hpss_that_is_said_first() -> None:
+    doubt = HARDLY.doubt("it looks like SSH")
+    assert isinstance(doubt, NoServer)
+    assert str(doubt) == (
+        "it looks like SSH; if an hpss server got the request all the same, it is unknown whether the change was made"
+    )
+    assert CodedError.by_code[doubt.code] is OutcomeUnknown
