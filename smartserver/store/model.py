@@ -191,11 +191,6 @@ class Changes:
     mark: bytes = b""
     """As in `Seen`."""
 
-    @property
-    def seen(self) -> Seen:
-        """What a client knows that was told them."""
-        return Seen(self.incarnation, self.version, self.mark)
-
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:

@@ -34,6 +34,7 @@ from smartserver.errors import (
 )
 from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS, ROOT
+from smartserver.store.model import Seen
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.counted import CountedTransport
@@ -249,7 +250,7 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     first = push(repository, history, line[:1], {MAIN: line[0]}).changes_since(None)
-    known = first.seen
+    known = Seen(first.incarnation, first.version, first.mark)
     committed = push(repository, history, line[1:], {SIDE: line[2]})
     assert dict(committed.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}
     assert dict(repository.changes_since(known).refs) == {SIDE: (Tip(line[2]),)}

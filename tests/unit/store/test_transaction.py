@@ -5,7 +5,7 @@ from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 
 from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.records.model import Announced, Kind, Parent, Tip
-from smartserver.store.model import Transaction
+from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction, merge
 
@@ -214,7 +214,7 @@ def test_the_body_of_a_pull(repository: PackRepository, history: History, line: 
 def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
     changes = begin(repository).changes_since(None)
     assert dict(changes.refs) == {MAIN: (Tip(line[3]),)}
-    assert dict(begin(repository).changes_since(changes.seen).refs) == {}
+    assert dict(begin(repository).changes_since(Seen(changes.incarnation, changes.version, changes.mark)).refs) == {}
 
 
 @pytest.mark.parametrize(
