@@ -50,12 +50,22 @@ setup(
         "paramiko>=3.4",
         "fastimport>=0.9.14",
     ],
-    extras_require={"test": ["pytest>=8", "hypothesis>=6.100", "ruff>=0.6", "mypy>=1.10", "types-setuptools"]},
+    extras_require={
+        "test": [
+            "pytest>=8",
+            "hypothesis>=6.100",
+            "ruff>=0.6",
+            "mypy>=1.10",
+            "types-setuptools",
+            "dulwich>=0.22",  # a program of other people, watched: tests/examples
+            "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
+        ]
+    },
     entry_points={
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",
             "git-remote-hpss=smartserver.cli.git_remote:main",
-            "netem=netem.cli:main",
+            "netem=netem.cli.main:main",
         ],
         "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
     },

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from netem.callsites import show
 from netem.counter import Counts
+from netem.describe import describe
+from netem.repeats import repeats
 from netem.units import plural
 
 SHOWN_MESSAGES = 60
@@ -51,7 +54,10 @@ def check(counts: Counts, at_most: int, *, handshake: bool = True) -> None:
 
 
 def explain(counts: Counts) -> str:
-    """Several lines: the numbers, then each message in order with direction, size, depth and times."""
+    """Several lines: the numbers; what was asked again and again; then each message in order.
+
+    Of a message: direction, depth, times, size, what it says, and who sent it, where these are known.
+    """
     first = (
         f"{plural(counts.rounds, 'round trip')} ({counts.handshake_rounds} of them opening connections), "
         + ", ".join(
@@ -60,16 +66,19 @@ def explain(counts: Counts) -> str:
     )
     if counts.application_rounds is not None:
         first += f", waited {counts.application_rounds:g} RTT"
-    lines = [first]
+    lines = [first, *(f"  {line}" for line in repeats(counts.messages))]
     begun = counts.messages[0].sent if counts.messages else 0.0
     for message in counts.messages[:SHOWN_MESSAGES]:
         arrow = "-> server" if message.up else "client <-"
         what = plural(message.size, "byte") + (" and end of stream" if message.end else "")
         came = "not delivered" if message.delivered is None else f"delivered {message.delivered - begun:.3f} s"
+        said = describe(message.content)
         lines.append(
             f"  connection {message.connection}  {arrow}  depth {message.depth}"
-            f"  sent {message.sent - begun:.3f} s, {came}: {what}"
+            f"  sent {message.sent - begun:.3f} s, {came}: {what}{said and f'  {said}'}"
         )
+        if message.sites:
+            lines.append(f"      from {show(message.sites)}")
     rest = len(counts.messages) - SHOWN_MESSAGES
     if counts.omitted or rest > 0:
         lines.append(f"  and {plural(counts.omitted + max(0, rest), 'message')} more")

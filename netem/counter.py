@@ -14,10 +14,16 @@ trip. Depth is *potential* causality: it counts a message as waited for when it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+
+from netem.callsites import CallSites
 
 KEPT_MESSAGES = 1000
 """Messages of one operation that are kept for display; more are counted only."""
+
+KEPT_CONTENT = 4096
+"""Bytes of a message that are kept, to say what it was: more than the headers of most requests."""
 
 
 @dataclass(slots=True)
@@ -39,6 +45,10 @@ class Message:
     """When the first of it came out."""
     end: bool = False
     """The stream ended with it."""
+    content: bytes = field(default=b"", repr=False)
+    """Its first bytes, where the network tells them."""
+    sites: CallSites = ()
+    """Where the program sent the first of them from, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,14 @@ class Counts:
     """Greatest depth of a message delivered to the client, handshakes included."""
     depth_without_handshake: int = 0
     """The same, as if every connection had been open before."""
+    packets_up: int = 0
+    """Packet network: packets of any kind from the client, copies and acknowledgements too."""
+    packets_down: int = 0
+    """Packet network: packets from the server."""
+    repeated: int = 0
+    """Packet network: packets of both directions that carried bytes for the second time."""
+    dropped: int = 0
+    """Packet network: packets of both directions that the link lost."""
     seconds: float = 0.0
     """From the first thing the client did to the last message delivered to it."""
     application_rounds: float | None = None
@@ -111,6 +129,7 @@ class Counter:
         self._omitted = 0
         self._bytes = {True: 0, False: 0}
         self._flights = {True: 0, False: 0}
+        self._repeated = 0
         self._depth = _Side()
         self._begun: int | None = None
         self._last = 0
@@ -131,9 +150,20 @@ class Counter:
         self._last = max(self._last, now)
 
     def sent(
-        self, connection: int, now: int, size: int, *, up: bool, end: bool = False, ended: bool = False
+        self,
+        connection: int,
+        now: int,
+        size: int,
+        *,
+        up: bool,
+        end: bool = False,
+        ended: bool = False,
+        content: bytes | memoryview = b"",
+        sites: Callable[[], CallSites] | None = None,
     ) -> Message | None:
         """Bytes enter the link, or the end of a stream does; `ended`: the receiver has ended its own side.
+
+        `content` (those bytes) and `sites` (who sent them; asked once a message) are for display.
 
         Returns the message they belong to, to be given to `delivered`; None for an end that is no message.
         """
@@ -152,14 +182,22 @@ class Counter:
             self._current[connection, up] = message
             if len(self._messages) < KEPT_MESSAGES:
                 self._messages.append(message)
+                if sites is not None:
+                    message.sites = sites()
             else:
                 self._omitted += 1
         if size and not message.size:
             self._flights[up] += 1
+        if content and message.size == len(message.content) < KEPT_CONTENT:
+            message.content += bytes(content[: KEPT_CONTENT - message.size])
         message.size += size
         message.end = end
         self._bytes[up] += size
         return message
+
+    def repeated(self) -> None:
+        """A packet enters that carries bytes, none of them for the first time."""
+        self._repeated += 1
 
     def delivered(self, message: Message, now: int) -> None:
         """Some of a message comes out at the far end."""
@@ -189,6 +227,7 @@ class Counter:
             flights_down=self._flights[False],
             depth=self._depth.depth,
             depth_without_handshake=self._depth.without_handshake,
+            repeated=self._repeated,
             seconds=(self._last - (self._begun or 0)) / 1e9,
             application_rounds=application_rounds,
             application_rounds_without_handshake=application_rounds_without_handshake,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from netem.effects import Delay, Effect, Ending, Parcel, Rate, Stage
+from netem.tcp_model import TcpModel
 from netem.units import NEVER, nanoseconds
 
 BUFFER = 128 * 1024
@@ -33,6 +34,8 @@ class Link:
     """Bytes a sender may have waiting for the link."""
     window: int = WINDOW
     """Bytes of one direction sent and not yet taken by the receiver."""
+    tcp: TcpModel | None = None
+    """The congestion window of each direction, in the simulator; None: none."""
 
     def __post_init__(self) -> None:
         """Refuse a link that cannot be."""
@@ -41,6 +44,24 @@ class Link:
             raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
         self._effects(self.up)
 
+    def check_streams(self) -> None:
+        """Refuse a link with an effect that means nothing where streams of bytes pass, in simulator and proxy.
+
+        Raises:
+            ValueError: it has one.
+        """
+        for effect in (*self.up, *self.down):
+            effect.check_streams()
+
+    def check_packets(self) -> None:
+        """Refuse a link with an effect that means nothing where packets pass.
+
+        Raises:
+            ValueError: it has one.
+        """
+        for effect in (*self.up, *self.down):
+            effect.check_packets()
+
     def _effects(self, extra: Sequence[Effect]) -> tuple[Effect, ...]:
         # Rate before delay: bytes wait at the sender to get onto the link, and are then under way.
         rate = () if self.rate is None else (Rate(self.rate),)
@@ -48,9 +69,20 @@ class Link:
 
     def lane(self, *, up: bool) -> Lane:
         """A fresh queue for one direction of one connection."""
-        return Lane(
-            [effect.begin() for effect in self._effects(self.up if up else self.down)], self.buffer, self.window
-        )
+        return Lane(self.stages(up=up), self.buffer, self.window)
+
+    def stages(self, *, up: bool) -> list[Stage]:
+        """What happens to the bytes of one direction of one connection."""
+        return [effect.begin() for effect in self._effects(self.up if up else self.down)]
+
+    def packet_stages(self, *, up: bool) -> list[Stage]:
+        """What happens to the packets of one direction, all connections together."""
+        return [effect.begin_packets() for effect in self._effects(self.up if up else self.down)]
+
+    @property
+    def trains(self) -> bool:
+        """Whether packets may pass as trains of segments: nothing is done to them one by one."""
+        return not any(effect.splits_trains for effect in (*self._effects(self.up), *self.down))
 
     def one_way(self, *, up: bool) -> int:
         """Nanoseconds that one byte on an empty link takes."""
@@ -92,6 +124,20 @@ class Lane:
                 self._unsent += len(parcel.content)
         self._queue.extend(parcels)
         return parcels
+
+    def change(self, now: int, link: Link, *, up: bool) -> list[Parcel]:
+        """Let another link do the rest; effects that count bytes begin anew.
+
+        What is on the way comes out as it would have. What was stuck is sent again: those parcels are returned.
+        """
+        self._stages, self._buffer, self._window = link.stages(up=up), link.buffer, link.window
+        stuck = [parcel for parcel in self._queue if parcel.stuck]
+        self._queue = deque(parcel for parcel in self._queue if not parcel.stuck)
+        self._at = self._queue[-1].at if self._queue else now
+        self._waiting = deque(entry for entry in self._waiting if entry[0] < NEVER)
+        self._unsent = sum(size for _, size in self._waiting)
+        self.undelivered = sum(len(parcel.content) for parcel in self._queue)
+        return [sent for old in stuck for sent in self.enter(now, old.content, old.ending, old.tag)]
 
     @property
     def next_at(self) -> int:

@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+MOST_LATE = 0.02
+"""Share of the smallest RTT that a timer may be late by, for the measurement to be judged."""
+
+MOST_RESIDUAL = 0.1
+"""Share of the greatest RTT that a run may lie off the line by. Were all runs at one end late by so much, with RTTs of
+0.2, 0.6 and 1 s, the slope would be an eighth of a round trip off."""
+
 
 @dataclass(frozen=True)
 class Slope:
@@ -50,3 +57,20 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
     intercept = mean_y - rounds * mean_x
     residual = max(abs(y - intercept - rounds * x) for x, y in points)
     return Slope(rounds, intercept, residual, tuple(points))
+
+
+def doubt(found: Slope, late: float) -> str:
+    """Why the measurement should not be judged, `late` being the seconds of the latest timer; empty when it may be."""
+    may_be_late = MOST_LATE * min(rtt for rtt, _ in found.points)
+    may_be_off = MOST_RESIDUAL * max(rtt for rtt, _ in found.points)
+    if late > may_be_late:
+        return (
+            f"a timer came {late * 1000:.1f} ms late, where {may_be_late * 1000:.1f} ms are the most "
+            f"({MOST_LATE:.0%} of the smallest RTT): this machine is too busy for such RTTs"
+        )
+    if found.residual > may_be_off:
+        return (
+            f"a run lies {found.residual * 1000:.0f} ms off the line, where {may_be_off * 1000:.0f} ms are the most "
+            f"({MOST_RESIDUAL:.0%} of the greatest RTT): the machine is busy, or the time is no straight line"
+        )
+    return ""

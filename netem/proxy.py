@@ -13,9 +13,11 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from netem.callsites import CallSites
 from netem.counter import Counter, Counts
 from netem.effects import Effect, Ending
 from netem.link import BUFFER, WINDOW, Link
@@ -30,8 +32,14 @@ KERNEL_BUFFER = 64 * 1024
 REFILL = 0.02
 """Seconds of the rate that wait for the link at the least."""
 
+THREAD = "netem proxy"
+"""The name of a proxy's thread."""
+
 STARTING = 30.0
 """Seconds the thread may take to listen."""
+
+
+_T = TypeVar("_T")
 
 
 class ProxyError(Exception):
@@ -70,11 +78,15 @@ class _Socket(asyncio.Protocol):
         with contextlib.suppress(OSError):  # reset before it was seen
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer.pump()
+        if self._up:
+            self._connection.accepted()
 
     def data_received(self, data: bytes) -> None:
         now = self._now()
-        message = self._connection.counter.sent(
-            self._connection.number, now, len(data), up=self._up, ended=self.peer.ended
+        connection = self._connection
+        sites = connection.sites(len(data)) if self._up else None
+        message = connection.counter.sent(
+            connection.number, now, len(data), up=self._up, ended=self.peer.ended, content=data, sites=sites
         )
         self._enter(now, data, Ending.MORE, message)
 
@@ -107,6 +119,12 @@ class _Socket(asyncio.Protocol):
 
     def _enter(self, now: int, content: bytes, ending: Ending, message: Any) -> None:
         self._lane.enter(now, content, ending, (self._connection.counter, message))
+        self.pump()
+
+    def change(self) -> None:
+        """The connection has another link."""
+        self._lane.change(self._now(), self._connection.link, up=self._up)
+        self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()
 
     def pump(self) -> None:
@@ -161,13 +179,14 @@ class _Socket(asyncio.Protocol):
 class _Connection:
     """One connection of the client, and the one made for it to the server."""
 
-    def __init__(self, proxy: Proxy, number: int, counter: Counter) -> None:
+    def __init__(self, proxy: Proxy, upstream: tuple[str, int], number: int, counter: Counter) -> None:
         self.loop = asyncio.get_running_loop()
         self.link = proxy.link
         self.number = number
         self.counter = counter
         self.over = False
         self._proxy = proxy
+        self._upstream = upstream
         self.client = _Socket(self, up=True)
         self.server = _Socket(self, up=False)
         self.client.peer, self.server.peer = self.server, self.client
@@ -187,7 +206,7 @@ class _Connection:
         return self.client
 
     async def _connect(self, begun: int) -> None:
-        host, port = self._proxy.upstream
+        host, port = self._upstream
         if self._proxy.handshake:
             await self._until(begun + self.link.one_way(up=True))
         try:
@@ -197,6 +216,18 @@ class _Connection:
             if self._proxy.handshake:
                 await self._until(begun + self.link.round_trip)
             self.close()
+
+    def accepted(self) -> None:
+        """The client's end is there, and counted."""
+        if self._proxy.on_accepted is not None:
+            self._proxy.on_accepted(self.client.transport.get_extra_info("peername"))
+
+    def sites(self, size: int) -> Callable[[], CallSites] | None:
+        """Who sent the next `size` bytes of the client, if there is one who knows."""
+        if self._proxy.sites is None:
+            return None
+        found = self._proxy.sites(self.client.transport.get_extra_info("peername"), size)
+        return lambda: found
 
     async def _reach(self, host: str, port: int) -> None:
         if self.link.rate is None:
@@ -220,6 +251,12 @@ class _Connection:
 
     async def _until(self, when: int) -> None:
         await asyncio.sleep(max(0.0, when / NANOSECONDS - self.loop.time()))
+
+    def change(self, link: Link) -> None:
+        """Go on over another link."""
+        self.link = link
+        self.client.change()
+        self.server.change()
 
     def close(self) -> None:
         """Both directions have ended, or the connection is lost: close what is open."""
@@ -250,7 +287,7 @@ class _Connection:
 
 
 class Proxy:
-    """A link in front of `upstream`, on its own thread; use it as a context manager.
+    """A link in front of `upstream` (None: of what `relay` names), on its own thread; use it as a context manager.
 
     `rtt` is in seconds, `rate` in bytes a second (each way, each connection). Clients connect to `host`, `port`.
     """
@@ -258,7 +295,7 @@ class Proxy:
     def __init__(
         self,
         rtt: float,
-        upstream: tuple[str, int],
+        upstream: tuple[str, int] | None,
         *,
         listen: tuple[str, int] = ("127.0.0.1", 0),
         rate: float | None = None,
@@ -274,14 +311,20 @@ class Proxy:
             # On a fast link the loop must not come too late to fill it again.
             buffer = max(BUFFER, int((rate or 0) * REFILL))
         self.link = Link(rtt, rate, up, down, buffer, window)
+        self.link.check_streams()
         self.upstream = upstream
         self.handshake = handshake
+        self.on_accepted: Callable[[tuple[str, int]], None] | None = None
+        """Told on the proxy's thread where a client is whose connection is counted from now on."""
+        self.sites: Callable[[tuple[str, int], int], CallSites] | None = None
+        """Asked on the proxy's thread for all that is received: who sent the next so many bytes of the client there."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused
         self._counter = Counter()
         self._number = 0
         self._connections: set[_Connection] = set()
+        self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -305,7 +348,7 @@ class Proxy:
         Raises:
             OSError: it cannot listen there.
         """
-        self._thread = threading.Thread(target=self._run, name="netem proxy", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
         if not self._listening.wait(STARTING):
             raise ProxyError(f"not listening after {STARTING:g} s")
@@ -333,6 +376,36 @@ class Proxy:
         if self._failure is not None:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
+    def change(self, link: Link) -> None:
+        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+
+        What is on the way comes out as it would have; what was held for ever is sent again.
+
+        Raises:
+            ValueError: an effect has no meaning for streams.
+            ProxyError: the proxy's thread failed.
+        """
+        link.check_streams()
+        self._ask(lambda: self._change(link))
+
+    def _change(self, link: Link) -> None:
+        self.link = link
+        for connection in list(self._connections):
+            if not connection.over:
+                connection.change(link)
+
+    def relay(self, upstream: tuple[str, int], listen: tuple[str, int] = ("127.0.0.1", 0)) -> tuple[str, int]:
+        """Listen for one more server, over the same link and counted together; where its clients connect.
+
+        Raises:
+            OSError: it cannot listen there.
+            ProxyError: it does not run.
+        """
+        self.check()
+        if self._loop is None or self._loop.is_closed():
+            raise ProxyError("the proxy does not run")
+        return asyncio.run_coroutine_threadsafe(self._listen(upstream, listen), self._loop).result(STARTING)
+
     def take(self) -> Counts:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
 
@@ -347,13 +420,13 @@ class Proxy:
         """The counts so far; nothing is begun anew."""
         return self._ask(lambda: self._counter.counts())
 
-    def _ask(self, question: Callable[[], Counts]) -> Counts:
+    def _ask(self, question: Callable[[], _T]) -> _T:
         self.check()
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
             return question()
 
-        async def asked() -> Counts:
+        async def asked() -> _T:
             return question()
 
         coroutine = asked()
@@ -383,22 +456,28 @@ class Proxy:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._loop.set_exception_handler(self._failed)
-        with socket.create_server(
-            (self.host, self.port), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET, backlog=128
-        ) as listener:
-            if self.link.rate is not None:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
-            self.port = listener.getsockname()[1]
-            server = await self._loop.create_server(self._accept, sock=listener)
-            self._listening.set()
-            await self._stop.wait()
+        if self.upstream is not None:
+            _, self.port = await self._listen(self.upstream, (self.host, self.port))
+        self._listening.set()
+        await self._stop.wait()
+        for server in self._servers:
             server.close()
-            for connection in list(self._connections):
-                connection.abort()
-            await asyncio.sleep(0)  # connection_lost of each
-            await asyncio.sleep(0)
-            if self._on_operation is not None and self._counter.counts().used:
-                self._on_operation(self._take())
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)  # connection_lost of each
+        await asyncio.sleep(0)
+        if self._on_operation is not None and self._counter.counts().used:
+            self._on_operation(self._take())
+
+    async def _listen(self, upstream: tuple[str, int], listen: tuple[str, int]) -> tuple[str, int]:
+        host, port = listen
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=128)
+        if self.link.rate is not None:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(partial(self._accept, upstream), sock=listener))
+        return host, listener.getsockname()[1]
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -412,12 +491,12 @@ class Proxy:
         if error is not None:
             self._failed(task.get_loop(), {"exception": error})
 
-    def _accept(self) -> _Socket:
+    def _accept(self, upstream: tuple[str, int]) -> _Socket:
         if self._on_operation is not None and all(c.client.ended for c in self._connections):
             # The client has ended all it had: what it opens now is another operation.
             self._counter = Counter()
         self._number += 1
-        connection = _Connection(self, self._number, self._counter)
+        connection = _Connection(self, upstream, self._number, self._counter)
         self._connections.add(connection)
         return connection.opened()
 

@@ -1,15 +1,17 @@
-"""pytest: fixtures for both networks, and a mark that fails a test which takes too many round trips.
+"""pytest: fixtures for the networks, and a mark that fails a test which takes too many round trips.
 
     @pytest.mark.max_round_trips(1)
     def test_pull(network): ...
 
 The mark counts what the test's networks saw since their last `take`; several networks are added up. `handshake=False`
 leaves out what opening connections cost. A marked test that used no network fails: its limit could never be reached.
+Instead of a number it may name a budget of the file that the ini option `round_trip_budgets` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,66 +19,148 @@ import pytest
 from netem.budget import explain, round_trips
 from netem.counter import Counts
 from netem.link import Link
+from netem.ratchet import Budgets, BudgetsError
 from netem.simulated import SimulatedNetwork
 from netem.units import plural
 
 if TYPE_CHECKING:
     from netem.proxy import Proxy
+    from netem.watched import Watched
 
-__all__ = ["netem_link", "network", "proxy", "round_trips"]
+__all__ = ["netem_link", "netem_rtt", "network", "proxy", "real_network", "round_trips"]
 
 MARK = "max_round_trips"
+FILE = "round_trip_budgets"
+MEASURED = "round trips of "
+"""Begins the name of the property by which a test's report says what was measured under a budget."""
 
 _NETWORKS = pytest.StashKey[list[Callable[[], Counts]]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
-    config.addinivalue_line(
-        "markers", f"{MARK}(n, handshake=True): the most round trips the test may take on `network` and `proxy`"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the file of budgets, and the option that lets them fall."""
+    parser.addini(FILE, "file of the most round trips each operation may take, for max_round_trips(NAME)", default="")
+    parser.getgroup("netem").addoption(
+        "--update-budgets", action="store_true", help="let round-trip budgets fall to what was measured, in their file"
     )
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a mark that says nothing."""
-    for mark in item.iter_markers(MARK):
-        if _limit(mark) is None:
-            pytest.fail(f"expected @pytest.mark.{MARK}(n) or (n, handshake=False), n a number from 0 on", pytrace=False)
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark, and read the budgets."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARK}(n, handshake=True): the most round trips the test may take on its networks; or the name of a budget",
+    )
+    name = config.getini(FILE)
+    budgets = None
+    if name:
+        try:
+            budgets = Budgets((config.inipath.parent if config.inipath else config.rootpath) / name)
+        except (OSError, BudgetsError) as error:
+            raise pytest.UsageError(f"{FILE}: {error}") from None
+    elif config.getoption("update_budgets"):
+        raise pytest.UsageError(f"--update-budgets: the ini option {FILE} names no file")
+    config.pluginmanager.register(Limits(budgets, lower=config.getoption("update_budgets")), "netem limits")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """After the test's body compare its networks with its mark."""
-    result = yield
-    mark = item.get_closest_marker(MARK)
-    limit = None if mark is None else _limit(mark)
-    if limit is not None:
-        why = _exceeded([counts() for counts in item.stash.get(_NETWORKS, [])], *limit)
-        if why:
-            pytest.fail(why, pytrace=False)
-    return result
+@dataclass(frozen=True)
+class Limit:
+    """What a mark says."""
+
+    at_most: int
+    handshake: bool
+    """Whether opening connections counts."""
+    budget: str = ""
+    """The name of the budget, if it is one."""
 
 
-def _limit(mark: pytest.Mark) -> tuple[int, bool] | None:
-    """(at most, whether handshakes count); None when the mark is not written so."""
-    handshake = mark.kwargs.get("handshake", True)
-    if len(mark.args) != 1 or set(mark.kwargs) - {"handshake"} or type(handshake) is not bool:
-        return None
-    (at_most,) = mark.args
-    return (at_most, handshake) if type(at_most) is int and at_most >= 0 else None
+class Limits:
+    """The limits of one run of pytest: each test is held to its own, and what it took may lower a budget."""
+
+    def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
+        self._budgets = budgets
+        self._lower = lower
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note that a budget is going to be measured."""
+        mark = item.get_closest_marker(MARK)
+        if self._budgets is not None and mark is not None and mark.args and isinstance(mark.args[0], str):
+            self._budgets.expect(mark.args[0])
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Refuse a mark that says nothing."""
+        for mark in item.iter_markers(MARK):
+            self._limit(mark)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """After the test's body compare its networks with its mark."""
+        result = yield
+        mark = item.get_closest_marker(MARK)
+        if mark is not None:
+            limit = self._limit(mark)
+            rounds = _compare([counts() for counts in item.stash.get(_NETWORKS, [])], limit)
+            if limit.budget:
+                item.user_properties.append((MEASURED + limit.budget, rounds))
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what was measured."""
+        if self._budgets is not None and report.when == "call" and report.passed:
+            for name, rounds in report.user_properties:
+                if name.startswith(MEASURED) and isinstance(rounds, int):
+                    self._budgets.measured(name.removeprefix(MEASURED), rounds)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell which budgets may fall, or let them."""
+        if self._budgets is None:
+            return
+        for name, (budget, rounds) in self._budgets.falls().items():
+            if self._lower:
+                line = f"budget of {name} fell from {budget} to {rounds}"
+            else:
+                line = f"budget of {name} may fall from {budget} to {rounds}: pytest --update-budgets"
+            terminalreporter.write_line(line)
+        if self._lower:
+            self._budgets.lower()
+
+    def _limit(self, mark: pytest.Mark) -> Limit:
+        """What a mark says; one that says nothing fails its test."""
+        handshake = mark.kwargs.get("handshake", True)
+        if type(handshake) is bool and not set(mark.kwargs) - {"handshake"} and len(mark.args) == 1:
+            (limit,) = mark.args
+            if isinstance(limit, str):
+                return Limit(self._budget(limit), handshake, limit)
+            if type(limit) is int and limit >= 0:
+                return Limit(limit, handshake)
+        pytest.fail(
+            f"expected @pytest.mark.{MARK}(n) or (n, handshake=False), n a number from 0 on or the name of a budget",
+            pytrace=False,
+        )
+
+    def _budget(self, name: str) -> int:
+        if self._budgets is None:
+            pytest.fail(f"@pytest.mark.{MARK}({name!r}): the ini option {FILE} names no file", pytrace=False)
+        try:
+            return self._budgets[name]
+        except BudgetsError as error:
+            pytest.fail(str(error), pytrace=False)
 
 
-def _exceeded(taken: list[Counts], at_most: int, handshake: bool) -> str:
-    """Why the test fails; nothing when it does not."""
+def _compare(taken: list[Counts], limit: Limit) -> int:
+    """The round trips of a test; fails it when they are more than it may take, or when it could take none."""
     used = [counts for counts in taken if counts.used]
     if not used:
-        return f"@pytest.mark.{MARK}({at_most}) on a test that used no network: it cannot fail"
-    rounds = sum(counts.rounds if handshake else counts.rounds_without_handshake for counts in used)
-    if rounds <= at_most:
-        return ""
-    which = "" if handshake else ", handshakes left out"
-    head = f"{plural(rounds, 'round trip')}, at most {at_most} allowed{which}"
-    return "\n".join([head, *(explain(counts) for counts in used)])
+        said = limit.budget or limit.at_most
+        pytest.fail(f"@pytest.mark.{MARK}({said!r}) on a test that used no network: it cannot fail", pytrace=False)
+    rounds = sum(counts.rounds if limit.handshake else counts.rounds_without_handshake for counts in used)
+    if rounds > limit.at_most:
+        which = (f' by the budget "{limit.budget}"' if limit.budget else "") + (
+            "" if limit.handshake else ", handshakes left out"
+        )
+        head = f"{plural(rounds, 'round trip')}, at most {limit.at_most} allowed{which}"
+        pytest.fail("\n".join([head, *(explain(counts) for counts in used)]), pytrace=False)
+    return rounds
 
 
 def _watch(request: pytest.FixtureRequest, counts: Callable[[], Counts]) -> None:
@@ -90,6 +174,12 @@ def netem_link() -> Link:
 
 
 @pytest.fixture
+def netem_rtt() -> float:
+    """Seconds of a round trip on `real_network`: 50 ms. Override it for another."""
+    return 0.05
+
+
+@pytest.fixture
 def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwork:
     """A simulated network, counted."""
     made = SimulatedNetwork(netem_link)
@@ -98,9 +188,19 @@ def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwor
 
 
 @pytest.fixture
+def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[Watched]:
+    """The network under the sockets that the code under test opens to servers on this machine, counted."""
+    from netem.watched import Watched  # asyncio takes 30 ms to load, which only tests on real sockets need
+
+    with Watched(netem_rtt) as made:
+        _watch(request, made.counts)
+        yield made
+
+
+@pytest.fixture
 def proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]:
     """A factory of running proxies, counted: `proxy(upstream=(host, port), rtt=0.05)`; they end with the test."""
-    from netem.proxy import Proxy  # asyncio takes 30 ms to load, which only tests with a proxy need
+    from netem.proxy import Proxy  # as above
 
     made: list[Proxy] = []
 

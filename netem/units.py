@@ -70,6 +70,22 @@ def parse_rate(text: str) -> float:
     return number * _RATES[unit]
 
 
+def parse_share(text: str) -> float:
+    """The share from 0 to 1 that `1%` or `0.01` says.
+
+    Raises:
+        ValueError: no number, or beyond the whole.
+    """
+    number, sign = text.strip(), text.strip().endswith("%")
+    try:
+        share = float(number.removesuffix("%")) / (100 if sign else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"{text!r} is not a share; write for example 1% or 0.01")
+    return share
+
+
 def nanoseconds(seconds: float) -> int:
     """The nearest whole number of nanoseconds.
 

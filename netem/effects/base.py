@@ -69,10 +69,38 @@ class Effect(ABC):
     name: ClassVar[str]
     arguments: ClassVar[str]
     """How the command line writes them, for its help: `BYTES[:TIME]`."""
+    of_streams: ClassVar[bool] = True
+    """Whether it means something where there are no packets, in simulator and proxy."""
+    of_packets: ClassVar[bool] = True
+    """Whether it means something in the packet network."""
+    splits_trains: ClassVar[bool] = False
+    """Whether it must see packets one by one (see `packets.devices`)."""
 
     @abstractmethod
     def begin(self) -> Stage:
         """A fresh stage, for one direction of one connection."""
+
+    def begin_packets(self) -> Stage:
+        """A fresh stage for one direction of a link of packets: a parcel is one IP packet, not to be cut or joined."""
+        return self.begin()
+
+    def check_streams(self) -> None:
+        """Refuse to work on streams where that means nothing.
+
+        Raises:
+            ValueError: it does.
+        """
+        if not self.of_streams:
+            raise ValueError(f"the effect {self.name} is of packets, and here are streams of bytes: use `netem run`")
+
+    def check_packets(self) -> None:
+        """Refuse to work on packets where that means nothing.
+
+        Raises:
+            ValueError: it does.
+        """
+        if not self.of_packets:
+            raise ValueError(f"the effect {self.name} is of streams of bytes, and here are packets: use `netem proxy`")
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,7 @@
-"""Cut: the connection is lost for both ends when byte n has come out; what was sent after it is gone."""
+"""Cut: the connection is lost for both ends when byte n has come out; what was sent after it is gone.
+
+A link of packets knows no connections and cannot cut one; what it does to them is `blackhole`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ class Cut(Effect):
     after: int
     name: ClassVar[str] = "cut"
     arguments: ClassVar[str] = "BYTES"
+    of_packets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse a number below zero."""

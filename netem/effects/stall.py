@@ -42,11 +42,32 @@ class Stall(Effect):
                 head, parcel = parcel.split(left)
                 left = 0
             if until is None:
-                until = NEVER if self.seconds is None else parcel.at + nanoseconds(self.seconds)
+                until = self._until(parcel)
             parcel.hold(until)
             return (parcel,) if head is None else (head, parcel)
 
         return stage
+
+    def begin_packets(self) -> Stage:
+        """The same of whole packets: the one that holds byte `after` of all packets is held, and what follows."""
+        left = self.after
+        until: int | None = None
+
+        def stage(parcel: Parcel) -> Iterable[Parcel]:
+            nonlocal left, until
+            if len(parcel.content) <= left:
+                left -= len(parcel.content)
+                return (parcel,)
+            left = -1
+            if until is None:
+                until = self._until(parcel)
+            parcel.hold(until)
+            return (parcel,)
+
+        return stage
+
+    def _until(self, first: Parcel) -> int:
+        return NEVER if self.seconds is None else first.at + nanoseconds(self.seconds)
 
     @classmethod
     def parse(cls, after: str, seconds: str | None = None) -> Stall:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from sources import PACKAGES, ROOT, sources
 
-SPEAKS_FOR_ITS_PACKAGE = ("smartserver", "netem", "netem.effects")
+SPEAKS_FOR_ITS_PACKAGE = ("smartserver", "netem", "netem.describe", "netem.effects")
 """Packages whose `__init__` has names; every other is a docstring alone."""
 
 MAX_LINES = 60

@@ -26,7 +26,15 @@ MIRRORED = (
     "transports",
     "netem",
 )
-TESTS = ("tests/unit", "tests/conformance", "tests/property", "tests/simulated", "tests/sockets", "tests/interop")
+TESTS = (
+    "tests/unit",
+    "tests/conformance",
+    "tests/property",
+    "tests/simulated",
+    "tests/sockets",
+    "tests/packets",
+    "tests/interop",
+)
 
 
 def does_anything(module: Source) -> bool:

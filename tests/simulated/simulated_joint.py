@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from builders import GIT, KINDS, SETTINGS, History
 from dialogs import walk
 
-from netem.link import Link
 from netem.simulated import LOW_WATER, ServerTransport, SimulatedNetwork, SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -117,8 +116,6 @@ class Joint:
     network: SimulatedNetwork
     storage: Transport = field(default_factory=MemoryTransport)
     access: Access = field(default_factory=lambda: invoking_user("tester"))
-    links: deque[Link] = field(default_factory=deque)
-    """Those of the next connections; after them the network's own."""
     up: bool = True
     """Whether anybody listens."""
     shells: list[SimulatedShell] = field(default_factory=list)
@@ -135,15 +132,10 @@ class Joint:
             self.shells.append(SimulatedShell(transport, self.site, self.access))
             return self.shells[-1]
 
-        usual = self.network.link
-        if self.links:
-            self.network.link = self.links.popleft()
         try:
             return StreamMedium(self.network.connect(accept if self.up else None))
         except ConnectionError as wrong:
             raise CannotConnect("the simulated server", str(wrong)) from None
-        finally:
-            self.network.link = usual
 
     def client(self, observers: Sequence[Observer] = ()) -> Client:
         """A client on the virtual clock."""

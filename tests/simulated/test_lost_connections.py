@@ -1,9 +1,9 @@
-"""client.retry: the link is cut at every byte, both ways: the state is as before or as after, and the client knows."""
+"""client.retry: connections are lost, stall and come back: the client repeats, or knows that it does not know."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -33,7 +33,6 @@ from smartserver.wire.messages import Reply, RequestFlag
 
 PATH = "project"
 TOPIC = b"refs/heads/topic"
-Cutting = Callable[[int], Link]
 
 HISTORY = History()
 LINE = HISTORY.line(4)
@@ -118,56 +117,15 @@ class Stage:
         assert not [path for path in self.joint.tree() if path.startswith(f"{PATH}/incoming/")]
 
 
-def measured() -> tuple[int, int]:
-    """Bytes of the whole push each way."""
+def answer_size() -> int:
+    """Bytes that the server sends for the push."""
     stage = Stage.make()
     stage.joint.network.take()
     assert stage.push(LINE[2]) is Outcome.DONE
-    counts = stage.joint.network.take()
-    return counts.bytes_up, counts.bytes_down
+    return stage.joint.network.take().bytes_down
 
 
-UP, DOWN = measured()
-EVERY_BYTE = [*((cut_up, at) for at in range(UP)), *((cut_down, at) for at in range(DOWN))]
-PARTS = 8
-
-
-def part(number: int) -> Iterator[tuple[Cutting, int]]:
-    """A share of all cuts, so that a failure is found among fewer."""
-    yield from EVERY_BYTE[number::PARTS]
-
-
-@pytest.mark.parametrize("number", range(PARTS))
-def test_cut_anywhere_and_repeated(number: int) -> None:
-    """The client repeats by itself, under the same id: done, and done once."""
-    for cut, at in part(number):
-        stage = Stage.make()
-        version = stage.version()
-        stage.joint.links.append(cut(at))
-        assert stage.push(LINE[2]) is Outcome.DONE, (cut.__name__, at)
-        assert (stage.tip, stage.version()) == (LINE[2], version + 1), (cut.__name__, at)
-        stage.settle()
-
-
-@pytest.mark.parametrize("number", range(PARTS))
-def test_cut_anywhere_each_time(number: int) -> None:
-    """Every attempt is cut at the same byte. All bytes had left the client, so it says that it does not know."""
-    seen: set[bool] = set()
-    for cut, at in list(part(number))[::4]:
-        stage = Stage.make()
-        stage.joint.links.extend([cut(at)] * 3)
-        with pytest.raises(OutcomeUnknown):
-            stage.push(LINE[2])
-        stage.settle()
-        assert stage.tip in (LINE[1], LINE[2])
-        seen.add(stage.tip == LINE[2])
-        # The next push finds its way, whatever is there.
-        assert stage.push(LINE[3]) is Outcome.DONE
-        stage.settle()
-    assert seen == {False, True}
-
-
-SPOILT_AT = [*range(len(PREFACE)), *range(len(PREFACE), DOWN - 20, 5)]
+SPOILT_AT = [*range(len(PREFACE)), *range(len(PREFACE), answer_size() - 20, 5)]
 """At the end are the counters, where other bytes are other numbers."""
 
 
@@ -176,7 +134,7 @@ def test_an_answer_that_is_spoilt_is_asked_for_again(at: int) -> None:
     """The connection is of no more use; the same request on another one is answered from the log."""
     stage = Stage.make()
     version = stage.version()
-    stage.joint.links.append(spoilt_down(at))
+    stage.joint.network.links.append(spoilt_down(at))
     assert stage.push(LINE[2]) is Outcome.DONE
     assert (stage.tip, stage.version()) == (LINE[2], version + 1)
     stage.settle()
@@ -186,7 +144,7 @@ def test_an_answer_that_is_spoilt_is_asked_for_again(at: int) -> None:
 def test_answers_that_are_all_spoilt_leave_it_unknown(at: int) -> None:
     """The change was made; the client cannot know, and says what came instead of an answer."""
     stage = Stage.make()
-    stage.joint.links.extend([spoilt_down(at)] * 3)
+    stage.joint.network.links.extend([spoilt_down(at)] * 3)
     with pytest.raises(OutcomeUnknown) as raised:
         stage.push(LINE[2])
     cause = raised.value.__cause__
@@ -199,7 +157,7 @@ def test_answers_that_are_all_spoilt_leave_it_unknown(at: int) -> None:
 def test_lost_before_all_was_sent() -> None:
     """On a link so slow that the end is still here: nothing can have been done, and the client says so."""
     stage = Stage.make()
-    stage.joint.links.extend([Link(1.0, rate=100.0, buffer=64)] * 3)
+    stage.joint.network.links.extend([Link(1.0, rate=100.0, buffer=64)] * 3)
 
     def reset() -> None:
         stage.joint.shells[-1].abort()
@@ -219,7 +177,7 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
         theirs = stage.joint.remote(PATH, other)
         theirs.push([RefUpdate(TOPIC, SIDE[0])], stage.source, NEW)
         # Requests of this client are answered 1.5 s after it begins to connect; it repeats at 2.2 s.
-        stage.joint.links.append(cut_down(0))
+        stage.joint.network.links.append(cut_down(0))
         force = SetLastRevisionRequest(MAIN, SIDE[0], Rule.FORCE)
         moved: list[bytes] = []
 
@@ -240,7 +198,7 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
 def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
     """The log of the new repository says nothing of that time: the client cannot know, and says so."""
     stage = Stage.make()
-    stage.joint.links.append(cut_down(0))
+    stage.joint.network.links.append(cut_down(0))
 
     def make_anew() -> None:
         stage.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
@@ -258,7 +216,7 @@ def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
 
 def test_a_lease_that_was_refused_is_decided_anew() -> None:
     stage = Stage.make()
-    stage.joint.links.append(cut_down(40))
+    stage.joint.network.links.append(cut_down(40))
     update = RefUpdate(MAIN, SIDE[0], Rule.LEASE, expected=LINE[2])
     (done,) = stage.remote.push([update], stage.source, NEW)
     assert done.error is not None
@@ -269,7 +227,7 @@ def test_a_lease_that_was_refused_is_decided_anew() -> None:
 
 def test_a_server_that_comes_back() -> None:
     stage = Stage.make()
-    stage.joint.links.append(cut_up(50))
+    stage.joint.network.links.append(cut_up(50))
     stage.joint.up = True
     clock = stage.joint.network.clock
 
@@ -287,7 +245,7 @@ def test_a_server_that_comes_back() -> None:
 
 def test_a_server_that_does_not_come_back() -> None:
     stage = Stage.make()
-    stage.joint.links.append(cut_down(0))
+    stage.joint.network.links.append(cut_down(0))
     clock = stage.joint.network.clock
     clock.call_later(2.1, lambda: setattr(stage.joint, "up", False))
     started = clock.now
@@ -309,7 +267,7 @@ def test_nobody_there_is_said_at_once() -> None:
 def test_a_read_is_repeated_too() -> None:
     stage = Stage.make()
     for at in range(0, 300, 30):
-        stage.joint.links.append(cut_down(at))
+        stage.joint.network.links.append(cut_down(at))
         pulled = stage.remote.pull()
         try:
             body = b"".join(pulled.body)
@@ -326,7 +284,7 @@ def test_a_body_that_is_cut_is_never_whole() -> None:
     size = stage.joint.network.take().bytes_down
     for at in range(size - len(whole) - 21, size, 7):
         stage.client.close()
-        stage.joint.links.append(cut_down(at))
+        stage.joint.network.links.append(cut_down(at))
         received = bytearray()
         with pytest.raises(ConnectionLost):
             receive(stage.remote.pull().body, received)
@@ -342,7 +300,7 @@ def receive(body: Iterator[bytes], into: bytearray) -> None:
 def test_a_link_that_stalls_for_ever_is_given_up(effect: Effect) -> None:
     """After pings that nobody answers; an answer that is under way would have come."""
     stage = Stage.make()
-    stage.joint.links.append(Link(1.0, up=[effect]))
+    stage.joint.network.links.append(Link(1.0, up=[effect]))
     started = stage.joint.network.clock.now
     assert stage.push(LINE[2]) is Outcome.DONE
     waited = stage.joint.network.clock.now - started
@@ -352,7 +310,7 @@ def test_a_link_that_stalls_for_ever_is_given_up(effect: Effect) -> None:
 
 def test_a_link_that_stalls_for_a_while_is_not() -> None:
     stage = Stage.make()
-    stage.joint.links.append(Link(1.0, up=[Stall(100, 100.0)]))
+    stage.joint.network.links.append(Link(1.0, up=[Stall(100, 100.0)]))
     stage.joint.network.take()
     assert stage.push(LINE[2]) is Outcome.DONE
     assert stage.joint.network.take().connections == 1
@@ -383,7 +341,7 @@ def test_a_request_that_crosses_the_servers_leaving() -> None:
 def test_the_servers_leaving_during_an_upload_lets_it_finish() -> None:
     stage = Stage.make()
     tip = HISTORY.commit({"noise": random.Random(1).randbytes(30_000)}, [LINE[1]])
-    stage.joint.links.append(Link(1.0, rate=5000.0))
+    stage.joint.network.links.append(Link(1.0, rate=5000.0))
     stage.joint.network.clock.call_later(4.0, lambda: stage.joint.shells[-1].session.go_away("the server is stopping"))
     stage.joint.network.take()
     assert stage.push(tip) is Outcome.DONE
@@ -403,7 +361,7 @@ def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
         return commit(repository, request, age, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PackRepository, "commit", noted)
-    stage.joint.links.extend([cut_up(500), cut_up(500)])
+    stage.joint.network.links.extend([cut_up(500), cut_up(500)])
     assert stage.push(LINE[2]) is Outcome.DONE
     assert stage.push(LINE[3]) is Outcome.DONE
     # Cut after half a round trip, noticed at once here; then the pause and another handshake, twice.
@@ -421,7 +379,7 @@ def test_a_request_is_repeated_with_its_body() -> None:
         made += 1
         yield HISTORY.segment(LINE[2]), 1
 
-    stage.joint.links.extend([cut_up(200), cut_up(300)])
+    stage.joint.network.links.extend([cut_up(200), cut_up(300)])
     calls = [(repository_insert_pack, InsertPackRequest())]
     stage.client.request(Outgoing(PATH, calls, RequestFlag.BODY, body=body))
     assert made == 3

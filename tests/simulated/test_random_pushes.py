@@ -172,9 +172,9 @@ class Pushes(RuleBasedStateMachine):
 
     @rule(cuts=st.lists(st.tuples(st.booleans(), st.integers(0, 1500)), min_size=1, max_size=3))
     def the_next_connections_break(self, cuts: list[tuple[bool, int]]) -> None:
-        self.joint.links.clear()
+        self.joint.network.links.clear()
         for up, at in cuts:
-            self.joint.links.append(Link(0.1, up=[Cut(at)] if up else (), down=() if up else [Cut(at)]))
+            self.joint.network.links.append(Link(0.1, up=[Cut(at)] if up else (), down=() if up else [Cut(at)]))
         for client in self.clients:
             client.close()
 

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from netem.budget import TooManyRoundTrips, round_trips
+from netem.callsites import CallSite, CallSites
 from netem.counter import Counts
-from netem.effects import Cut, Delay, Stall
+from netem.effects import Blackhole, Cut, Delay, Loss, Stall
+from netem.link import Link
 from netem.proxy import Proxy, ProxyError
 
 pytestmark = pytest.mark.sockets
@@ -30,7 +32,7 @@ LONG = 0.2
 PATIENCE = 30.0
 """Seconds after which a test is stuck; nothing waits for it otherwise."""
 
-PROXY = [sys.executable, "-c", "import sys; from netem.cli import main; sys.exit(main())", "proxy"]
+PROXY = [sys.executable, "-c", "import sys; from netem.cli.main import main; sys.exit(main())", "proxy"]
 
 Serve = Callable[[socket.socket], None]
 
@@ -568,3 +570,66 @@ def test_the_command_says_when_it_cannot_listen() -> None:
         run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
+
+
+def test_a_change_of_the_link_heals_open_connections() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address, up=[Stall(2)]) as proxy, connect(proxy) as client:
+        client.sendall(b"abcd")
+        assert read(client, 2) == b"ab"
+        proxy.change(Link(RTT))
+        assert read(client, 2) == b"cd"
+        proxy.change(Link(RTT, down=[Blackhole()]))
+        ask_in_vain = b"efgh"
+        client.sendall(ask_in_vain)
+        while proxy.counts().bytes_down < 8:
+            pass
+        proxy.change(Link(RTT))
+        assert read(client, 4) == ask_in_vain
+        with pytest.raises(ValueError, match="loss is of packets"):
+            proxy.change(Link(RTT, up=[Loss(0.5)]))
+
+
+def test_several_servers_are_one_network() -> None:
+    """What is asked of the second because of the first's answer is deeper."""
+    with serving(echo) as first, serving(echo) as second, Proxy(RTT, first.address) as proxy:
+        for address in ((proxy.host, proxy.port), proxy.relay(second.address)):
+            with socket.create_connection(address) as sock:
+                sock.sendall(b"ping")
+                assert sock.recv(9) == b"ping"
+        counts = proxy.take()
+    assert (counts.connections, counts.rounds) == (2, 4)
+
+
+def test_a_proxy_may_begin_without_a_server() -> None:
+    with (
+        serving(echo) as server,
+        Proxy(RTT, None) as proxy,
+        socket.create_connection(proxy.relay(server.address)) as sock,
+    ):
+        sock.sendall(b"ping")
+        assert sock.recv(9) == b"ping"
+        with pytest.raises(OSError, match="in use"):
+            proxy.relay(server.address, server.address)
+        assert proxy.take().rounds == 2
+    with pytest.raises(ProxyError, match="does not run"):
+        proxy.relay(server.address)
+
+
+def test_who_sent_is_asked_for_all_that_a_client_sends() -> None:
+    site = CallSite("program.py", 1, "f")
+    asked: list[tuple[tuple[str, int], int]] = []
+
+    def sites(client: tuple[str, int], size: int) -> CallSites:
+        asked.append((client[:2], size))
+        return (site,)
+
+    with serving(echo) as server, Proxy(RTT, server.address) as proxy:
+        proxy.sites = sites
+        with socket.create_connection((proxy.host, proxy.port)) as sock:
+            client = sock.getsockname()
+            sock.sendall(b"ping")
+            assert sock.recv(9) == b"ping"
+            counts = proxy.take()
+    assert {each for each, _ in asked} == {client}
+    assert sum(size for _, size in asked) == 4
+    assert [(message.content, message.sites) for message in counts.messages] == [(b"ping", (site,)), (b"ping", ())]

@@ -142,7 +142,7 @@ def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch)
     assert "12 commits" in result.stdout
     assert sum(rest.endswith("ok") for rest in rows(result).values()) == 7
     assert "where the time goes" in result.stderr
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
 
 
 def test_history_that_costs_too_much_and_comes_back_otherwise(
@@ -174,7 +174,7 @@ def test_commits(temporary: Path, source: Path) -> None:
         int(found[f"{refs} refs, 5 pushes: bytes down, median"].split()[1].replace(",", "")) for refs in (1, 30)
     ]
     assert git_down[1] > git_down[0] + 29 * 60, "the refs were not there"
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
 
 
 def test_commits_from_the_root(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_pushes(by: str, temporary: Path, source: Path, monkeypatch: pytest.Monk
     assert "7 one-commit pushes in a row" in result.stdout
     assert found["deepest base chain"].endswith("ok")
     assert found["packs at the end"].endswith("ok")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
 
 
 def test_pushes_that_leave_too_much(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_writers(temporary: Path) -> None:
     for label in ("one server", "server each", "git push"):
         assert found[f"{label}: acknowledged and not there"].split() == ["0", "0", "ok"]
         assert found[f"{label}: verify"].endswith("ok")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
 
 
 def test_writers_see_what_is_not_there(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_stall(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = rows(result)
     assert found["memory of the server, beside them"].endswith("ok")
     assert "8 pushes beside 2 stalled clones and 8 without" in result.stdout
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
 
 
 def test_stall_says_when_nothing_stalls(temporary: Path, source: Path) -> None:

@@ -1,10 +1,14 @@
-"""Small servers for the simulated network."""
+"""Small servers for the simulated network, and what a client does with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from netem.simulated import ServerTransport
+from netem.clock import Clock
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from netem.simulated_server import ServerTransport
+from netem.simulated_stream import SimulatedStream
 
 
 class Echo:
@@ -50,6 +54,21 @@ class Sink(Echo):
             self._on_eof(self)
 
 
+class Ticking(Echo):
+    """Sends a byte now and then, so many times, whoever reads it."""
+
+    def __init__(self, transport: ServerTransport, clock: Clock, pause: float, times: int) -> None:
+        super().__init__(transport)
+        self._clock, self._pause, self._left = clock, pause, times
+        self._tick()
+
+    def _tick(self) -> None:
+        if self._left:
+            self._left -= 1
+            self.transport.write(b".")
+            self._clock.call_later(self._pause, self._tick)
+
+
 class Kept:
     """A server factory that keeps what it made."""
 
@@ -67,3 +86,39 @@ class Kept:
     @property
     def last(self) -> Sink:
         return self.made[-1]
+
+
+def network(rtt: float = 1.0, rate: float | None = None, **options: object) -> SimulatedNetwork:
+    return SimulatedNetwork(Link(rtt, rate, **options))  # type: ignore[arg-type]
+
+
+def read_all(stream: SimulatedStream) -> bytes:
+    return b"".join(iter(lambda: stream.read(1 << 20), b""))
+
+
+def ask(stream: SimulatedStream, text: bytes = b"ask") -> bytes:
+    stream.send(text)
+    answer = b""
+    while len(answer) < len(text):
+        answer += stream.read(100)
+    return answer
+
+
+def producer(size: int, piece: int, high: int) -> tuple[Kept, list[int]]:
+    """A server that on its first byte sends `size` bytes, stopping at `high` pending; and the most that ever waited."""
+    state = {"left": size}
+    most = [0]
+
+    def more(sink: Sink) -> None:
+        while state["left"] and sink.transport.pending() < high:
+            sink.transport.write(bytes(min(piece, state["left"])))
+            state["left"] -= min(piece, state["left"])
+            most[0] = max(most[0], sink.transport.pending())
+        if not state["left"]:
+            sink.transport.close()
+
+    def begin(sink: Sink) -> None:
+        sink.transport.want_more = lambda: more(sink)
+        more(sink)
+
+    return Kept(begin), most

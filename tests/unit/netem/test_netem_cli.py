@@ -1,3 +1,5 @@
+"""netem.cli.main, netem.cli.proxy, netem.cli.words: the command line, and what is printed of an operation."""
+
 from __future__ import annotations
 
 import contextlib
@@ -8,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from netem import cli
+from netem.cli import main, proxy, run, words
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
+from netem.packets.network import Lateness
+from netem.run import Crossed
 
 COUNTS = Counts(
     connections=1,
@@ -24,16 +28,19 @@ COUNTS = Counts(
 )
 
 
+PROXY = "proxy --rtt 1s --listen :1 --to :2"
+RUN = "run --rtt 1s --server x"
+
+
 def test_arguments() -> None:
     link = ["--rtt", "1000ms", "--rate", "1mbit", "--up", "cut:10", "--up", "stall:1kB"]
-    words = ["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"]
-    found = cli.parser().parse_args(words)
+    found = main.parser().parse_args(["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"])
     assert (found.rtt, found.listen, found.to, found.rate) == (1.0, ("127.0.0.1", 4001), ("example.org", 4155), 125_000)
     assert (found.up, found.down, found.json) == ([Cut(10), Stall(1000)], [], True)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("line", "why"),
     [
         ("", "required: COMMAND"),
         ("proxy", "required: --rtt, --listen, --to"),
@@ -45,13 +52,16 @@ def test_arguments() -> None:
         ("proxy --rtt 1s --listen :1 --to :70000", "argument --to: ':70000' is not an address"),
         ("proxy --rtt 1s --listen ::1:1 --to :2", r"in brackets: \[::1\]:1"),
         ("proxy --rtt 1s --listen :1 --to :2 --rate 5", "argument --rate: '5'"),
-        ("proxy --rtt 1s --listen :1 --to :2 --up lose:1", "argument --up: no effect 'lose'; there are cut, delay"),
+        (
+            "proxy --rtt 1s --listen :1 --to :2 --up lose:1",
+            "argument --up: no effect 'lose'; there are blackhole, corrupt, cut",
+        ),
         ("fly", "invalid choice: 'fly'"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_status_2(line: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main(words.split())
+        main.main(line.split())
     assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert not out
@@ -60,26 +70,41 @@ def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest
     assert re.search(why, err)
 
 
-def help_of_proxy() -> str:
+def help_of(command: str) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as caught:
-        cli.main(["proxy", "--help"])
+        main.main([command, "--help"])
     assert caught.value.code == 0
     return out.getvalue()
 
 
-def test_help_has_examples() -> None:
-    out = help_of_proxy()
-    assert "netem proxy --rtt 1000ms --listen :4001 --to :4155" in out
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [("proxy", "netem proxy --rtt 1000ms --listen :4001 --to :4155"), ("run", "-- git clone git://{server}/project")],
+)
+def test_help_has_examples(command: str, example: str) -> None:
+    out = help_of(command)
+    assert example in out.replace(" \\\n     ", "")
     for name, effect in EFFECTS.items():
-        assert f"{name}:{effect.arguments}" in out
+        assert f"{name}:{effect.arguments}" in out.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("line", [PROXY + " --up loss:1%", RUN + " --down cut:5 -- true", RUN])
+def test_what_means_nothing_there_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert re.match(
+        r"netem: (proxy: .*use `netem run`|run: .*use `netem proxy`|run: no client; write it behind --)", err
+    )
 
 
 def test_the_reference_names_every_option_effect_and_field() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
-    options = set(re.findall(r"--[a-z]+", cli.parser().format_help() + help_of_proxy())) - {"--help"}
-    assert options == {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json"}
-    for word in (*options, *(f"{name}:" for name in EFFECTS), *cli.numbers(COUNTS), "operations", "total"):
+    options = set(re.findall(r"^  (--[a-z]+)", help_of("proxy") + help_of("run"), re.MULTILINE)) - {"--help"}
+    assert options >= {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json", "--server", "--svg", "--loss"}
+    crossed = Crossed(0, 1.0, COUNTS, Lateness())
+    for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
 
@@ -88,12 +113,12 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     [(":0", ("127.0.0.1", 0)), ("h:1", ("h", 1)), ("[::1]:4001", ("::1", 4001)), ("0.0.0.0:80", ("0.0.0.0", 80))],
 )  # fmt: skip
 def test_address(text: str, address: tuple[str, int]) -> None:
-    assert cli.parse_address(text) == address
+    assert words.parse_address(text) == address
 
 
 def test_lines() -> None:
     out = io.StringIO()
-    report = cli.Report(out, as_json=False, gone=lambda: None)
+    report = proxy.Report(out, as_json=False, gone=lambda: None)
     report.operation(COUNTS)
     report.operation(COUNTS)
     report.total()
@@ -106,7 +131,7 @@ def test_lines() -> None:
 
 def test_json_lines() -> None:
     out = io.StringIO()
-    report = cli.Report(out, as_json=True, gone=lambda: None)
+    report = proxy.Report(out, as_json=True, gone=lambda: None)
     report.operation(COUNTS)
     report.total()
     one, total = map(json.loads, out.getvalue().splitlines())
@@ -123,5 +148,5 @@ def test_a_reader_that_went_away_ends_the_run() -> None:
             raise BrokenPipeError
 
     asked: list[bool] = []
-    cli.Report(Gone(), as_json=True, gone=lambda: asked.append(True)).operation(COUNTS)
+    proxy.Report(Gone(), as_json=True, gone=lambda: asked.append(True)).operation(COUNTS)
     assert asked == [True]

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from netem.counter import KEPT_MESSAGES, Counter, Counts
+from netem.callsites import CallSite, CallSites
+from netem.counter import KEPT_CONTENT, KEPT_MESSAGES, Counter, Counts
 
 
 def play(dialog: str) -> Counts:
@@ -136,3 +137,33 @@ def test_counts_are_a_snapshot() -> None:
 def test_the_list_of_messages_is_bounded() -> None:
     counts = play("1* " + "1>1 1<1 " * KEPT_MESSAGES)
     assert (len(counts.messages), counts.omitted, counts.rounds) == (KEPT_MESSAGES, KEPT_MESSAGES, KEPT_MESSAGES)
+
+
+def test_the_beginning_of_a_message_is_kept() -> None:
+    counter = Counter()
+    for content in (b"ab", memoryview(b"cd"), b"x" * KEPT_CONTENT, b"never"):
+        counter.sent(1, 0, len(content), up=True, content=content)
+    (message,) = counter.counts().messages
+    assert message.content == (b"abcd" + b"x" * KEPT_CONTENT)[:KEPT_CONTENT]
+
+
+def test_what_follows_bytes_that_were_not_told_is_not_kept() -> None:
+    """Else it would look like the beginning."""
+    counter = Counter()
+    counter.sent(1, 0, 5, up=True)
+    counter.sent(1, 0, 2, up=True, content=b"ab")
+    assert counter.counts().messages[0].content == b""
+
+
+def test_who_sent_a_message_is_asked_once() -> None:
+    asked: list[CallSites] = []
+
+    def sites() -> CallSites:
+        asked.append((CallSite("program.py", len(asked) + 1, "f"),))
+        return asked[-1]
+
+    counter = Counter()
+    for now in range(3):
+        counter.sent(1, now, 5, up=True, sites=sites)
+    assert counter.counts().messages[0].sites == asked[0]
+    assert len(asked) == 1

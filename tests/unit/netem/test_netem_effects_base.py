@@ -2,12 +2,37 @@ from __future__ import annotations
 
 import pytest
 
-from netem.effects import EFFECTS, Cut, Delay, Rate, Stall
+from netem.effects import (
+    EFFECTS,
+    Blackhole,
+    Corrupt,
+    Cut,
+    Delay,
+    Duplicate,
+    Jitter,
+    Loss,
+    Rate,
+    Stall,
+)
 from netem.effects.base import Effect, Ending, Parcel, parse_effect, register
+from netem.link import Link
+from netem.packets.network import Packets
+from netem.proxy import Proxy
+from netem.simulated import SimulatedNetwork
 
 
 def test_every_effect_is_registered_under_its_name() -> None:
-    assert dict(EFFECTS) == {"cut": Cut, "delay": Delay, "rate": Rate, "stall": Stall}
+    assert dict(EFFECTS) == {
+        "blackhole": Blackhole,
+        "corrupt": Corrupt,
+        "cut": Cut,
+        "delay": Delay,
+        "duplicate": Duplicate,
+        "jitter": Jitter,
+        "loss": Loss,
+        "rate": Rate,
+        "stall": Stall,
+    }
 
 
 @pytest.mark.parametrize(
@@ -16,7 +41,15 @@ def test_every_effect_is_registered_under_its_name() -> None:
         ("delay:50ms", Delay(0.05)),
         ("rate:1mbit", Rate(125_000)),
         ("cut:10", Cut(10)),
+        ("rate:1mbit:64KiB", Rate(125_000, 65536)),
         ("stall:1kB:2s", Stall(1000, 2.0)),
+        ("blackhole", Blackhole()),
+        ("blackhole:1kB", Blackhole(1000)),
+        ("jitter:5ms", Jitter(0.005)),
+        ("jitter:5ms:reorder", Jitter(0.005, ordered=False)),
+        ("loss:1%", Loss(0.01)),
+        ("duplicate:0.5", Duplicate(0.5)),
+        ("corrupt:0.1%", Corrupt(0.001)),
     ],
 )
 def test_parse(text: str, effect: Effect) -> None:
@@ -26,12 +59,15 @@ def test_parse(text: str, effect: Effect) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("lose:3", "no effect 'lose'; there are cut, delay, rate, stall"),
+        ("lose:3", "there are blackhole, corrupt, cut, delay, duplicate, jitter, loss, rate, stall"),
         ("", "no effect ''"),
         ("delay", "'delay': expected delay:TIME"),
         ("stall:1:2s:3", r"expected stall:BYTES\[:TIME\]"),
         ("delay:5", "no unit of time"),
         ("cut:x", "not a size"),
+        ("loss:many", "'many' is not a share; write for example 1% or 0.01"),
+        ("loss:101%", "is not a share"),
+        ("jitter:5ms:order", "'order': expected reorder, or nothing"),
     ],
 )
 def test_wrong_words_are_named(text: str, why: str) -> None:
@@ -57,3 +93,38 @@ def test_split_gives_the_ending_to_the_rest() -> None:
         Ending.EOF,
     )
     assert (head.at, head.left, head.tag) == (rest.at, rest.left, rest.tag) == (5, 4, "tag")
+
+
+EVERY = (
+    Blackhole(), Corrupt(0.1), Cut(1), Delay(1), Duplicate(0.1), Jitter(1), Jitter(1, ordered=False), Loss(0.1),
+    Rate(1, 5), Stall(1),
+)  # fmt: skip
+NOT_OF_STREAMS = (Duplicate(0.1), Jitter(1, ordered=False), Loss(0.1), Rate(1, 5))
+NOT_OF_PACKETS = (Cut(1),)
+
+
+@pytest.mark.parametrize("up", [True, False])
+@pytest.mark.parametrize("effect", EVERY, ids=repr)
+def test_where_an_effect_means_nothing_it_is_refused(effect: Effect, up: bool) -> None:
+    link = Link(0.1, up=[effect] if up else [], down=[] if up else [effect])
+    if effect in NOT_OF_STREAMS:
+        refused = pytest.raises(ValueError, match=f"{effect.name}.* is of packets, .*use `netem run`")
+        with refused:
+            SimulatedNetwork(link)
+        with refused:
+            Proxy(0.1, ("", 1), up=link.up, down=link.down)
+    else:
+        link.check_streams()
+    if effect in NOT_OF_PACKETS:
+        with pytest.raises(ValueError, match=f"{effect.name} is of streams of bytes, .*use `netem proxy`"):
+            Packets(link).start()
+    else:
+        link.check_packets()
+
+
+@pytest.mark.parametrize("effect", [effect for effect in EVERY if effect not in NOT_OF_PACKETS], ids=repr)
+def test_packets_stay_whole(effect: Effect) -> None:
+    """Whatever an effect does, a packet that comes out has the length of one that came in."""
+    stage = effect.begin_packets()
+    out = [parcel for size in (1500, 40, 700) for parcel in stage(Parcel(bytes(size), 0, 0))]
+    assert {len(parcel.content) for parcel in out} <= {1500, 40, 700}

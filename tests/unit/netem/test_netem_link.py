@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from netem.effects import Cut, Delay, Ending, Stall
+from netem.effects import Blackhole, Cut, Delay, Effect, Ending, Jitter, Loss, Parcel, Rate, Stall
 from netem.link import Lane, Link
 from netem.units import NEVER
 
@@ -99,3 +99,50 @@ def test_clear() -> None:
 def test_a_link_that_cannot_be_is_refused(arguments: dict[str, float], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Link(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_change_leaves_alone_what_is_on_the_way() -> None:
+    lane = Link(rtt=0.2).lane(up=True)
+    lane.enter(0, b"abc")
+    assert lane.change(10 * MS, Link(rtt=0.02), up=True) == []
+    lane.enter(10 * MS, b"d")  # faster, and yet it passes nobody
+    lane.enter(150 * MS, b"ef")
+    assert drain(lane) == [(100, 3), (100, 1), (160, 2)]
+
+
+@pytest.mark.parametrize("effect", [Stall(1), Blackhole(1)])
+def test_what_was_stuck_is_sent_again_over_the_new_link(effect: Effect) -> None:
+    lane = Link(rtt=0.2, buffer=10, up=[effect]).lane(up=True)
+    lane.enter(0, b"abc", tag="first")
+    lane.enter(1 * MS, b"d", Ending.EOF, tag="second")
+    sent = lane.change(500 * MS, Link(rtt=0.02, buffer=20), up=True)
+    assert [(bytes(parcel.content), parcel.ending, parcel.tag, parcel.at // MS) for parcel in sent] == [
+        (b"bc", Ending.MORE, "first", 510),
+        (b"d", Ending.EOF, "second", 510),
+    ]
+    assert (lane.undelivered, lane.unsent(500 * MS), lane.room(500 * MS)) == (4, 0, 20)
+    assert drain(lane) == [(100, 1), (510, 2), (510, 1)]
+
+
+def test_an_effect_that_counts_bytes_begins_anew_with_a_change() -> None:
+    link = Link(rtt=0, up=[Cut(5)])
+    lane = link.lane(up=True)
+    lane.enter(0, b"abcd")
+    lane.change(0, link, up=True)
+    lane.enter(0, b"efgh")
+    assert [bytes(lane.take().content) for _ in range(2)] == [b"abcd", b"efgh"]
+
+
+def test_trains_pass_where_nothing_is_done_to_single_packets() -> None:
+    assert Link(0.1, up=[Delay(1), Stall(1), Blackhole()]).trains
+    for effect in (Loss(0.1), Jitter(1), Rate(1)):
+        assert not Link(0.1, down=[effect]).trains
+    assert not Link(0.1, rate=1).trains
+
+
+def test_packets_pass_the_same_effects_in_the_same_order() -> None:
+    link = Link(0.1, 1000, up=[Delay(0.2)])
+    parcels = [Parcel(bytes(100), 0, 0)]
+    for stage in link.packet_stages(up=True):
+        parcels = [out for parcel in parcels for out in stage(parcel)]
+    assert [parcel.at // MS for parcel in parcels] == [350]

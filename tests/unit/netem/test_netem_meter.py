@@ -4,7 +4,7 @@ import pytest
 from simulated_servers import Echo
 
 from netem.link import Link
-from netem.meter import fit, slope
+from netem.meter import doubt, fit, slope
 from netem.simulated import SimulatedNetwork
 
 
@@ -62,3 +62,25 @@ def test_too_little_to_see_a_line_is_refused() -> None:
         slope(lambda rtt: rtt, repeat=0)
     with pytest.raises(ValueError, match="the same RTT"):
         fit([(1, 1), (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("late", "off", "why"),
+    [
+        (0.004, 0.0, ""),
+        (0.0041, 0.0, "a timer came 4.1 ms late, where 4.0 ms are the most (2% of the smallest RTT): this machine"),
+        (0.0, 0.149, ""),
+        (
+            0.0,
+            0.156,
+            "a run lies 104 ms off the line, where 100 ms are the most (10% of the greatest RTT): the machine",
+        ),
+        (0.01, 1.0, "a timer came"),
+    ],
+)
+def test_what_is_not_to_be_judged(late: float, off: float, why: str) -> None:
+    """Of three runs, one at each RTT, the middle one is off: by a third of it the line moves."""
+    found = fit([(0.2, 0.4), (0.6, 1.2 + off), (1.0, 2.0)])
+    assert found.residual == pytest.approx(off * 2 / 3)
+    assert doubt(found, late).startswith(why)
+    assert bool(doubt(found, late)) is bool(why)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -29,11 +30,11 @@ def ping(stream, times=1):
 """
 
 
-def run(pytester: pytest.Pytester, body: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:
     pytester.makepyfile(PREAMBLE + body)
     installed = any(point.value == pytest_plugin.__name__ for point in entry_points(group="pytest11"))
     arguments = [] if installed else ["-p", pytest_plugin.__name__]
-    return pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments)
+    return pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider", *arguments, *options)
 
 
 def test_within_the_limit(pytester: pytest.Pytester) -> None:
@@ -152,3 +153,94 @@ def test_it(network):
     assert network.clock.now == pytest.approx(0.208)
 """,
     ).assert_outcomes(passed=1)
+
+
+BUDGETS = """
+# why
+push = 2
+pull = 3  # it asks twice
+"""
+
+BUDGETED = """
+@pytest.mark.max_round_trips("push")
+def test_push(network):
+    ping(network.connect(Echo, handshake=False), 2)
+
+@pytest.mark.max_round_trips("pull")
+@pytest.mark.parametrize("times", [1, 2])
+def test_pull(network, times):
+    ping(network.connect(Echo, handshake=False), times)
+"""
+
+
+@pytest.fixture
+def budgets(pytester: pytest.Pytester) -> Path:
+    pytester.makeini("[pytest]\nround_trip_budgets = limits/budgets.toml")
+    path = pytester.path / "limits" / "budgets.toml"
+    path.parent.mkdir()
+    path.write_text(BUDGETS)
+    return path
+
+
+def test_a_run_tells_which_budgets_may_fall(pytester: pytest.Pytester, budgets: Path) -> None:
+    result = run(pytester, BUDGETED)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["budget of pull may fall from 3 to 2: pytest --update-budgets"])
+    result.stdout.no_fnmatch_line("budget of push*")
+    assert budgets.read_text() == BUDGETS
+
+
+def test_budgets_are_lowered_where_they_are_written(pytester: pytest.Pytester, budgets: Path) -> None:
+    result = run(pytester, BUDGETED, "--update-budgets")
+    result.stdout.fnmatch_lines(["budget of pull fell from 3 to 2"])
+    assert budgets.read_text() == BUDGETS.replace("pull = 3", "pull = 2")
+    result = run(pytester, BUDGETED)
+    result.assert_outcomes(passed=3)
+    result.stdout.no_fnmatch_line("budget of*")
+
+
+def test_beyond_a_budget(pytester: pytest.Pytester, budgets: Path) -> None:
+    budgets.write_text(BUDGETS.replace("push = 2", "push = 1"))
+    result = run(pytester, BUDGETED, "--update-budgets")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(['2 round trips, at most 1 allowed by the budget "push"'])
+    assert "push = 1" in budgets.read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "outcomes"), [("-knot 2", {"passed": 2, "deselected": 1}), ("-v", {"passed": 2, "failed": 1})]
+)
+def test_a_budget_does_not_fall_by_what_some_of_its_tests_took(
+    pytester: pytest.Pytester, budgets: Path, option: str, outcomes: dict[str, int]
+) -> None:
+    """One test of two was left out, or failed."""
+    body = BUDGETED.replace("times)\n", "times)\n    assert times == 1\n")
+    run(pytester, body, "--update-budgets", option).assert_outcomes(**outcomes)
+    assert budgets.read_text() == BUDGETS
+
+
+def test_a_name_without_a_budget(pytester: pytest.Pytester, budgets: Path) -> None:
+    result = run(pytester, BUDGETED.replace('"pull"', '"fetch"'))
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(["*budgets.toml has no budget of 'fetch'"])
+
+
+def test_a_budget_and_no_file(pytester: pytest.Pytester) -> None:
+    result = run(pytester, BUDGETED)
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["*max_round_trips('push'): the ini option round_trip_budgets names no file"])
+
+
+@pytest.mark.parametrize(
+    ("ini", "option", "why"),
+    [
+        ("", "--update-budgets", "--update-budgets: the ini option round_trip_budgets names no file"),
+        ("round_trip_budgets = absent.toml", "-v", "round_trip_budgets: *No such file*absent.toml*"),
+        ("round_trip_budgets = tox.ini", "-v", "round_trip_budgets: *tox.ini: Invalid value (at line 2*"),
+    ],
+)
+def test_a_file_that_is_none(pytester: pytest.Pytester, ini: str, option: str, why: str) -> None:
+    pytester.makeini(f"[pytest]\n{ini}")
+    result = run(pytester, "", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{why}"])

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from effects_cases import through
+from effects_cases import packets_through, through
 from hypothesis import given
 from hypothesis import strategies as st
 
 from netem.effects import Ending, Parcel
-from netem.effects.rate import GRAIN, SEGMENT, Rate
+from netem.effects.rate import GRAIN, QUEUE_BYTES, SEGMENT, Rate
 
 
 def test_bytes_leave_one_after_the_other() -> None:
@@ -39,3 +39,20 @@ def test_arguments() -> None:
     assert Rate.parse("1mbit") == Rate(125_000)
     with pytest.raises(ValueError, match="more than 0"):
         Rate(0)
+
+
+def test_packets_leave_one_after_the_other_and_the_queue_drops() -> None:
+    out = packets_through(Rate(1000, 150), *[(0, bytes([n]) * 100) for n in range(5)], (1000, b"x"))
+    assert [(at, packet[:1]) for at, packet in out] == [(100, b"\0"), (200, b"\1"), (1001, b"x")]
+
+
+def test_the_queue_is_a_second_or_64_kib() -> None:
+    slow = packets_through(Rate(1000), *[(0, bytes(1000))] * 100)
+    assert len(slow) == QUEUE_BYTES // 1000 + 1
+    fast = packets_through(Rate(1_000_000), *[(0, bytes(1000))] * 2000)
+    assert len(fast) == 1001
+
+
+def test_a_queue_below_nothing() -> None:
+    with pytest.raises(ValueError, match="a queue of -1 bytes: expected 0 or more"):
+        Rate(1, -1)

@@ -6,30 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_servers import Echo, Kept, Sink
+from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
-from netem.effects import Cut, Delay, Stall
+from netem.effects import Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
-
-
-def network(rtt: float = 1.0, rate: float | None = None, **options: object) -> SimulatedNetwork:
-    return SimulatedNetwork(Link(rtt, rate, **options))  # type: ignore[arg-type]
-
-
-def read_all(stream: SimulatedStream) -> bytes:
-    return b"".join(iter(lambda: stream.read(1 << 20), b""))
-
-
-def ask(stream: SimulatedStream, text: bytes = b"ask") -> bytes:
-    stream.send(text)
-    answer = b""
-    while len(answer) < len(text):
-        answer += stream.read(100)
-    return answer
-
-
-# Round trips
 
 
 def test_a_request_on_a_fresh_connection_is_two() -> None:
@@ -183,78 +164,50 @@ def test_what_is_under_way_at_take_belongs_to_the_old_operation() -> None:
     assert net.take().rounds == 1
 
 
-# The stream
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.just("open"),
+            st.just("noise"),
+            st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3000), st.integers(1, 5)), min_size=1, max_size=4),
+        ),
+        max_size=12,
+    ),
+    rtt=st.sampled_from([0.001, 0.3, 1.0]),
+    delay=st.sampled_from([0.0, 0.07]),
+)
+def test_application_rounds_are_what_the_client_waited_for(
+    steps: list[str | list[tuple[int, int, int]]], rtt: float, delay: float
+) -> None:
+    """Any dialog: connections opened, and turns at which several requests on several connections go out together.
 
-
-def test_read_gives_at_most_what_was_asked_and_then_the_end() -> None:
-    stream = network().connect(Echo)
-    stream.send(b"abcdef")
-    stream.half_close()
-    assert [stream.read(4), stream.read(4), stream.read(4), stream.read(4)] == [b"abcd", b"ef", b"", b""]
-
-
-def test_half_close_lets_the_answer_through() -> None:
-    def answer(sink: Sink) -> None:
-        sink.transport.write(b"%d bytes" % len(sink.received))
-        sink.transport.close()
-
-    net = network()
-    server = Kept(on_eof=answer)
-    stream = net.connect(server)
-    stream.send(b"12345")
-    stream.half_close()
-    assert read_all(stream) == b"5 bytes"
-    assert net.take().rounds == 2
-    assert server.last.lost == [None]
-    with pytest.raises(ValueError, match="write after half_close"):
-        stream.write_some(b"x")
-
-
-def test_nothing_passes_time_but_waiting() -> None:
-    net = network()
-    stream = net.connect(Echo)
-    begun = net.clock.now
-    stream.write_some(b"x")
-    assert not stream.readable()
-    assert stream.writable()
-    assert net.clock.now == begun
-    assert stream.poll(True, True) == (False, True)
-    assert net.clock.now == begun
-    assert stream.poll(True, False) == (True, False)
-    assert net.clock.now == begun + 1.0
-
-
-def test_poll_timeout() -> None:
-    net = network()
-    stream = net.connect(Echo, handshake=False)
-    stream.send(b"x")
-    assert stream.poll(True, False, 0.25) == (False, False)
-    assert net.clock.now == 0.25
-    assert stream.poll(read=False, write=False, timeout=0.25) == (False, False)
-    assert stream.poll(read=True, write=False, timeout=0.5) == (True, False)
-    assert net.clock.now == 1.0
-    with pytest.raises(ValueError, match="poll for nothing"):
-        stream.poll(False, False)
-
-
-def test_the_socket_buffer_fills_at_the_rate_and_empties_with_it() -> None:
-    net = network(1.0, rate=10_000, buffer=30_000)
-    stream = net.connect(Kept(), handshake=False)
-    assert stream.write_some(bytes(50_000)) == 30_000
-    assert stream.write_some(b"x") == 0
-    assert not stream.writable()
-    assert stream.poll(False, True) == (False, True)
-    assert net.clock.now == pytest.approx(1.0, abs=0.15)
-    assert stream.write_some(bytes(50_000)) >= 10_000
-
-
-def test_a_buffer_that_was_handed_over_may_be_reused() -> None:
-    net = network()
-    stream = net.connect(Echo)
-    text = bytearray(b"abc")
-    stream.write_some(memoryview(text))
-    text[:] = b"xyz"
-    assert stream.read(9) == b"abc"
+    Each is one round trip, the time that passed is exactly so many, and a stream that nobody waits for costs nothing.
+    """
+    net = network(rtt, down=[Delay(delay)])
+    streams = [net.connect(Echo, handshake=False)]
+    noisy: list[SimulatedStream] = []
+    expected = 0
+    for step in steps:
+        if isinstance(step, list):
+            asked: dict[int, int] = {}
+            for number, size, times in step:
+                for _ in range(times):
+                    streams[number % len(streams)].send(bytes(size))
+                asked[number % len(streams)] = asked.get(number % len(streams), 0) + size * times
+            for number, size in asked.items():
+                while size:
+                    size -= len(streams[number].read(size))
+            expected += 1
+        elif step == "open":
+            streams.append(net.connect(Echo))
+            expected += 1
+        else:
+            noisy.append(net.connect(lambda transport: Ticking(transport, net.clock, rtt / 7, 40), handshake=False))
+    assert net.clock.nanoseconds == expected * net.link.round_trip
+    counts = net.take()
+    assert counts.application_rounds == expected
+    if not noisy:
+        assert counts.rounds == expected
 
 
 def test_deadlock_says_who_waits_for_what() -> None:
@@ -288,252 +241,45 @@ def test_an_exception_in_the_server_reaches_the_waiting_client() -> None:
         stream.read(1)
 
 
-# Ends
-
-
-def test_a_client_that_closes_ends_the_server() -> None:
-    net = network()
-    server = Kept(on_eof=lambda sink: sink.transport.close())
-    stream = net.connect(server)
-    stream.send(b"bye")
-    stream.close()
-    stream.close()
-    net.clock.run()
-    assert (bytes(server.last.received), server.last.eof, server.last.lost) == (b"bye", True, [None])
-    for call in (lambda: stream.read(1), lambda: stream.write_some(b"x"), stream.half_close, lambda: stream.poll()):
-        with pytest.raises(ValueError, match="connection 1 is closed"):
-            call()
-
-
-def test_a_client_that_closes_with_unread_bytes_resets() -> None:
-    net = network()
-    server = Kept(lambda sink: sink.transport.write(b"answer"))
-    stream = net.connect(server)
-    stream.send(b"ask")
-    stream.poll()
-    stream.close()
-    net.clock.run()
-    (error,) = server.last.lost
-    assert isinstance(error, ConnectionResetError)
-
-
-def test_what_a_server_sends_to_a_closed_client_is_reset_and_no_trip() -> None:
-    net = network()
-    server = Kept(on_eof=lambda sink: sink.transport.write(b"too late"))
-    stream = net.connect(server)
-    stream.close()
-    net.clock.run()
-    assert [type(error) for error in server.last.lost] == [ConnectionResetError]
-    assert net.take().rounds == 1  # the handshake
-
-
-def test_a_server_that_closes_on_unread_input_resets_the_client() -> None:
-    def answer(sink: Sink) -> None:
-        sink.transport.write(b"no")
-        sink.transport.close()
-
-    net = network(1.0, rate=1000)
-    stream = net.connect(Kept(answer))
-    stream.send(bytes(3000))
-    assert stream.read(9) == b"no"
-    stream.poll(False, False, timeout=5.0)
-    with pytest.raises(ConnectionResetError, match="it had closed the connection"):
-        stream.write_some(b"x")
-    with pytest.raises(ConnectionResetError):
-        stream.read(1)
-    assert stream.poll(True, True) == (True, True)
-
-
-def test_write_after_close_is_a_bug() -> None:
-    server = Kept()
-    net = network()
-    net.connect(server, handshake=False)
-    server.last.transport.close()
-    with pytest.raises(ValueError, match="write after close"):
-        server.last.transport.write(b"x")
-
-
-def test_abort_loses_the_connection_for_both() -> None:
-    net = network()
-    server = Kept(lambda sink: sink.transport.abort())
-    stream = net.connect(server, handshake=False)
-    stream.send(b"x")
-    with pytest.raises(ConnectionResetError):
-        stream.read(1)
-    assert net.clock.now == 1.0
-    assert [type(error) for error in server.last.lost] == [ConnectionAbortedError]
-    server.last.transport.write(b"goes nowhere")
-    with pytest.raises(Deadlock):
-        network().connect(server).read(1)
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 9])
-def test_cut_upward(after: int) -> None:
-    net = network(1.0, up=[Cut(after)])
-    server = Kept()
-    stream = net.connect(server)
-    stream.send(b"0123456789")
-    with pytest.raises(ConnectionResetError, match="cut"):
-        stream.read(1)
-    assert bytes(server.last.received) == b"0123456789"[:after]
-    assert [type(error) for error in server.last.lost] == [ConnectionResetError]
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 9])
-def test_cut_downward(after: int) -> None:
-    net = network(1.0, down=[Cut(after)])
-    stream = net.connect(Echo)
-    stream.send(b"0123456789")
-    got = b""
-    while len(got) < after:
-        got += stream.read(3)
-    with pytest.raises(ConnectionResetError, match="cut"):
-        stream.read(3)
-    assert got == b"0123456789"[:after]
-
-
-def test_stall_for_a_time() -> None:
-    net = network(1.0, down=[Stall(2, 10.0)])
-    stream = net.connect(Echo, handshake=False)
-    stream.send(b"abcd")
-    assert (stream.read(9), net.clock.now) == (b"ab", 1.0)
-    assert (stream.read(9), net.clock.now) == (b"cd", 11.0)
-
-
-# The server's transport
-
-
-def producer(size: int, piece: int, high: int) -> tuple[Kept, list[int]]:
-    """A server that on its first byte sends `size` bytes, stopping at `high` pending; and the most that ever waited."""
-    state = {"left": size}
-    most = [0]
-
-    def more(sink: Sink) -> None:
-        while state["left"] and sink.transport.pending() < high:
-            sink.transport.write(bytes(min(piece, state["left"])))
-            state["left"] -= min(piece, state["left"])
-            most[0] = max(most[0], sink.transport.pending())
-        if not state["left"]:
-            sink.transport.close()
-
-    def begin(sink: Sink) -> None:
-        sink.transport.want_more = lambda: more(sink)
-        more(sink)
-
-    return Kept(begin), most
-
-
-def test_a_push_producer_over_a_slow_link() -> None:
-    server, most = producer(1_000_000, 10_000, high=100_000)
-    net = network(1.0, rate=1e6)
-    stream = net.connect(server, handshake=False)
-    stream.send(b"x")
-    assert len(read_all(stream)) == 1_000_000
-    assert net.clock.now == pytest.approx(2.0, abs=0.01)
-    assert most[0] <= 110_000
-    assert net.take().rounds == 1
-
-
-def test_a_producer_waits_for_a_client_that_does_not_read() -> None:
-    server, most = producer(1_000_000, 10_000, high=50_000)
-    net = network(1.0, window=100_000)
-    stream = net.connect(server, handshake=False)
-    stream.send(b"x")
-    stream.poll(False, False, timeout=60.0)
-    transport = server.last.transport
-    assert transport.pending() >= 50_000
-    assert most[0] <= 60_000
-    assert len(read_all(stream)) == 1_000_000
-    assert transport.pending() == 0
-
-
-def test_want_more_is_called_after_writes_and_not_from_inside_them() -> None:
-    calls: list[str] = []
-
-    def begin(sink: Sink) -> None:
-        sink.transport.want_more = lambda: calls.append("more")
-        sink.transport.write(b"one")
-        sink.transport.write(b"two")
-        calls.append("written")
-
-    net = network()
-    stream = net.connect(Kept(begin), handshake=False)
-    stream.send(b"x")
-    stream.read(1)
-    net.clock.run()
-    assert calls == ["written", "more"]
-
-
-def test_want_more_waits_for_the_low_water_mark() -> None:
-    asked: list[tuple[float, int]] = []
-
-    def begin(sink: Sink) -> None:
-        transport = sink.transport
-        transport.low_water = 2000
-        transport.want_more = lambda: asked.append((net.clock.now, transport.pending()))
-        transport.write(bytes(10_000))
-
-    net = network(1.0, rate=1000)
-    stream = net.connect(Kept(begin), handshake=False)
-    stream.send(b"x")
-    net.clock.run()
-    assert 8.5 < asked[0][0] < 10.0
-    assert [pending for _, pending in asked] == sorted((pending for _, pending in asked), reverse=True)
-    assert asked[0][1] < 2000
-    assert asked[-1][1] == 0
-
-
-# Whatever is sent arrives
-
-
-@given(
-    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=12),
-    reads=st.integers(1, 3000),
-    rtt=st.sampled_from([0.0, 0.1, 1.0]),
-    rate=st.sampled_from([None, 1000.0, 123_456.0]),
-    buffer=st.integers(1, 8000),
-    window=st.integers(1, 8000),
-)
-def test_bytes_arrive_in_order_whatever_the_link(
-    sizes: list[int], reads: int, rtt: float, rate: float | None, buffer: int, window: int
-) -> None:
-    net = network(rtt, rate, buffer=buffer, window=window)
-    stream = net.connect(Echo)
-    texts = [bytes([n]) * size for n, size in enumerate(sizes)]
-    rest, got = memoryview(b"".join(texts)), b""
-    while rest:
-        readable, writable = stream.poll(True, True)
-        if readable:
-            got += stream.read(reads)
-        if writable:
-            rest = rest[stream.write_some(rest) :]
-    stream.half_close()
-    while more := stream.read(reads):
-        got += more
-    assert got == b"".join(texts)
-    counts = net.take()
-    assert (counts.bytes_up, counts.bytes_down) == (len(got), len(got))
-
-
-def test_a_run_is_the_same_each_time() -> None:
-    def run() -> tuple[float, object]:
-        server, _ = producer(300_000, 7000, high=50_000)
-        net = network(0.3, rate=1e5)
-        stream = net.connect(server)
-        stream.send(b"x")
-        read_all(stream)
-        return net.clock.now, net.take()
-
-    assert run() == run()
-
-
 def test_the_example_of_the_reference_runs() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
-    (example,) = [
-        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SimulatedNetwork(Link" in block
-    ]
+    (example,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Echo" in block]
     names: dict[str, object] = {}
     exec(example, names)
     made = names["network"]
     assert isinstance(made, SimulatedNetwork)
     assert made.clock.now == 2.0
+
+
+def test_links_for_the_next_connections() -> None:
+    net = network(1.0)
+    net.links.extend([Link(0.5), Link(2.0)])
+    for seconds in (1.0, 4.0, 2.0):
+        begun = net.clock.now
+        ask(net.connect(Echo))
+        assert net.clock.now - begun == seconds
+
+
+def test_a_tap_is_told_of_all_bytes_that_enter() -> None:
+    net = network(1.0, window=4)
+    told: list[tuple[int, bool, bytes]] = []
+    net.tap = lambda number, up, content: told.append((number, up, content))
+    ask(net.connect(Echo), b"abcdef")
+    # The window is four bytes: the server has them when the next two enter.
+    assert told == [(1, True, b"abcd"), (1, False, b"abcd"), (1, True, b"ef"), (1, False, b"ef")]
+    assert net.opened == 1
+
+
+def test_a_change_of_the_link_heals_open_connections() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0, up=[Stall(2)]))
+    stream = network.connect(Echo)
+    stream.send(b"abcd")
+    assert stream.poll(timeout=5.0) == (True, False)
+    assert stream.read(10) == b"ab"
+    assert stream.poll(timeout=5.0) == (False, False)
+    network.change(Link(rtt=0.1))
+    begun = network.clock.now
+    assert stream.read(10) == b"cd"
+    assert network.clock.now - begun == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="loss is of packets"):
+        network.change(Link(rtt=0.1, up=[Loss(0.5)]))

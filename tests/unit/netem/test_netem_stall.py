@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from effects_cases import MS, through
+from effects_cases import MS, packets_through, through
 
 from netem.effects import Ending, Parcel
 from netem.effects.stall import Stall
@@ -39,3 +39,9 @@ def test_arguments() -> None:
         Stall(-1)
     with pytest.raises(ValueError, match="from 0 on"):
         Stall(0, -1)
+
+
+def test_whole_packets() -> None:
+    out = packets_through(Stall(7, 0.1), (0, b"abcd"), (10, b"efgh"), (20, b"i"), (200, b"j"))
+    assert out == [(0, b"abcd"), (110, b"efgh"), (110, b"i"), (200, b"j")]
+    assert packets_through(Stall(4), (0, b"abcd"), (1, b"e")) == [(0, b"abcd"), (-1, b"e")]

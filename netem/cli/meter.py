@@ -1,0 +1,216 @@
+"""`netem meter`: the round trips of any command, from outside: how much longer it takes when the link is longer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netem.cli.words import INTERRUPTED, argument, complain, interruptible, line, numbers, parse_address, reason
+from netem.counter import Counts
+from netem.meter import Slope, doubt, slope
+from netem.proxy import Proxy, ProxyError
+from netem.timed_command import Ended, timed
+from netem.timekeeping import Timekeeping
+from netem.units import parse_time, plural
+
+NOT_JUDGED = 3
+"""Exit status when there are figures that should not be believed."""
+
+EXAMPLES = """examples:
+  netem meter --to :9418 -- git ls-remote git://{proxy}/project
+      how many round trips git takes to list the refs of a server on port 9418
+  netem meter --to :4155 --prepare 'rm -rf /tmp/clone' -- git clone hpss://{host}:{port}/project /tmp/clone
+      the same of a clone, into a place that is made free before each run
+  netem meter --to :9418 --listen :4001 --rtts 100ms,300ms,500ms,900ms --repeat 5 --json -- git -C work fetch
+      at four RTTs, five times each, as JSON; the remote of `work` names port 4001
+
+{proxy} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
+trips, all that really happens included: connecting, and what programs wait for each other. Time that does not grow with
+the RTT (computing, disks) is the intercept. Both ends of the proxy are on this machine: TCP's slow start is not in it.
+
+Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, for the machine was too busy, the
+time no straight line, or the proxy not used; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
+
+
+class Unmeasured(Exception):
+    """There is nothing to measure, or no more of it: the exit status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def parse_rtts(text: str) -> list[float]:
+    """Seconds of `200ms,600ms,1s`.
+
+    Raises:
+        ValueError: one is no time, or they are fewer than three.
+    """
+    found = [parse_time(word) for word in text.split(",")]
+    if len(set(found)) < 3 or 0 in found:
+        raise ValueError(f"{text!r}: expected three different RTTs or more, none of them 0, to see a straight line")
+    return found
+
+
+def parse_count(text: str) -> int:
+    """A number from 1 on.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError(f"{text!r}: expected a number from 1 on")
+    return int(text)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Its command line."""
+    meter = commands.add_parser(
+        "meter",
+        help="count the round trips of any command, by running it over links of several lengths",
+        usage="netem meter --to HOST:PORT [options] -- COMMAND...",
+        description="Run a command at three RTTs or more, several times each; its slope is its round trips.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    meter.set_defaults(run=run)
+    meter.add_argument(
+        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
+        help="the server; without host 127.0.0.1",
+    )  # fmt: skip
+    meter.add_argument(
+        "--rtts", type=argument(parse_rtts), default="200ms,600ms,1000ms", metavar="TIME,TIME,...",
+        help="round trips, three or more (default: %(default)s)",
+    )  # fmt: skip
+    meter.add_argument(
+        "--repeat", type=argument(parse_count), default="3", metavar="N", help="runs at each (default: %(default)s)"
+    )
+    meter.add_argument(
+        "--prepare", metavar="COMMAND", help="for the shell: run before each run, and not timed; {proxy} is known to it"
+    )
+    meter.add_argument(
+        "--listen", type=argument(parse_address), default=":0", metavar="HOST:PORT",
+        help="where the proxy listens; without host on 127.0.0.1 (default: any free port)",
+    )  # fmt: skip
+    meter.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def filled(word: str, host: str, port: int) -> str:
+    """A word of a command with the proxy's address in it; other braces stay."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return word.replace("{proxy}", address).replace("{host}", host).replace("{port}", str(port))
+
+
+@dataclass
+class Measurement:
+    """Runs the command at one RTT after the other, and keeps what each run was."""
+
+    command: Sequence[str]
+    to: tuple[str, int]
+    listen: tuple[str, int]
+    prepare: str | None = None
+    runs: list[tuple[float, Counts, float]] = field(default_factory=list)
+    """RTT, counts, and how late the latest timer was."""
+
+    def __call__(self, rtt: float) -> float:
+        """One run; its seconds.
+
+        Raises:
+            Unmeasured: it failed, or did not use the proxy.
+            OSError: the proxy cannot listen.
+            ProxyError: the proxy failed.
+        """
+        with Proxy(rtt, self.to, listen=self.listen, on_refused=self._refused) as proxy:
+            self.listen = (proxy.host, proxy.port)
+            if self.prepare is not None:
+                self._check(timed(["sh", "-c", filled(self.prepare, *self.listen)]), "the preparation")
+                proxy.take()
+            with Timekeeping() as kept:
+                ended = timed([filled(word, *self.listen) for word in self.command])
+            counts = proxy.take()
+        self._check(ended, "the command")
+        if not counts.connections:
+            where = filled("{proxy}", *self.listen)
+            raise Unmeasured(
+                NOT_JUDGED,
+                f"not judged: the command opened no connection to the proxy at {where}; write {{proxy}} in it",
+            )
+        self.runs.append((rtt, counts, kept.late))
+        late = f"timers up to {kept.late * 1000:.1f} ms late"
+        complain(f"RTT {rtt * 1000:g} ms: {ended.seconds:.3f} s; {plural(counts.rounds, 'round trip')} counted; {late}")
+        return ended.seconds
+
+    @property
+    def late(self) -> float:
+        """How late the latest timer of all runs was."""
+        return max(late for _, _, late in self.runs)
+
+    def _check(self, ended: Ended, what: str) -> None:
+        if ended.status:
+            sys.stderr.write(ended.stderr)
+            raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
+
+    def _refused(self, error: OSError) -> None:
+        complain(f"cannot connect to {filled('{proxy}', *self.to)}: {reason(error)}")
+
+
+def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "judged": not why,
+        "why_not": why or None,
+        "rounds": round(found.rounds, 4),
+        "intercept": round(found.intercept, 6),
+        "residual": round(found.residual, 6),
+        "late": round(measurement.late, 6),
+        "runs": [
+            {**numbers(counts), "rtt": rtt, "seconds": round(seconds, 6), "late": round(late, 6)}
+            for (rtt, counts, late), (_, seconds) in zip(measurement.runs, found.points, strict=True)
+        ],
+    }
+
+
+def sentences(found: Slope, measurement: Measurement) -> str:
+    """The form for people."""
+    return (
+        f"{found.rounds:.2f} round trips, and {found.intercept:.3f} s besides; no run is more than "
+        f"{found.residual * 1000:.0f} ms off the line, no timer was more than {measurement.late * 1000:.1f} ms late\n"
+        f"the proxy counted: {line(measurement.runs[-1][1])}"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`netem meter`. The exit status."""
+    if not arguments.client:
+        complain("meter: no command; write it after -- (see netem meter --help)")
+        return 2
+    measurement = Measurement(arguments.client, arguments.to, arguments.listen, arguments.prepare)
+    try:
+        with interruptible():
+            found = slope(measurement, arguments.rtts, arguments.repeat)
+    except Unmeasured as error:
+        complain(str(error))
+        return error.status
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        complain(f"cannot listen on {filled('{proxy}', *measurement.listen)}: {reason(error)}")
+        return 1
+    except ProxyError as error:
+        complain(str(error))
+        return 1
+    why = doubt(found, measurement.late)
+    if arguments.json:
+        print(json.dumps(report(found, measurement, why)), flush=True)
+    elif not why:
+        print(sentences(found, measurement), flush=True)
+    if why:
+        complain(f"not judged: {why}")
+        return NOT_JUDGED
+    return 0

@@ -1,0 +1,199 @@
+"""`netem run`: any client and any server across a link of real TCP, and what it cost."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import FrameType
+from typing import TextIO
+
+from netem.cli.words import add_link, argument, complain, line, numbers
+from netem.effects import Effect, Loss
+from netem.link import Link
+from netem.packets.devices import BACKENDS
+from netem.packets.errors import PacketsError, Unavailable
+from netem.packets.network import CONGESTION, Packets
+from netem.run import TOLD, Crossed, Crossing, RunError
+from netem.timeline import svg
+from netem.units import parse_share, plural
+
+FAILED = 125
+"""Exit status when the run itself failed, as `timeout` and `env` have it: the client's own is seldom that."""
+LATE = 0.02
+"""Share of the RTT that a packet in a hundred may be late by, before we say that the machine is too busy."""
+
+EXAMPLES = """examples:
+  netem run --rtt 600ms --server 'git daemon --export-all --base-path=/srv --reuseaddr' -- \\
+      git clone git://{server}/project
+      a clone across a link of 600 ms; {server} is the server's address on it
+  netem run --rtt 600ms --rate 1mbit --loss 1% --svg clone.svg --server ... -- git clone git://{server}/project
+      the same with 1 Mbit/s each way, and one packet in a hundred lost; a picture of it in clone.svg
+  netem run --rtt 100ms --down jitter:5ms:reorder --server 'python3 -m http.server' -- curl -s http://{server}:8000/
+      what the server sends is up to 10 ms late, and may come in another order
+  netem run --rtt 1s --json --server ... -- ./client > cost.json
+      one JSON object; what the client prints goes to stderr
+
+Client and server run in network namespaces of their own, joined by an emulated link: TCP is the kernel's, with its
+handshakes, slow start (cubic, 10 segments) and retransmission. There is nothing else on that network, no names (DNS)
+either; files and users are the machine's own. A server must not leave its port to chance, and should listen on every
+address, or on {server}. Works on Linux as root, and for a user whom the system lets make namespaces.
+
+The client has begun when every server listens. It gets what is typed and piped into netem, and SIGINT (Ctrl-C); at its
+end everything in the namespaces is killed. The exit status is the client's, 128 + N if signal N ended it, 125 if the
+run failed."""
+
+
+class Stopped(Exception):
+    """A signal came while there was no client, or for the second time."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Its command line."""
+    run = commands.add_parser(
+        "run",
+        help="run any client and server across a link of real TCP, and print what that cost",
+        usage="netem run --rtt TIME --server COMMAND [OPTION ...] -- CLIENT [ARGUMENT ...]",
+        description="Run a client and its server across an emulated link of real TCP, and print what it cost.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    run.set_defaults(run=run_client)
+    add_link(run, rate="most each way, all connections together, e.g. 1mbit or 125kB/s (default: no limit)")
+    run.add_argument(
+        "--loss", type=argument(parse_share), metavar="PERCENT", help="lose so many packets each way, e.g. 1%%"
+    )
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="of all that happens by chance (default 0)")
+    run.add_argument(
+        "--server", required=True, action="append", metavar="COMMAND",
+        help="start this first, until it listens; in words as for a shell, {server} is its address; may be repeated",
+    )  # fmt: skip
+    run.add_argument("--json", action="store_true", help="print the cost as one JSON object to stdout, not to stderr")
+    run.add_argument("--svg", metavar="FILE", help="draw the messages over time")
+    run.add_argument(
+        "--backend",
+        choices=("auto", *BACKENDS),
+        default="auto",
+        help="how packets are intercepted (default: what works)",
+    )
+    run.add_argument(
+        "--congestion", default=CONGESTION, metavar="NAME", help=f"TCP's congestion control (default {CONGESTION})"
+    )
+
+
+def run_client(arguments: argparse.Namespace) -> int:
+    """`netem run`. The exit status."""
+    if not arguments.client:
+        complain("run: no client; write it behind --, e.g. netem run ... -- git clone git://{server}/x")
+        return 2
+    try:
+        link = make_link(arguments)
+    except ValueError as error:
+        complain(f"run: {error}")
+        return 2
+    try:
+        network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
+        with _opened(arguments.svg) as picture, _signals(Crossing(network, arguments.server)) as crossing:
+            crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
+            report(crossed, link, crossing.network.backend, as_json=arguments.json)
+            if picture is not None:
+                picture.write(svg(crossed.counts, link.rtt, shlex.join(arguments.client)))
+        status: int = crossed.status
+        return status if status >= 0 else 128 - status
+    except Stopped as stopped:
+        return 128 + int(stopped.args[0])
+    except (RunError, PacketsError, Unavailable) as error:
+        complain(str(error))
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return FAILED
+
+
+def make_link(arguments: argparse.Namespace) -> Link:
+    """The link that is asked for.
+
+    Raises:
+        ValueError: an effect has no meaning for packets.
+    """
+    loss = [] if arguments.loss is None else [Loss(arguments.loss)]
+    up = _seeded([*loss, *arguments.up], f"{arguments.seed} up")
+    down = _seeded([*loss, *arguments.down], f"{arguments.seed} down")
+    link = Link(arguments.rtt, arguments.rate, up, down)
+    link.check_packets()
+    return link
+
+
+def _seeded(effects: Iterable[Effect], seed: str) -> list[Effect]:
+    """The effects, those by chance with a seed of their own: no two lose the same packets."""
+    return [
+        replace(effect, seed=f"{seed} {number}") if hasattr(effect, "seed") else effect  # type: ignore[type-var]
+        for number, effect in enumerate(effects)
+    ]
+
+
+@contextlib.contextmanager
+def _opened(path: str | None) -> Iterator[TextIO | None]:
+    """The file to draw into, opened before anything is run; None if there is none."""
+    if path is None:
+        yield None
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _signals(crossing: Crossing) -> Iterator[Crossing]:
+    """The crossing, entered; the first signal to stop goes to the client, and each other one ends the run."""
+    told = False
+
+    def stop(number: int, _: FrameType | None) -> None:
+        nonlocal told
+        if crossing.running is None or told:
+            raise Stopped(number)
+        told = True
+        crossing.running.kill(number)
+
+    before = {number: signal.signal(number, stop) for number in TOLD}
+    try:
+        with crossing:
+            yield crossing
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+def costs(crossed: Crossed, backend: str) -> dict[str, int | float | str]:
+    """What is printed as JSON."""
+    counts = crossed.counts
+    return {
+        **numbers(counts),
+        "packets_up": counts.packets_up,
+        "packets_down": counts.packets_down,
+        "dropped": counts.dropped,
+        "repeated": counts.repeated,
+        "wall_seconds": round(crossed.seconds, 6),
+        "late_seconds": round(crossed.lateness.p99, 6),
+        "status": crossed.status,
+        "backend": backend,
+    }
+
+
+def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: TextIO | None = None) -> None:
+    """One line of what it cost; and one more if the machine was too busy to trust it."""
+    counts = crossed.counts
+    if as_json:
+        print(json.dumps(costs(crossed, backend)), file=out or sys.stdout, flush=True)
+    else:
+        took = f" ({counts.seconds / link.rtt:.1f} RTT)" if link.rtt else ""
+        lost = f", {counts.dropped} lost, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
+        packets = f"{plural(counts.packets_up, 'packet')} up, {counts.packets_down} down{lost}"
+        print(f"netem: {line(counts)}{took}, {packets}", file=out or sys.stderr, flush=True)
+    if crossed.lateness.p99 > LATE * link.rtt > 0:
+        late = crossed.lateness.p99 * 1000
+        complain(f"one packet in a hundred came {late:.1f} ms late or more: the machine is too busy to trust the times")

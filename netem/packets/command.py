@@ -1,0 +1,54 @@
+"""A command that runs in a namespace, as who started it holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+
+from netem.packets.errors import PacketsError
+
+
+class Command:
+    """A running command, until it has ended and its status was read."""
+
+    def __init__(self, pid: int, status: int) -> None:
+        """`status`: the reading end of a pipe that its exit status is written to."""
+        self.pid = pid
+        """The leader of its session and process group."""
+        self._status = status
+        self._ended: int | None = None
+
+    def fileno(self) -> int:
+        """Readable when it has ended."""
+        return self._status
+
+    def ended(self) -> bool:
+        """Whether it has ended: `wait` would return at once."""
+        return self._ended is not None or bool(select.select([self._status], [], [], 0)[0])
+
+    def wait(self) -> int:
+        """Its exit status; negative: the signal that ended it.
+
+        Raises:
+            PacketsError: the network ended before it did.
+        """
+        if self._ended is None:
+            text = os.read(self._status, 64)
+            if not text:
+                raise PacketsError("the network ended while a command ran in it")
+            self._ended = int(text)
+        return self._ended
+
+    def kill(self, number: int = signal.SIGTERM) -> None:
+        """Signal the command and what it started in its group; after its end this does nothing."""
+        if not self.ended():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def close(self) -> None:
+        """Forget it; it goes on."""
+        descriptor, self._status = self._status, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -1,0 +1,160 @@
+"""The two ends of an emulated link: an interface in a namespace, and a descriptor that its packets come out of.
+
+Two kinds. `tun`: one interface a namespace and no Ethernet; needs the node /dev/net/tun. `veth`: a pair of interfaces,
+the near one read through a packet socket; needs no node, so an ordinary user's namespaces have it anywhere. Where
+`trains` are allowed a packet may be a train of segments, up to 64 KB, each of them no longer than the link allows: ten
+times the throughput, but what a link does to packets it then does to trains.
+
+Before each packet comes the header of virtio (linux/virtio_net.h), which says how long a train's segments are, and that
+a checksum is yet to be made; the far kernel needs neither it nor the checksum, so both are passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+from netem.packets import netlink
+from netem.packets.namespaces import Namespace
+
+BACKENDS = ("tun", "veth")
+"""Tried in this order: `tun` is faster by a half without trains, and needs a node that may be closed to users."""
+ADDRESSES = ("10.201.0.1", "10.201.0.2")
+"""Of the client's side and the server's, inside their namespaces."""
+INTERFACE = "emu0"
+"""The interface's name in both namespaces."""
+MTU = 1500
+"""Bytes of an IP packet: TCP segments of 1,448 bytes, as on most of the Internet."""
+INITIAL_WINDOW = 10
+"""Segments a fresh connection may send at once: Linux's own default (RFC 6928), said so that no system's differs."""
+QUEUE = 50_000
+"""Packets that may wait in the kernel for the emulator; a link drops packets where it says so and nowhere else."""
+SOCKET_BUFFER = 64 << 20
+"""Bytes of a packet socket's buffers, for the same reason."""
+
+VIRTIO_BYTES = 10
+HEADER_FIRST_BYTE_PLAIN = b"\0"
+"""Of a virtio header that promises nothing of the checksum: it is there, and to be looked at."""
+
+TUN = "/dev/net/tun"
+_SET_INTERFACE, _SET_OFFLOAD = 0x400454CA, 0x400454D0
+_IS_TUN, _NO_INFORMATION, _VIRTIO_HEADER = 0x0001, 0x1000, 0x4000
+_CHECKSUM, _SEGMENTS = 1, 2 | 4
+_PACKET_LEVEL, _PACKET_VIRTIO_HEADER, _PACKET_IGNORE_OUTGOING = 263, 15, 23
+_IPV4 = 0x0800
+_FORCE_RECEIVE_BUFFER, _FORCE_SEND_BUFFER = 33, 32
+_ETHERNET_BYTES = 14
+
+_SETTINGS = {
+    # IPv6 sends packets of its own accord; a count should hold what the programs did.
+    "net.ipv6.conf.all.disable_ipv6": "1",
+    # Else a connection starts with what the kernel learned of an earlier one, and is not fresh.
+    "net.ipv4.tcp_no_metrics_save": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where packets that one side sends come out, and those for it go in, whole packets at a time."""
+
+    descriptor: int
+    header: int
+    """Bytes before the IP packet: offload's and Ethernet's. They are passed on as they are."""
+
+
+def join(backend: str, sides: tuple[Namespace, Namespace], *, trains: bool, congestion: str) -> tuple[Port, Port]:
+    """Give both sides an interface, addresses and routes to each other, and return what is to be joined.
+
+    Raises:
+        OSError: not possible here; the message names the step.
+    """
+    tun = backend == "tun"
+    if tun:
+        ports = (_open_tun(sides[0]), _open_tun(sides[1]))
+    else:
+        hub = Namespace()
+        ports = (_open_veth(sides[0], hub, 0), _open_veth(sides[1], hub, 1))
+        hub.close()  # the sockets keep it
+    for number, side in enumerate(sides):
+        _set_up(side, number, ethernet=not tun, trains=trains, congestion=congestion)
+    return ports
+
+
+def packets_in(frame: bytes, header: int) -> int:
+    """How many packets a frame is on the wire; `header`: bytes before the IP packet."""
+    train: int
+    headers: int
+    segment: int
+    _, train, headers, segment = struct.unpack_from("=BBHH", frame)
+    if not train or not segment:
+        return 1
+    content = len(frame) - VIRTIO_BYTES - headers
+    return max(1, -(-content // segment))
+
+
+def set_kernel(namespace: Namespace, name: str, value: str) -> None:
+    """Set one of a namespace's own settings, as `sysctl -w net.ipv4.tcp_fastopen=3` does.
+
+    Raises:
+        OSError: there is none, or it does not take the value.
+    """
+    with namespace.entered(), open(f"/proc/sys/{name.replace('.', '/')}", "w", encoding="ascii") as file:
+        file.write(value)
+
+
+def _open_tun(namespace: Namespace) -> Port:
+    with namespace.entered():
+        descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            flags = _IS_TUN | _NO_INFORMATION | _VIRTIO_HEADER
+            fcntl.ioctl(descriptor, _SET_INTERFACE, struct.pack("16sH22x", INTERFACE.encode(), flags))
+            fcntl.ioctl(descriptor, _SET_OFFLOAD, _CHECKSUM | _SEGMENTS)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return Port(descriptor, VIRTIO_BYTES)
+
+
+def _open_veth(namespace: Namespace, hub: Namespace, number: int) -> Port:
+    """A pair from a namespace into `hub`, where the emulator reads; `number` tells the pairs of a hub apart."""
+    name = f"hub{number}"
+    with hub.entered():
+        netlink.add_pair(name, INTERFACE, namespace.fileno(), peer_hardware=_hardware(number))
+        netlink.set_up(name, mtu=MTU, queue=QUEUE)
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as packets:
+            packets.setsockopt(_PACKET_LEVEL, _PACKET_VIRTIO_HEADER, 1)
+            packets.setsockopt(_PACKET_LEVEL, _PACKET_IGNORE_OUTGOING, 1)
+            for option, forced in ((socket.SO_RCVBUF, _FORCE_RECEIVE_BUFFER), (socket.SO_SNDBUF, _FORCE_SEND_BUFFER)):
+                try:
+                    packets.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER)
+                except OSError as error:
+                    if error.errno != errno.EPERM:
+                        raise
+                    packets.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
+            packets.bind((name, _IPV4))
+            packets.setblocking(False)
+            return Port(packets.detach(), VIRTIO_BYTES + _ETHERNET_BYTES)
+
+
+def _set_up(namespace: Namespace, number: int, *, ethernet: bool, trains: bool, congestion: str) -> None:
+    """Address the interface of side `number`, and lead everything for the other side through it."""
+    own, other = ADDRESSES[number], ADDRESSES[1 - number]
+    for name, value in _SETTINGS.items():
+        with contextlib.suppress(FileNotFoundError):  # an older kernel, or one without IPv6
+            set_kernel(namespace, name, value)
+    with namespace.entered():
+        netlink.set_up("lo")
+        netlink.set_up(INTERFACE, mtu=MTU, queue=QUEUE, segments=None if trains else 1)
+        netlink.add_address(INTERFACE, own, 30)
+        if ethernet:
+            netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))
+        netlink.set_route(INTERFACE, other, congestion=congestion, initial_window=INITIAL_WINDOW)
+
+
+def _hardware(number: int) -> bytes:
+    return bytes((2, 0, 0, 0, 0, number))

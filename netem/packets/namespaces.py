@@ -1,0 +1,121 @@
+"""Namespaces without names, so that nothing is left behind whatever happens to their processes. Linux only.
+
+A network namespace lives as long as a process is in it or a descriptor of it is open. An ordinary user makes them
+inside a user namespace of his own, where the kernel allows that; only the process that made it, and its children, can
+enter.
+A PID namespace dies with its first process, and whatever runs in it dies then too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+_NEW_MOUNTS, _NEW_USER, _NEW_PIDS, _NEW_NETWORK = 0x00020000, 0x10000000, 0x20000000, 0x40000000
+_THIS_THREAD = "/proc/thread-self/ns/net"
+_RECURSIVE, _PRIVATE = 0x4000, 0x40000
+_NO_SUID, _NO_DEVICES, _NO_EXECUTION = 2, 4, 8
+_DIE_WITH_PARENT, _TIMER_SLACK = 1, 29
+
+
+class Namespace:
+    """One network namespace."""
+
+    def __init__(self) -> None:
+        """Make a new one; the calling thread stays where it is.
+
+        Raises:
+            OSError: not allowed, or not on this system.
+        """
+        with _staying():
+            _call("a network namespace", "unshare", _NEW_NETWORK)
+            self._descriptor = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        return self._descriptor
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """The calling thread is in it; sockets made meanwhile, and processes started, stay there.
+
+        Raises:
+            OSError: not allowed.
+        """
+        with _staying():
+            _call("entering a network namespace", "setns", self._descriptor, _NEW_NETWORK)
+            yield
+
+    def close(self) -> None:
+        """Give it up; it goes with the last process or socket in it. Twice is nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def become_owner() -> None:
+    """Let this process, which must have one thread, make network namespaces, and its children be in a PID namespace.
+
+    The first child is that namespace's first process: when it ends, the kernel kills all others, and nobody can be
+    started there any more. An ordinary user stays himself.
+
+    Raises:
+        OSError: the system does not allow it.
+    """
+    try:
+        _call("namespaces", "unshare", _NEW_PIDS | _NEW_NETWORK)
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise
+        user, group = os.getuid(), os.getgid()
+        # All in one call: with the network one made later, the first one could not be returned to.
+        _call("a user namespace (may users make one here?)", "unshare", _NEW_USER | _NEW_PIDS | _NEW_NETWORK)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+
+
+def show_own_processes() -> None:
+    """Give this process, in a PID namespace, a /proc that fits it: programs look themselves and their parents up there.
+
+    Where a container hides parts of /proc the kernel refuses; they then see that of the outside.
+    """
+    with contextlib.suppress(OSError):
+        _call("mounts", "unshare", _NEW_MOUNTS)
+        _call("private mounts", "mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+        flags = _NO_SUID | _NO_DEVICES | _NO_EXECUTION
+        _call("/proc", "mount", b"proc", b"/proc", b"proc", flags, None)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends."""
+    _call("the end of the parent", "prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+
+
+def wake_up_in_time() -> None:
+    """Have the kernel end this thread's sleeps to the microsecond; it takes 50 more by default."""
+    _call("timer slack", "prctl", _TIMER_SLACK, 1, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def _staying() -> Iterator[None]:
+    """Whatever happens inside, the thread is afterwards where it was."""
+    home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield
+    finally:
+        try:
+            _call("returning from a network namespace", "setns", home, _NEW_NETWORK)
+        finally:
+            os.close(home)
+
+
+def _call(what: str, name: str, *arguments: int | bytes | None) -> None:
+    function: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
+    if function(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,0 +1,258 @@
+"""The packet network: real kernel TCP between two network namespaces, every packet through an emulator.
+
+A client's side and a server's, each a machine of its own as far as TCP can tell: handshakes, slow start, delayed
+acknowledgements and retransmission are the kernel's. Linux; as root, or as an ordinary user where the system lets him
+make namespaces. Nothing is left behind: namespaces and all that runs in them end with the process that uses this.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+from netem.counter import Counts
+from netem.link import Link
+from netem.packets.channel import Channel
+from netem.packets.command import Command
+from netem.packets.devices import ADDRESSES, BACKENDS
+from netem.packets.errors import PacketsError, Unavailable
+
+CLIENT, SERVER = 0, 1
+"""The two sides."""
+CONGESTION = "cubic"
+"""The default of Linux, and not paced: with a paced one (BBR) flights have no edges and rounds are fractions."""
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How much later than they should packets came out, in seconds: the emulator's own error."""
+
+    median: float = 0.0
+    p99: float = 0.0
+    greatest: float = 0.0
+
+
+class Packets:
+    """A link between two namespaces; use it as a context manager."""
+
+    def __init__(self, link: Link, *, backend: str = "auto", congestion: str = CONGESTION) -> None:
+        """`backend`: `tun`, `veth`, or `auto` for the first of them that works."""
+        if backend not in ("auto", *BACKENDS):
+            raise ValueError(f"no backend {backend!r}; there are auto, {', '.join(BACKENDS)}")
+        self.link = link
+        self.backend = backend
+        """After `start` the one that is used."""
+        self.congestion = congestion
+        self._broker: Channel | None = None
+        self._emulator: Channel | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def client_address(self) -> str:
+        """IPv4 address of the client's side."""
+        return ADDRESSES[CLIENT]
+
+    @property
+    def server_address(self) -> str:
+        """IPv4 address of the server's side."""
+        return ADDRESSES[SERVER]
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    def start(self) -> None:
+        """Make the namespaces and the link.
+
+        Raises:
+            Unavailable: not on this system, or not for this user.
+            ValueError: an effect of the link has no meaning for packets.
+        """
+        if not sys.platform.startswith("linux"):
+            raise Unavailable(f"no packet network here: network namespaces are Linux's, this is {sys.platform}")
+        self.link.check_packets()
+        self._broker, there = Channel.pair()
+        # It finds this package where this process does. A session of its own: a terminal's ^C is not for it.
+        start = f"import sys; sys.path[:] = {sys.path!r}; from netem.packets.broker import main; main({there.fileno()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start], pass_fds=[there.fileno()], start_new_session=True
+        )
+        there.close()
+        backends = BACKENDS if self.backend == "auto" else (self.backend,)
+        try:
+            self._broker.send((self.link, backends, self.congestion))
+            answer, given = self._broker.receive()
+            if isinstance(answer, Unavailable):
+                raise answer
+        except (OSError, EOFError) as error:
+            raise PacketsError(f"the process of the network ended, status {self._process.wait()}") from error
+        except BaseException:
+            self.close()
+            raise
+        self.backend = answer
+        self._emulator = Channel.inherited(given[0])
+
+    def close(self) -> None:
+        """End what runs in it, and the namespaces. Twice is nothing."""
+        for channel in (self._broker, self._emulator):
+            if channel is not None:
+                channel.close()
+        self._broker = self._emulator = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def check(self) -> None:
+        """Whether all is well.
+
+        Raises:
+            PacketsError: a process of the network failed, or it was not started, or is closed.
+        """
+        if self._broker is None or self._emulator is None:
+            raise PacketsError("the network was not started, or is closed")
+        for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
+            if select.select([channel.fileno()], [], [], 0)[0]:  # nobody speaks there unasked
+                raise PacketsError(f"the {which} of the packet network failed")
+
+    # -- what is in it
+
+    def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+        """A new socket that lives on a side; it is this process's to use like any other."""
+        _, (descriptor,) = self._ask(self._broker, "socket", side, int(family), int(kind))
+        os.set_inheritable(descriptor, False)
+        return socket.socket(fileno=descriptor)
+
+    def listen(self, port: int = 0) -> socket.socket:
+        """A socket listening on the server's side.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        listener = self.make_socket(SERVER)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.server_address, port))
+            listener.listen(128)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection from the client's side to a port of the server's.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        client = self.make_socket(CLIENT)
+        try:
+            client.connect((self.server_address, port))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def run(
+        self,
+        side: int,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str = ".",
+        stdin: int = 0,
+        stdout: int = 1,
+        stderr: int = 2,
+    ) -> Command:
+        """Start a command on a side, as this user, in a session of its own; it ends with the network at the latest.
+
+        `environment`: None for this process's as it was at `start`. `stdin`, `stdout`, `stderr`: open descriptors.
+
+        Raises:
+            OSError: there is no such command, or no such folder.
+        """
+        ended, status = os.pipe()
+        try:
+            pid, _ = self._ask(
+                self._broker, "run", side, list(command), None if environment is None else dict(environment),
+                os.path.abspath(folder), descriptors=[stdin, stdout, stderr, status],
+            )  # fmt: skip
+        except BaseException:
+            os.close(ended)
+            raise
+        finally:
+            os.close(status)
+        return Command(pid, ended)
+
+    def listening(self, side: int) -> int:
+        """How many TCP sockets listen on a side."""
+        number: int = self._ask(self._broker, "listening", side)[0]
+        return number
+
+    def setting(self, name: str, value: str, *, side: int | None = None) -> None:
+        """Set one of the kernel's settings, like `net.ipv4.tcp_fastopen`, on one side or both.
+
+        Raises:
+            OSError: there is none, or it does not take the value.
+        """
+        for each in (CLIENT, SERVER) if side is None else (side,):
+            self._ask(self._broker, "setting", each, name, value)
+
+    # -- the link
+
+    def change(self, link: Link) -> None:
+        """Make it another link from now on. What is on the way comes out as it would have, and what was held for ever
+        as if it were sent now.
+
+        Raises:
+            ValueError: packets may pass in trains on the old one and not on the new one; or an effect has no meaning
+                for packets.
+        """
+        link.check_packets()
+        if self.link.trains and not link.trains:
+            raise ValueError("packets pass as trains on this link; start it with an effect that works on packets")
+        self._ask(self._emulator, "change", link)
+        self.link = link
+
+    def take(self) -> Counts:
+        """The counts since the last `take` (or the start), over all connections; a new operation begins.
+
+        Raises:
+            PacketsError: a process of the network failed.
+        """
+        return self._counts("take")
+
+    def counts(self) -> Counts:
+        """The counts so far; nothing is begun anew."""
+        return self._counts("counts")
+
+    def lateness(self) -> Lateness:
+        """Of the packets since the last `take`."""
+        return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, "lateness")[0]])
+
+    def _counts(self, question: str) -> Counts:
+        counts: Counts
+        counts, up, down = self._ask(self._emulator, question)[0]
+        return replace(counts, packets_up=up.packets, packets_down=down.packets, dropped=up.dropped + down.dropped)
+
+    def _ask(
+        self, whom: Channel | None, question: str, *arguments: Any, descriptors: Sequence[int] = ()
+    ) -> tuple[Any, list[int]]:
+        self.check()
+        assert whom is not None
+        try:
+            return whom.ask(question, *arguments, descriptors=descriptors)
+        except EOFError as error:
+            raise PacketsError("a process of the packet network failed") from error

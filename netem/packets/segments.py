@@ -1,0 +1,109 @@
+"""From the TCP segments of a link to its counter: connections, the bytes in them, and which segments are copies.
+
+Bytes are counted when they are first sent. A segment that carries nothing (a pure acknowledgement) is no message; a
+copy of what was sent before belongs to the message its connection sends at the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from netem.counter import Counter, Message
+from netem.packets.tcp import Segment, parse
+
+_HALF = 1 << 31
+_ALL = (1 << 32) - 1
+
+_End = tuple[bytes, int]
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One direction of a connection."""
+
+    next: int | None = None
+    """The sequence number after the highest seen."""
+    message: Message | None = None
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class _Connection:
+    number: int
+    opening: int
+    """The sequence number of its SYN: another one is another connection between the same ports."""
+    up: _Stream = field(default_factory=_Stream)
+    down: _Stream = field(default_factory=_Stream)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What delivering a packet means to the counter of the operation in which it was sent."""
+
+    counter: Counter
+    established: int = 0
+    """The number of a connection whose client now knows it is open."""
+    message: Message | None = None
+
+    def delivered(self, now: int) -> None:
+        """The packet came out of the link."""
+        if self.established:
+            self.counter.established(self.established, now)
+        if self.message is not None:
+            self.counter.delivered(self.message, now)
+
+
+class SegmentCounter:
+    """Tells a counter of the packets of one link."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+        self._connections: dict[tuple[_End, _End], _Connection] = {}
+        self._count = 0
+
+    def begin(self, counter: Counter) -> None:
+        """Another operation begins; open connections stay known."""
+        self.counter = counter
+        for connection in self._connections.values():
+            connection.up.message = connection.down.message = None
+
+    def sent(self, frame: bytes, at: int, now: int, *, up: bool) -> Seen | None:
+        """A frame enters the link, its IPv4 header at `at`. Call `delivered` of the result when it comes out."""
+        segment = parse(frame, at)
+        if segment is None:
+            return None
+        name = (segment.source, segment.target) if up else (segment.target, segment.source)
+        connection = self._connections.get(name)
+        if segment.syn and not segment.ack and (connection is None or connection.opening != segment.number):
+            connection = self._connections[name] = self._open(segment, now)
+        if connection is None:
+            return None  # opened before we looked
+        established = connection.number if segment.syn and segment.ack else 0
+        message = self._carried(connection, segment, now, up=up) if segment.size or segment.fin else None
+        return Seen(self.counter, established, message) if established or message else None
+
+    def _open(self, segment: Segment, now: int) -> _Connection:
+        self._count += 1
+        # A first segment that carries bytes (TCP Fast Open) waits for no handshake.
+        self.counter.opened(self._count, now, handshake=not segment.size)
+        return _Connection(self._count, segment.number)
+
+    def _carried(self, connection: _Connection, segment: Segment, now: int, *, up: bool) -> Message | None:
+        stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)
+        after = (segment.number + segment.syn + segment.size) & _ALL
+        new = segment.size if stream.next is None else min(_ahead(after, stream.next), segment.size)
+        if new > 0:
+            stream.next = after
+        if new > 0 or (segment.fin and not stream.ended):
+            stream.ended = stream.ended or segment.fin
+            message = self.counter.sent(connection.number, now, max(0, new), up=up, end=segment.fin, ended=other.ended)
+            stream.message = message or stream.message
+        else:
+            self.counter.repeated()
+        return stream.message
+
+
+def _ahead(number: int, before: int) -> int:
+    """How far a sequence number is beyond another, which it may be behind; they wrap."""
+    difference = (number - before) & _ALL
+    return difference if difference < _HALF else difference - _ALL - 1

@@ -1,0 +1,121 @@
+"""How the sockets of a running program are reached: methods of their classes, replaced for a time.
+
+The classes are the standard library's, and Twisted's once the program has loaded it: nothing is imported here that the
+program did not ask for. asyncio and Twisted buffer what is written and send it from their loops, so their `write`
+methods are replaced besides those of the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio.selector_events
+import functools
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Method = Callable[..., Any]
+
+
+class Witness(Protocol):
+    """What is told of a program's sockets."""
+
+    def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
+        """The program connects a socket; `connect` does it, to the address it is given."""
+
+    def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
+        """The program sends; `send` does it. Both say how many bytes the socket took."""
+
+    def write(self, sock: socket.socket, size: int) -> None:
+        """The program writes to a transport, which sends from that socket when it likes."""
+
+
+def size_of(content: Any) -> int:
+    """Bytes of an object with the buffer interface."""
+    return memoryview(content).nbytes
+
+
+def sum_of(contents: Any) -> int:
+    """Bytes of several of them."""
+    return sum(map(size_of, contents))
+
+
+class Patches:
+    """Replaced methods, each with what it was before."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._before: list[tuple[type, str, Method | None]] = []
+        self._twisted = False
+
+    def apply(self) -> None:
+        """Replace the methods of the standard library's classes."""
+        for name in ("connect", "connect_ex"):
+            self._replace(socket.socket, name, self._connecting)
+        for kind in (socket.socket, ssl.SSLSocket):
+            for name in ("send", "sendmsg", "sendfile"):
+                self._replace(kind, name, self._sending)
+            self._replace(kind, "sendall", self._sending_all)
+        transport = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+        self._replace(transport, "write", self._writing("_sock", size_of))
+        if "writelines" in vars(transport):  # else it calls `write`
+            self._replace(transport, "writelines", self._writing("_sock", sum_of))
+        self.look_for_twisted()
+
+    def look_for_twisted(self) -> None:
+        """Replace Twisted's methods too, if the program has loaded it by now."""
+        module = sys.modules.get("twisted.internet.abstract")
+        if module is not None and not self._twisted:
+            self._twisted = True
+            self._replace(module.FileDescriptor, "write", self._writing("socket", size_of))
+            self._replace(module.FileDescriptor, "writeSequence", self._writing("socket", sum_of))
+
+    def undo(self) -> None:
+        """Put everything back as it was."""
+        while self._before:
+            kind, name, before = self._before.pop()
+            if before is None:
+                delattr(kind, name)  # it was inherited
+            else:
+                setattr(kind, name, before)
+        self._twisted = False
+
+    def _replace(self, kind: type, name: str, make: Callable[[Method], Method]) -> None:
+        method: Method = getattr(kind, name)
+        self._before.append((kind, name, vars(kind).get(name)))
+        setattr(kind, name, functools.wraps(method)(make(method)))
+
+    def _connecting(self, method: Method) -> Method:
+        def connect(sock: socket.socket, address: Any) -> Any:
+            return self._witness.connect(sock, address, functools.partial(method, sock))
+
+        return connect
+
+    def _sending(self, method: Method) -> Method:
+        def send(sock: socket.socket, *arguments: Any, **named: Any) -> Any:
+            return self._witness.send(sock, lambda: int(method(sock, *arguments, **named)))
+
+        return send
+
+    def _sending_all(self, method: Method) -> Method:
+        def sendall(sock: socket.socket, content: Any, *flags: int) -> None:
+            def really() -> int:
+                method(sock, content, *flags)
+                return size_of(content)
+
+            self._witness.send(sock, really)
+
+        return sendall
+
+    def _writing(self, attribute: str, size: Callable[[Any], int]) -> Callable[[Method], Method]:
+        def make(method: Method) -> Method:
+            def write(transport: Any, content: Any) -> Any:
+                sock = getattr(transport, attribute, None)
+                if isinstance(content, bytes | bytearray | memoryview | list | tuple) and sock is not None:
+                    self._witness.write(sock, size(content))
+                return method(transport, content)
+
+            return write
+
+        return make

@@ -1,0 +1,134 @@
+"""Any client and any server across a link of packets, each in a namespace of its own: what `netem run` does."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from netem.counter import Counts
+from netem.packets.command import Command
+from netem.packets.network import CLIENT, SERVER, Lateness, Packets
+
+LISTENING = 15.0
+"""Seconds a server may take until it listens."""
+LOOK = 0.01
+"""Seconds between looks at whether it does: the kernel tells nobody."""
+
+TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a client is told of."""
+
+
+class RunError(Exception):
+    """A command could not be run across the link; the message is for its user."""
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """What a client did."""
+
+    status: int
+    """Its exit status; negative: the signal that ended it."""
+    seconds: float
+    """Wall time, from its start to its end."""
+    counts: Counts
+    lateness: Lateness
+
+
+class Crossing:
+    """Servers behind a link, for clients to be run before it; use it as a context manager."""
+
+    def __init__(self, network: Packets, servers: Sequence[str]) -> None:
+        """`servers`: commands as a shell user writes them (no shell runs them); `{server}` is their address.
+
+        Raises:
+            RunError: one is no command.
+        """
+        self.network = network
+        self.running: Command | None = None
+        """The client, while there is one."""
+        self._commands = [self._words(command) for command in servers]
+
+    def __enter__(self) -> Self:
+        """Start network and servers, one after the other, and wait until each listens.
+
+        Raises:
+            RunError: one does not.
+            Unavailable: there are no packet networks here.
+        """
+        self.network.start()
+        try:
+            for command in self._commands:
+                self._serve(command)
+        except BaseException:
+            self.network.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End them."""
+        self.network.close()
+
+    def run(self, command: Sequence[str], *, stdout: int = 1) -> Crossed:
+        """Run a client; `{server}` in its words is the servers' address, `stdout` an open descriptor.
+
+        Raises:
+            RunError: it could not be started.
+            PacketsError: the network failed.
+        """
+        words = [self._with_address(word) for word in command]
+        self.network.take()
+        begun = time.monotonic()
+        # A signal finds either no client, or one that it can be passed on to.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+        try:
+            self.running = self._start(CLIENT, words, stdout)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            status = self.running.wait()
+        except BaseException:
+            self.running.kill()
+            raise
+        finally:
+            self.running.close()
+            self.running = None
+        seconds = time.monotonic() - begun
+        lateness = self.network.lateness()
+        return Crossed(status, seconds, self.network.take(), lateness)
+
+    def _start(self, side: int, command: Sequence[str], stdout: int) -> Command:
+        try:
+            return self.network.run(side, command, stdout=stdout)
+        except OSError as error:
+            raise RunError(f"{command[0]}: {error.strerror}") from error
+
+    def _serve(self, command: Sequence[str]) -> None:
+        """Start a server, and wait until one more socket listens; what it prints goes to standard error."""
+        before = self.network.listening(SERVER)
+        server = self._start(SERVER, command, 2)
+        end = time.monotonic() + LISTENING
+        while self.network.listening(SERVER) <= before:
+            # One that ended well may have left a daemon behind.
+            if server.ended() and (status := server.wait()):
+                raise RunError(f"the server {shlex.join(command)} ended with status {status} before it listened")
+            if time.monotonic() > end:
+                raise RunError(f"the server {shlex.join(command)} does not listen after {LISTENING:g} s")
+            time.sleep(LOOK)
+        server.close()
+
+    def _words(self, command: str) -> list[str]:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise RunError(f"the server {command!r}: {error}") from error
+        if not words:
+            raise RunError("an empty server command")
+        return [self._with_address(word) for word in words]
+
+    def _with_address(self, word: str) -> str:
+        return word.replace("{server}", self.network.server_address)

@@ -1,0 +1,51 @@
+"""Who sent which byte of one connection: what the program hands to a socket, matched with what arrives on the link.
+
+A program sends at once (`socket.send`), or writes to a transport that sends later, when no line of the program is being
+run. Offsets in the stream join the two, so neither threads nor buffers can mix senders up. Where the socket sends more
+than was handed to it (TLS), the match is the latest sender.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from netem.callsites import CallSites
+
+
+class SendLog:
+    """The senders of one connection; the program's threads write it, the link's thread reads it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: deque[tuple[int, CallSites]] = deque()
+        self._written = 0
+        self._received = 0
+        self.sent = 0
+        """Bytes the socket took."""
+
+    def writing(self, size: int, sites: CallSites) -> None:
+        """The program hands `size` bytes to a transport, which sends them now or later."""
+        with self._lock:
+            begin = max(self._written, self.sent)
+            self._note(begin, sites)
+            self._written = begin + size
+
+    def sending(self, sites: CallSites) -> None:
+        """A socket is about to send; if a transport was handed these bytes, it is known who wrote them."""
+        with self._lock:
+            if self.sent >= self._written:
+                self._note(self.sent, sites)
+
+    def received(self, size: int) -> CallSites:
+        """Who sent the first of the next `size` bytes that came onto the link."""
+        with self._lock:
+            while len(self._begun) > 1 and self._begun[1][0] <= self._received:
+                self._begun.popleft()
+            self._received += size
+            return self._begun[0][1] if self._begun else ()
+
+    def _note(self, begin: int, sites: CallSites) -> None:
+        while self._begun and self._begun[-1][0] >= begin:  # that try sent nothing
+            self._begun.pop()
+        self._begun.append((begin, sites))

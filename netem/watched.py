@@ -1,0 +1,190 @@
+"""The network under a program's own sockets: what it opens goes through a proxy, and each message knows who sent it.
+
+A connection to a server on this machine (or to a named one) is led through a `Proxy` on its way, so it takes the RTT it
+is given and is counted like any other. The lines of the program that send are found by looking at its stack.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from netem.callsites import CallSites, call_sites
+from netem.counter import Counts
+from netem.patches import Patches
+from netem.proxy import STARTING, THREAD, Proxy
+from netem.sendlog import SendLog
+
+Address = tuple[str, int]
+
+
+class AlreadyWatched(RuntimeError):
+    """The sockets of this process are under another network already."""
+
+
+_one_at_a_time = threading.Lock()
+
+
+class Watched:
+    """Puts every TCP connection that this process opens to `servers` on a link, as long as it is entered.
+
+    `servers`: (host, port) of those meant; None: every server on a loopback address. `options` are those of `Proxy`.
+
+        with Watched(rtt=0.05) as network, round_trips(network, at_most=2):
+            urllib.request.urlopen("http://127.0.0.1:8000/")
+    """
+
+    def __init__(self, rtt: float = 0.05, *, servers: Iterable[Address] | None = None, **options: Any) -> None:
+        self._servers = None if servers is None else {each for server in servers for each in _addresses(*server)}
+        self._proxy = Proxy(rtt, None, **options)
+        self._proxy.on_accepted = self._accepted
+        self._proxy.sites = self._received
+        self._doors: dict[Address, Address] = {}
+        self._logs: dict[Address, SendLog] = {}
+        self._lock = threading.Lock()
+        self._arrived: set[Address] = set()
+        self._arrival = threading.Condition()
+        self._patches = Patches(self)
+        self._process = os.getpid()
+
+    def __enter__(self) -> Self:
+        """Begin.
+
+        Raises:
+            AlreadyWatched: inside another one.
+        """
+        if not _one_at_a_time.acquire(blocking=False):
+            raise AlreadyWatched("the sockets of this process are watched already")
+        try:
+            self._proxy.start()
+            self._patches.apply()
+        except BaseException:
+            _one_at_a_time.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._patches.undo()
+        _one_at_a_time.release()
+        self._proxy.close()
+        if kind is None:
+            self._proxy.check()
+
+    def take(self) -> Counts:
+        """The counts since the last `take` (or the beginning), over all connections; a new operation begins.
+
+        Raises:
+            ProxyError: the proxy failed.
+        """
+        return self._proxy.take()
+
+    def counts(self) -> Counts:
+        """The counts so far; nothing is begun anew."""
+        return self._proxy.counts()
+
+    def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
+        """Lead a connection through the proxy, if it is one of those meant."""
+        door = self._door(sock, address)
+        if door is None:
+            return connect(address)
+        if _is_connected(sock):  # Twisted asks a second time, to learn whether it is
+            return connect(door)
+        self._patches.look_for_twisted()
+        try:
+            error = connect(door)  # of `connect_ex`; `connect` raises it
+        except BlockingIOError:
+            self._opened(sock)
+            raise
+        if error in (None, 0, errno.EINPROGRESS):
+            self._opened(sock)
+        return error
+
+    def _opened(self, sock: socket.socket) -> None:
+        """A connection is made, or being made. It is counted before the program goes on, so that `take` finds it."""
+        here: Address = sock.getsockname()[:2]
+        self._logs[here] = SendLog()
+        with self._arrival:
+            if not self._arrival.wait_for(lambda: here in self._arrived, STARTING):
+                self._proxy.check()
+            self._arrived.discard(here)
+
+    def _accepted(self, client: Address) -> None:
+        with self._arrival:
+            self._arrived.add(client[:2])
+            self._arrival.notify_all()
+
+    def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
+        """Note who sends."""
+        log = self._log(sock)
+        if log is None:
+            return send()
+        log.sending(call_sites())
+        begun = log.sent
+        size = send()
+        log.sent = max(log.sent, begun + size)  # `sendall` may have called `send`, which was noted
+        return size
+
+    def write(self, sock: socket.socket, size: int) -> None:
+        """Note who will have sent."""
+        log = self._log(sock)
+        if log is not None:
+            log.writing(size, call_sites())
+
+    def _log(self, sock: socket.socket) -> SendLog | None:
+        try:
+            return self._logs.get(sock.getsockname()[:2])
+        except OSError:  # closed
+            return None
+
+    def _received(self, client: Address, size: int) -> CallSites:
+        log = self._logs.get(client[:2])
+        return () if log is None else log.received(size)
+
+    def _door(self, sock: socket.socket, address: Any) -> Address | None:
+        """Where the proxy listens for that server; None when the connection is left alone."""
+        if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+            return None
+        if threading.current_thread().name == THREAD:  # a proxy on its way to the server
+            return None
+        if os.getpid() != self._process:  # a fork, in which no proxy runs
+            return None
+        try:
+            server = _addresses(address[0], address[1], sock.family)[0]
+        except (OSError, LookupError, TypeError, ValueError):
+            return None  # connecting says what is wrong
+        if not (_is_loopback(server[0]) if self._servers is None else server in self._servers):
+            return None
+        with self._lock:
+            if server not in self._doors and server not in self._doors.values():
+                here = "::1" if sock.family == socket.AF_INET6 else "127.0.0.1"
+                self._doors[server] = self._proxy.relay(server, (here, 0))
+            return self._doors.get(server)
+
+
+def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
+    """What a name stands for."""
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+    return [(str(address[0]), int(address[1])) for *_, address in found]
+
+
+def _is_connected(sock: socket.socket) -> bool:
+    try:
+        sock.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,338 @@
+"""netem.packets.network, netem.packets.broker, netem.packets.namespaces: TCP between two, and nothing left afterwards.
+
+Times are read as whole round trips, of an RTT that a busy machine does not reach by being late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from packet_servers import PATIENCE, Source, ask, content
+
+from netem.effects import Blackhole, Corrupt, Cut, Delay, Duplicate, Effect, Jitter, Loss, Rate, Stall
+from netem.link import Link
+from netem.packets.devices import BACKENDS, TUN
+from netem.packets.errors import PacketsError
+from netem.packets.namespaces import Namespace
+from netem.packets.network import CLIENT, SERVER, Packets
+
+pytestmark = pytest.mark.packets
+
+Start = Callable[..., Packets]
+RTT = 0.2
+SOON = 0.004
+
+
+def have_tun() -> bool:
+    """Whether the node can be opened; `veth` is what must work everywhere."""
+    try:
+        os.close(os.open(TUN, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+WORKING = [backend for backend in BACKENDS if backend != "tun" or have_tun()]
+
+
+# Rounds
+
+
+@pytest.mark.parametrize("backend", WORKING)
+def test_slow_start_of_a_fresh_connection(start: Start, backend: str) -> None:
+    """14,480 bytes are the ten segments of an initial window; from there it doubles with each round trip."""
+    network = start(Link(RTT), backend=backend)
+    with Source(network) as source:
+        for size, rounds in ((14_480, 1), (14_600, 2), (100_000, 3)):
+            network.take()
+            begun = time.monotonic()
+            with source.connect() as client:
+                connected = time.monotonic()
+                ask(client, size)
+                answered = time.monotonic()
+            counts = network.take()
+            found = [round((connected - begun) / RTT), round((answered - connected) / RTT)]
+            assert found == [1, rounds], f"{size} bytes; the emulator was late by {network.lateness()}"
+            assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 1)  # of the programs
+            assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (len(str(size)) + 1, size, 0)
+            assert counts.packets_down >= size / 1448
+
+
+def test_rounds_of_held_connections_and_what_a_take_begins(start: Start) -> None:
+    network = start(Link(SOON))
+    with Source(network) as source, source.connect() as client:
+        for _ in range(3):
+            ask(client, 100)
+        assert network.counts().rounds == 4
+        cold = network.take()
+        assert (cold.rounds, cold.handshake_rounds, cold.flights_up, cold.flights_down) == (4, 1, 3, 3)
+        ask(client, 100)
+        warm = network.take()
+        assert (warm.rounds, warm.connections, warm.bytes_up, warm.bytes_down) == (1, 0, 4, 100)
+
+
+# Effects
+
+
+@pytest.mark.parametrize(
+    ("effect", "seen"),
+    [
+        (Loss(0.2, seed=1), "dropped"),
+        (Duplicate(0.3), "content"),
+        (Corrupt(0.2), "repeated"),
+        (Jitter(0.004, ordered=False), "content"),
+        (Jitter(0.004), "content"),
+        (Rate(1_000_000, 20_000), "dropped"),
+        (Delay(0.01), "content"),
+        (Stall(20_000, 0.05), "content"),
+    ],
+    ids=repr,
+)
+def test_whatever_the_link_does_tcp_mends_it(start: Start, effect: Effect, seen: str) -> None:
+    network = start(Link(SOON, down=[effect]))
+    with Source(network) as source, source.connect() as client:
+        assert ask(client, 60_000) == content(60_000)
+    counts = network.take()
+    assert counts.bytes_down == 60_000
+    if seen != "content":
+        assert getattr(counts, seen) > 0
+
+
+def test_a_rate_is_kept(start: Start) -> None:
+    network = start(Link(SOON, rate=100_000))
+    with Source(network) as source, source.connect() as client:
+        begun = time.monotonic()
+        ask(client, 50_000)
+        assert time.monotonic() - begun >= 0.5
+
+
+def test_no_packet_is_a_train_where_packets_are_lost_one_by_one(start: Start) -> None:
+    network = start(Link(SOON, down=[Loss(0)]))
+    with Source(network) as source, source.connect() as client:
+        ask(client, 200_000)
+    counts = network.take()
+    assert counts.packets_down >= 200_000 / 1448
+
+
+@pytest.mark.parametrize("effect", [Blackhole(), Stall(0), Loss(1)], ids=repr)
+def test_a_link_goes_down_and_comes_back(start: Start, effect: Effect) -> None:
+    network = start(Link(SOON, up=[Loss(0)]))
+    with Source(network) as source, source.connect() as client:
+        ask(client, 10)
+        network.change(Link(SOON, up=[effect]))
+        client.sendall(b"12\n")
+        client.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            client.recv(100)
+        client.settimeout(PATIENCE)
+        network.change(Link(SOON))
+        assert client.recv(100) == content(12)
+
+
+def test_what_cannot_be_changed(start: Start) -> None:
+    network = start(Link(SOON))
+    with pytest.raises(ValueError, match="start it with an effect that works on packets"):
+        network.change(Link(SOON, up=[Loss(0.5)]))
+    with pytest.raises(ValueError, match="cut is of streams"):
+        network.change(Link(SOON, up=[Cut(5)]))
+
+
+# Commands
+
+
+def run(network: Packets, script: str, **options: object) -> int:
+    command = network.run(SERVER, ["sh", "-c", script], **options)  # type: ignore[arg-type]
+    try:
+        return command.wait()
+    finally:
+        command.close()
+
+
+def test_a_command_its_status_environment_and_folder(start: Start, tmp_path: Path) -> None:
+    network = start(Link(SOON))
+    with (tmp_path / "out").open("w+") as out:
+        environment = {"PATH": os.environ["PATH"], "WORD": "here"}
+        script = 'echo "$WORD $PWD $(id -u)"; exit 7'
+        assert run(network, script, environment=environment, folder=str(tmp_path), stdout=out.fileno()) == 7
+        out.seek(0)
+        assert out.read() == f"here {tmp_path} {os.getuid()}\n"
+    assert run(network, "kill -9 $$") == -9
+    with pytest.raises(FileNotFoundError):
+        network.run(CLIENT, ["no-such-program"])
+    with pytest.raises(FileNotFoundError):
+        network.run(CLIENT, ["true"], folder="/no/such/folder")
+
+
+def test_a_command_sees_its_own_processes_and_network_alone(start: Start, tmp_path: Path) -> None:
+    network = start(Link(SOON))
+    with (tmp_path / "out").open("w+") as out:
+        script = 'readlink /proc/self/ns/net; test -d "/proc/$$" && tr "\\0" " " </proc/$$/cmdline'
+        assert run(network, script, stdout=out.fileno()) == 0
+        out.seek(0)
+        inside, words = out.read().split("\n", 1)
+    assert inside != os.readlink("/proc/self/ns/net")
+    assert words.startswith("sh -c readlink")
+
+
+def test_a_signal_reaches_the_command_and_its_group(start: Start) -> None:
+    network = start(Link(SOON))
+    command = network.run(CLIENT, ["sh", "-c", "sleep 100 & wait"])
+    command.kill(signal.SIGTERM)
+    assert command.wait() == -signal.SIGTERM
+    command.close()
+
+
+def test_who_listens_and_what_the_kernel_is_told(start: Start) -> None:
+    network = start(Link(SOON))
+    assert (network.listening(CLIENT), network.listening(SERVER)) == (0, 0)
+    with network.listen() as listener:
+        assert (network.listening(CLIENT), network.listening(SERVER)) == (0, 1)
+        with pytest.raises(OSError, match="in use"):
+            network.listen(listener.getsockname()[1])
+    network.setting("net.ipv4.tcp_fastopen", "3")
+    with pytest.raises(FileNotFoundError):
+        network.setting("net.ipv4.no_such_thing", "3")
+    with pytest.raises(ConnectionRefusedError):
+        network.connect(1)
+    with network.make_socket(CLIENT, kind=socket.SOCK_DGRAM) as udp:
+        udp.sendto(b"x", (network.server_address, 9))
+
+
+# Ends
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; what is killed by the kernel has not at once."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.01)
+                continue
+        return True
+    return False
+
+
+DAEMON = "setsid sleep 1000 & setsid sh -c 'sleep 1000' & exit 0"
+"""Leaves two processes in sessions of their own behind."""
+
+
+def leave_daemons(network: Packets) -> list[int]:
+    """The processes, as seen from here, of a command and of what its daemons are."""
+    pids = children(network)
+    assert run(network, DAEMON) == 0
+    deadline = time.monotonic() + PATIENCE
+    while len(found := children(network) - pids) < 2:
+        assert time.monotonic() < deadline
+    return sorted(found | pids)
+
+
+def children(network: Packets) -> set[int]:
+    """The network's first process and all below it."""
+    assert network._process is not None
+    return below(network._process.pid)
+
+
+def below(first: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {first}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def test_close_ends_whatever_commands_left_behind(start: Start) -> None:
+    network = start(Link(SOON))
+    pids = leave_daemons(network)
+    network.close()
+    network.close()
+    assert [pid for pid in pids if not gone(pid)] == []
+    with pytest.raises(PacketsError, match="not started, or is closed"):
+        network.take()
+
+
+@pytest.mark.parametrize("whose", ["broker", "emulator"])
+def test_a_process_that_is_killed_ends_the_run_with_an_error(start: Start, whose: str) -> None:
+    network = start(Link(SOON))
+    assert network._process is not None
+    broker = network._process.pid
+    (emulator,) = children(network) - {broker}
+    pids = leave_daemons(network)
+    command = network.run(SERVER, ["sleep", "1000"])
+    os.kill(broker if whose == "broker" else emulator, signal.SIGKILL)
+    if whose == "broker":
+        with pytest.raises(PacketsError, match="the network ended while a command ran"):
+            command.wait()
+    else:
+        assert command.wait() == -signal.SIGKILL
+    command.close()
+    with pytest.raises(PacketsError, match=f"the {whose} of the packet network failed|a process of the"):
+        network.take()
+    network.close()
+    assert [pid for pid in pids if not gone(pid)] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_the_process_that_uses_it(start: Start, number: int) -> None:
+    start(Link(SOON)).close()  # or skip
+    script = (
+        "import sys, time; from netem.packets.network import Packets; from netem.link import Link\n"
+        "network = Packets(Link(0.004), backend='veth'); network.start()\n"
+        "network.run(0, ['sh', '-c', 'setsid sleep 1000 & sleep 1000'])\n"
+        "print(network._process.pid, flush=True); time.sleep(1000)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        cwd=Path(__file__).parents[2],
+    ) as user:  # fmt: skip
+        assert user.stdout is not None
+        pids = below(int(user.stdout.readline()))
+        user.send_signal(number)
+    assert [pid for pid in pids if not gone(pid)] == []
+
+
+def test_what_cannot_be_is_named(start: Start) -> None:
+    start(Link(SOON)).close()  # or skip
+    with pytest.raises(Exception, match=r"no packet network here: veth: a route with congestion control no-such: "):
+        Packets(Link(SOON), backend="veth", congestion="no-such").start()
+    with pytest.raises(ValueError, match="no backend 'pigeon'; there are auto, tun, veth"):
+        Packets(Link(SOON), backend="pigeon")
+
+
+def test_descriptors_are_given_back(start: Start) -> None:
+    network = start(Link(SOON))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        run(network, "true")
+        with network.listen():
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            network.run(CLIENT, ["no-such-program"])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_namespace_is_left_again(start: Start) -> None:
+    network = start(Link(SOON))
+    home = os.readlink("/proc/thread-self/ns/net")
+    if os.getuid() == 0:
+        namespace = Namespace()
+        with namespace.entered():
+            assert os.readlink("/proc/thread-self/ns/net") != home
+        with contextlib.suppress(KeyError), namespace.entered():
+            raise KeyError
+        namespace.close()
+        namespace.close()
+    network.check()
+    assert os.readlink("/proc/thread-self/ns/net") == home

@@ -1,0 +1,214 @@
+"""The link is cut at every frame and between: push, pull and clone are as before or as after, and the client knows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from builders import MAIN, History, check_whole, create, refs_of, request_id
+from simulated_joint import NEW, HistorySource, Joint
+
+from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from smartserver.client.call import Client
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.errors import OutcomeUnknown
+from smartserver.records.model import Tip
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.wire.frames import HEADER
+from transports.memory import MemoryTransport
+
+PATH = "project"
+LOST = (ConnectionLost, OutcomeUnknown)
+ATTEMPTS = 3
+"""So often the client tries."""
+
+HISTORY = History()
+LINE = HISTORY.line(3)
+# A body of several frames: noise that does not compress.
+LARGE = HISTORY.commit({"noise": hashlib.shake_128(b"seed").digest(90_000)}, [LINE[2]])
+LINE += HISTORY.line(2, LARGE, "later")
+
+
+def frames(content: bytes) -> Iterator[int]:
+    """Where the opening line, each frame's header and each frame end."""
+    at = content.index(b"\n") + 1
+    yield at
+    while at < len(content):
+        size = HEADER.unpack_from(content, at)[0]
+        yield at + HEADER.size
+        at += HEADER.size + size
+        yield at
+
+
+@dataclass
+class Stage:
+    """A server on which the branch is at `tip`, a client without a connection to it, and a store beside the client."""
+
+    tip: bytes | None
+    joint: Joint = field(default_factory=lambda: Joint(SimulatedNetwork(Link(1.0))))
+    local: PackRepository = field(default_factory=lambda: PackRepository(MemoryTransport()))
+    client: Client = field(init=False)
+    remote: RemoteRepository = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.joint.client()
+        self.remote = self.joint.remote(PATH, self.client)
+        if self.tip is not None:
+            self.push(self.tip)
+
+    def push(self, tip: bytes) -> Outcome:
+        return self.remote.push([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW)[0].outcome
+
+    def pull(self) -> None:
+        """Bring what the local store lacks, and move its branch."""
+        there = self.local.begin(b"", "user").exists
+        pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [])
+
+        def plan(transaction: RepositoryTransaction) -> bytes:
+            if not transaction.exists:
+                create(transaction)
+            transaction.check_parents()
+            (tip,) = self.remote.knowledge.ref(MAIN) or ()
+            transaction.set_ref(MAIN, (Tip(tip.id),))
+            return b"pulled"
+
+        transaction = self.local.begin(b"", "user")
+        if not there:
+            create(transaction)
+        incoming, size = self.local.receive(transaction, False), 0
+        try:
+            for chunk in pulled.body:
+                incoming.write(chunk)
+                size += len(chunk)
+            incoming.finish(pulled.result.segments, size)
+        except BaseException:
+            incoming.abandon()
+            raise
+        self.local.commit(request_id(), 0, "user", plan, incoming)
+
+    def settle(self) -> None:
+        """Let everything under way come to its end, and check what must hold then."""
+        self.client.close()
+        self.joint.network.clock.run()
+        site = self.joint.site.find(PATH)
+        if site.exists:
+            check_whole(site.repository, HISTORY)
+        assert not [path for path in self.joint.tree() if path.startswith(f"{PATH}/incoming/")]
+        if self.local.begin(b"", "user").exists:
+            check_whole(self.local, HISTORY)
+
+    @property
+    def version(self) -> int:
+        return self.joint.site.find(PATH).repository.snapshot().root.version
+
+    @property
+    def pulled(self) -> bytes | None:
+        """Where the local branch is."""
+        return refs_of(self.local)[MAIN] if self.local.begin(b"", "user").exists else None
+
+
+def staged(tip: bytes | None, local: bytes | None = None) -> Callable[[], tuple[SimulatedNetwork, Stage]]:
+    """Makes stages with the server's branch at `tip` and the local one at `local`; nothing is connected."""
+
+    def make() -> tuple[SimulatedNetwork, Stage]:
+        stage = Stage(local or tip)
+        if local is not None:
+            stage.pull()
+        if local is not None and tip is not None:
+            stage.push(tip)
+        stage.settle()
+        return stage.joint.network, stage
+
+    return make
+
+
+PUSHES = [
+    pytest.param(None, LINE[2], 20, id="the first"),
+    pytest.param(LINE[1], LINE[2], None, id="of a small commit"),
+    pytest.param(LINE[2], LINE[-1], 60, id="of many frames"),
+    pytest.param(LINE[2], LINE[1], 20, id="refused"),
+]
+"""Before, after, and at how many bytes between the frames it is cut."""
+
+
+@pytest.mark.parametrize(("before", "after", "inside"), PUSHES)
+def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside: int | None) -> None:
+    """The client repeats by itself, under the same id: done, and done once."""
+    refused = before is not None and after in HISTORY.ancestors([before])
+    whole = staged(before)()[1]
+    whole.push(after)
+    version = whole.version
+
+    def check(trial: Trial[Stage]) -> None:
+        assert trial.error is None
+        assert trial.result is (Outcome.REFUSED if refused else Outcome.DONE)
+        trial.state.settle()
+        assert trial.state.joint.refs(PATH) == {MAIN: before if refused else after}
+        assert trial.state.version == version
+
+    places = cut_everywhere(staged(before), lambda stage: stage.push(after), check, lost=LOST, frames=frames,
+                            inside=inside)  # fmt: skip
+    assert both_ways(places)
+
+
+@pytest.mark.parametrize(("before", "after", "inside"), PUSHES[:3])
+def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int | None) -> None:
+    """Before or after; the client says that it does not know, and the next push finds its way."""
+    seen: set[tuple[bool, type | None]] = set()
+
+    def check(trial: Trial[Stage]) -> None:
+        trial.state.settle()
+        refs = trial.state.joint.refs(PATH)
+        assert refs in ({} if before is None else {MAIN: before}, {MAIN: after})
+        if trial.error is None:
+            assert trial.result is Outcome.DONE
+            assert refs == {MAIN: after}
+        seen.add((refs == {MAIN: after}, type(trial.error) if trial.error else None))
+        assert trial.state.push(after) in (Outcome.DONE, Outcome.UNCHANGED)
+        trial.state.settle()
+        assert trial.state.joint.refs(PATH) == {MAIN: after}
+
+    places = cut_everywhere(staged(before), lambda stage: stage.push(after), check, lost=LOST, attempts=ATTEMPTS,
+                            frames=frames, inside=10 if inside else 200)  # fmt: skip
+    assert both_ways(places)
+    # All had left the client each time, so it never says that nothing was done.
+    assert seen == {(True, None), (True, OutcomeUnknown), (False, OutcomeUnknown)}
+
+
+PULLS = [
+    pytest.param(None, LINE[-1], id="a clone"),
+    pytest.param(LINE[1], LINE[2], id="of a small commit"),
+    pytest.param(LINE[2], LINE[-1], id="of many frames"),
+    pytest.param(LINE[2], LINE[2], id="of nothing"),
+]
+
+
+@pytest.mark.parametrize("attempts", [1, ATTEMPTS])
+@pytest.mark.parametrize(("before", "after"), PULLS)
+def test_a_pull(before: bytes | None, after: bytes, attempts: int) -> None:
+    seen: set[bool] = set()
+
+    def check(trial: Trial[Stage]) -> None:
+        trial.state.settle()
+        assert trial.state.joint.refs(PATH) == {MAIN: after}
+        assert trial.state.pulled == (after if trial.error is None else before)
+        seen.add(trial.error is None)
+        trial.state.pull()
+        trial.state.settle()
+        assert trial.state.pulled == after
+
+    places = cut_everywhere(staged(after, before), Stage.pull, check, lost=LOST, attempts=attempts, frames=frames)
+    assert both_ways(places)
+    assert True in seen
+    assert False in seen or (attempts == 1 and before == after)
+
+
+def both_ways(places: list[CutPoint]) -> bool:
+    """Whether there were frames in each direction."""
+    return all(sum(place.boundary and place.up is up for place in places) > 2 for up in (True, False))

@@ -1,0 +1,107 @@
+"""netem.accuracy_sockets, netem.accuracy_networks, netem.cli.accuracy: small numbers; times only from below."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from netem import accuracy_sockets
+from netem.accuracy import measure
+from netem.accuracy_networks import Loopback, Proxied
+from netem.accuracy_sockets import CHUNK, CONNECTIONS, dial, server
+from netem.cli import accuracy
+from netem.cli.main import main
+from netem.proxy import Proxy
+
+pytestmark = pytest.mark.sockets
+
+PATIENCE = 30.0
+SMALL = functools.partial(measure, echoes={0.01: 5}, bulk=3 * CHUNK + 1, exchanges=3 * CONNECTIONS)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    with server() as made:
+        yield made
+
+
+def test_what_passes(address: tuple[str, int]) -> None:
+    """Counted by a proxy in between: so many bytes and connections are what was asked for."""
+    with Proxy(0.0, address) as proxy:
+        connect = dial(proxy.host, proxy.port)
+        assert len(accuracy_sockets.echo(connect, 7)) == 7
+        counts = proxy.take()
+        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 9, 8)
+        assert accuracy_sockets.bulk(connect, 3 * CHUNK + 1) > 0
+        counts = proxy.take()
+        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 3 * CHUNK + 2, 1)
+        assert accuracy_sockets.exchanges(connect, 50) > 0
+        counts = proxy.take()
+        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (CONNECTIONS, CONNECTIONS + 50, 50)
+        assert accuracy_sockets.exchanges(connect, 3) > 0
+        assert proxy.take().connections == 3
+
+
+@pytest.mark.parametrize("network", [Loopback, Proxied])
+def test_networks(network: type[Loopback | Proxied], address: tuple[str, int]) -> None:
+    found = measure(network(address), echoes={0.01: 5, 0.02: 3}, bulk=CHUNK, exchanges=20)
+    assert list(found.late) == [0.01, 0.02]
+    for late in found.late.values():
+        assert 0 <= late.p50 <= late.p99
+    assert found.bytes_per_second > 0
+    assert found.messages_per_second > 0
+
+
+def test_a_connection_that_says_nothing_or_is_reset_harms_no_other(address: tuple[str, int]) -> None:
+    silent = socket.create_connection(address)
+    rude = socket.create_connection(address)
+    rude.sendall(b"e.")
+    assert rude.recv(1) == b"."
+    rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    rude.close()
+    assert len(accuracy_sockets.echo(dial(*address), 2)) == 2
+    silent.close()
+    assert len(accuracy_sockets.echo(dial(*address), 2)) == 2
+
+
+def test_the_server_ends_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def noted(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **options))  # type: ignore[call-overload]
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with contextlib.suppress(KeyError), server():
+        raise KeyError
+    assert started[0].returncode == 0
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(accuracy, "measure", SMALL)
+    assert main(["accuracy"]) == 0
+    out, err = capsys.readouterr()
+    head, _, *rows = out.splitlines()
+    assert head == "| network | late at 10 ms, p50 / p99 | MB/s | messages/s |"
+    assert [row.split(" | ")[0] for row in rows] == ["| simulated", "| none (loopback)", "| proxy"]
+    assert rows[0].startswith("| simulated | 0.00 / 0.00 ms |")
+    assert "timers of this process came up to" in err
+    assert main(["accuracy", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["late"] == {"0.01": {"p50": 0.0, "p99": 0.0}}
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(network: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(accuracy, "measure", interrupted)
+    assert main(["accuracy"]) == 130
+    assert capsys.readouterr().err.endswith("netem: interrupted\n")

@@ -1,0 +1,115 @@
+"""netem.cli.meter: real commands through real proxies; counts are asserted, and times only from below."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.sockets
+
+PATIENCE = 30.0
+METER = [sys.executable, "-c", "import sys; from netem.cli.main import main; sys.exit(main())", "meter"]
+RTTS = "20ms,40ms,60ms"
+ASK = "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2]))); s.sendall(b'x'); s.recv(1)"
+CLIENT = ["--", sys.executable, "-c", ASK, "{host}", "{port}"]
+
+
+class Server:
+    """Answers each first byte of a connection, or lets it wait; says when a connection is there and when it ended."""
+
+    def __init__(self) -> None:
+        self.answering = True
+        self.accepted = threading.Event()
+        self.ended = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f":{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection:
+                connection.settimeout(PATIENCE)
+                if not connection.recv(1):
+                    return
+                self.accepted.set()
+                if self.answering:
+                    connection.sendall(b"y")
+                connection.recv(1)
+                self.ended.set()
+
+    def close(self) -> None:
+        socket.create_connection(self._socket.getsockname()).close()
+        self._thread.join(PATIENCE)
+        self._socket.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def meter(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*METER, *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_a_measurement(server: Server) -> None:
+    """Whether it is judged depends on the machine; what was counted and how long it took at the least does not."""
+    ended = meter("--to", server.address, "--rtts", RTTS, "--repeat", "2", "--json", *CLIENT)
+    assert ended.returncode in (0, 3), ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["judged"] is (ended.returncode == 0)
+    assert [run["rtt"] for run in found["runs"]] == [0.02, 0.04, 0.06] * 2
+    for run in found["runs"]:
+        assert (run["rounds"], run["handshake_rounds"], run["connections"]) == (2, 1, 1)
+        assert run["seconds"] >= 2 * run["rtt"]
+    assert ended.stderr.count("2 round trips counted") == 6
+
+
+def test_the_preparation_runs_before_each_and_is_not_counted(server: Server, tmp_path: Path) -> None:
+    prepare = f'echo . >> {tmp_path}/runs; {sys.executable} -c "{ASK}" {{host}} {{port}}'
+    ended = meter("--to", server.address, "--rtts", RTTS, "--repeat", "1", "--json", "--prepare", prepare, *CLIENT)
+    assert ended.returncode in (0, 3), ended.stderr
+    assert [run["connections"] for run in json.loads(ended.stdout)["runs"]] == [1, 1, 1]
+    with open(f"{tmp_path}/runs", encoding="utf-8") as runs:
+        assert runs.read() == ".\n" * 3
+
+
+@pytest.mark.parametrize("prepare", [[], ["--prepare", "exit 5"]])
+def test_what_fails_ends_it(server: Server, prepare: list[str]) -> None:
+    ended = meter("--to", server.address, "--rtts", RTTS, *prepare, "--", "sh", "-c", "echo so it is >&2; exit 7")
+    if prepare:
+        assert (ended.returncode, ended.stderr) == (5, "netem: the preparation ended with status 5\n")
+    else:
+        assert (ended.returncode, ended.stderr) == (7, "so it is\nnetem: the command ended with status 7\n")
+    assert ended.stdout == ""
+
+
+def test_a_command_that_does_not_use_the_proxy(server: Server) -> None:
+    ended = meter("--to", server.address, "--rtts", RTTS, "--", "true")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "opened no connection to the proxy at 127.0.0.1:" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(server: Server, number: int) -> None:
+    """The command waits for an answer that does not come: it is stopped with us, and nothing is left."""
+    server.answering = False
+    command = [*METER, "--to", server.address, "--rtts", RTTS, *CLIENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert server.accepted.wait(PATIENCE)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (130, "", "netem: interrupted\n")
+    assert server.ended.wait(PATIENCE)

@@ -1,0 +1,313 @@
+"""What is seen of a program that opens its sockets itself, in each of the ways Python programs do it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from answering import answering
+
+from netem.budget import NothingCounted, TooManyRoundTrips, explain, round_trips
+from netem.callsites import CallSite
+from netem.counter import Counts
+from netem.watched import AlreadyWatched, Watched
+
+pytestmark = pytest.mark.sockets
+
+RTT = 0.02
+PATIENCE = 30.0
+HERE = Path(__file__).resolve()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with answering() as port:
+        yield port
+
+
+def line_of(text: str) -> int:
+    """The line of this file that ends so."""
+    return 1 + [line.endswith(text) for line in HERE.read_text().splitlines()].index(True)
+
+
+def read_line(sock: socket.socket) -> bytes:
+    got = b""
+    while not got.endswith(b"\n"):
+        got += sock.recv(99)
+    return got
+
+
+def by_socket(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        for number in range(3):
+            sock.sendall(b"line %d\n" % number)  # by_socket
+            assert read_line(sock) == b"re: line %d\n" % number
+
+
+def by_file(port: int) -> None:
+    with socket.create_connection(("localhost", port)) as sock, sock.makefile("rwb") as stream:
+        for number in range(3):
+            stream.write(b"line %d\n" % number)
+            stream.flush()  # by_file
+            assert stream.readline() == b"re: line %d\n" % number
+
+
+def by_thread(port: int) -> None:
+    thread = threading.Thread(target=by_socket, args=(port,))
+    thread.start()
+    thread.join()
+
+
+def by_streams(port: int) -> None:
+    async def talk() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in range(3):
+            writer.write(b"line %d\n" % number)  # by_streams
+            assert await reader.readline() == b"re: line %d\n" % number
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(talk())
+
+
+def by_loop(port: int) -> None:
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, ("127.0.0.1", port))
+            for number in range(3):
+                await loop.sock_sendall(sock, b"line %d\n" % number)  # by_loop
+                assert await loop.sock_recv(sock, 99) == b"re: line %d\n" % number
+
+    asyncio.run(talk())
+
+
+def asked(counts: Counts) -> list[tuple[CallSite, bytes]]:
+    """Of each message of the program, the innermost line and the bytes."""
+    return [(message.sites[0], message.content) for message in counts.messages if message.up and message.size]
+
+
+@pytest.mark.parametrize(
+    ("talk", "mark", "function"),
+    [
+        (by_socket, "# by_socket", "by_socket"),
+        (by_file, "# by_file", "by_file"),
+        (by_thread, "# by_socket", "by_socket"),
+        (by_streams, "# by_streams", "talk"),
+        (by_loop, "# by_loop", "talk"),
+    ],
+)
+def test_each_message_is_counted_and_knows_its_line(
+    port: int, talk: Callable[[int], None], mark: str, function: str
+) -> None:
+    with Watched(RTT) as network:
+        begun = time.monotonic()
+        talk(port)
+        assert time.monotonic() - begun >= 4 * RTT
+        counts = network.take()
+    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (4, 1, 1)
+    site = CallSite(str(HERE), line_of(f"  {mark}"), function)
+    assert asked(counts) == [(site, b"line %d\n" % number) for number in range(3)]
+    assert "3 round trips were made one after the other from" in explain(counts)
+
+
+TWISTED = """
+import sys
+from netem.budget import explain
+from netem.watched import Watched
+
+def talk(port):
+    from twisted.internet import protocol, reactor  # loaded when the sockets are watched already
+    from twisted.protocols.basic import LineReceiver
+
+    class Asking(LineReceiver):
+        delimiter = b"\\n"
+        left = 3
+        def connectionMade(self):
+            self.ask()
+        def ask(self):
+            self.sendLine(b"line %d" % self.left)
+        def lineReceived(self, line):
+            assert line == b"re: line %d" % self.left
+            self.left -= 1
+            if self.left:
+                self.ask()
+            else:
+                self.transport.loseConnection()
+        def connectionLost(self, reason):
+            reactor.stop()
+
+    factory = protocol.ClientFactory()
+    factory.protocol = Asking
+    reactor.connectTCP("127.0.0.1", port, factory)
+    reactor.run()
+
+with Watched(0.02) as network:
+    talk(int(sys.argv[1]))
+    print(explain(network.take()))
+"""
+
+
+def test_twisted(port: int, tmp_path: Path) -> None:
+    """In a process of its own: a reactor runs once."""
+    program = tmp_path / "asking.py"
+    program.write_text(TWISTED)
+    command = [sys.executable, str(program), str(port)]
+    environment = os.environ | {"PYTHONPATH": str(HERE.parents[2])}
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=PATIENCE)
+    assert run.stderr == ""
+    lines = run.stdout.splitlines()
+    assert lines[0].startswith("4 round trips (1 of them opening connections), 1 connection, 21 bytes up")
+    assert [line.split(" < ")[:2] for line in lines if line.startswith("      from")] == [
+        ["      from asking.py:16 in ask", "asking.py:14 in connectionMade"],
+        ["      from asking.py:16 in ask", "asking.py:21 in lineReceived"],
+        ["      from asking.py:16 in ask", "asking.py:21 in lineReceived"],
+    ]
+
+
+def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
+    """Far more than a socket takes at once: the loop sends it, when no line of the program is being run."""
+    size = 8_000_000
+
+    async def talk() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2 * size)
+        writer.write(b"x" * size + b"\n")  # large
+        writer.write(b"small\n")
+        assert len(await reader.readline()) == size + 5
+        writer.write(b"last\n")  # last
+        assert await reader.readline() == b"re: small\n"
+        assert await reader.readline() == b"re: last\n"
+        writer.close()
+        await writer.wait_closed()
+
+    with Watched(0) as network:
+        asyncio.run(talk())
+        lines = [site.line for site, _ in asked(network.take())]
+    assert lines[0] == line_of("  # large")
+    assert lines[-1] == line_of("  # last")
+
+
+def ask(sock: socket.socket, line: bytes) -> None:
+    sock.sendall(line)
+    assert read_line(sock) == b"re: " + line
+
+
+def test_all_connections_are_one_network() -> None:
+    """A question to one server because of another's answer is deeper."""
+    with (
+        answering() as one,
+        answering() as other,
+        Watched(RTT) as network,
+        socket.create_connection(("127.0.0.1", one)) as first,
+        socket.create_connection(("127.0.0.1", other)) as second,
+    ):
+        for sock in (first, second, first):
+            ask(sock, b"and\n")
+        counts = network.take()
+    assert (counts.connections, counts.rounds_without_handshake) == (2, 3)
+    assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
+
+
+def test_an_operation_begins_with_take(port: int) -> None:
+    def twice() -> None:
+        for _ in range(2):
+            ask(sock, b"then\n")
+
+    with Watched(RTT) as network, socket.create_connection(("127.0.0.1", port)) as sock:
+        ask(sock, b"before\n")
+        with round_trips(network, at_most=1) as taken:
+            ask(sock, b"now\n")
+        again = r"the same 5 bytes were sent 2 times from .*test_netem_watched\.py:"
+        with pytest.raises(TooManyRoundTrips, match=again), round_trips(network, at_most=1):
+            twice()
+    assert asked(taken.counts)[0][1] == b"now\n"
+
+
+def test_only_the_named_servers_are_meant() -> None:
+    with answering() as one, answering() as other, Watched(RTT, servers=[("localhost", other)]) as network:
+        with pytest.raises(NothingCounted), round_trips(network, at_most=9):
+            by_socket(one)
+        by_socket(other)
+        assert network.counts().connections == 1
+
+
+def test_ipv6() -> None:
+    with answering("::1") as port, Watched(RTT) as network:
+        with socket.create_connection(("::1", port)) as sock:
+            sock.sendall(b"six\n")
+            assert read_line(sock) == b"re: six\n"
+        assert network.take().connections == 1
+
+
+def test_what_is_no_tcp_connection_is_left_alone(tmp_path: Path) -> None:
+    with Watched(RTT) as network:
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind(str(tmp_path / "socket"))
+            server.listen()
+            client.connect(str(tmp_path / "socket"))
+            client.sendall(b"here")
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
+        ):
+            one.bind(("127.0.0.1", 0))
+            other.connect(one.getsockname())
+            other.send(b"there")
+            assert one.recv(9) == b"there"
+        with socket.socket() as sock, pytest.raises(TypeError):
+            sock.connect(("127.0.0.1", "no port at all", "nor this"))
+        assert not network.take().used
+
+
+def test_a_proxy_in_front_of_a_server_is_not_watched_on_its_way(port: int) -> None:
+    from netem.proxy import Proxy
+
+    with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port)) as proxy:
+        by_socket(proxy.port)
+        assert (network.take().connections, proxy.take().connections) == (1, 1)
+
+
+def test_a_fork_is_left_alone(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Watched(RTT) as network:
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: 1)
+            by_socket(port)
+        assert not network.take().used
+
+
+def test_one_at_a_time() -> None:
+    with Watched(RTT), pytest.raises(AlreadyWatched), Watched(RTT):
+        pass
+    with Watched(RTT):
+        pass
+
+
+def test_afterwards_sockets_are_as_before(port: int) -> None:
+    before = dict(vars(socket.socket))
+    with contextlib.suppress(KeyError), Watched(RTT) as network:
+        raise KeyError
+    assert dict(vars(socket.socket)) == before
+    by_socket(port)
+    assert not network.take().used
+
+
+def test_a_server_that_cannot_be_found() -> None:
+    with pytest.raises(socket.gaierror):
+        Watched(RTT, servers=[("no.such.host.invalid", 1)])
+
+
+def test_where_nobody_listens_the_connection_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = gone.getsockname()
+    with Watched(RTT), socket.create_connection(address) as sock:
+        assert sock.recv(1) == b""

@@ -1,0 +1,53 @@
+"""netem.effects.chance and netem.effects.loss, netem.effects.duplicate, netem.effects.corrupt: the same each time."""
+
+from __future__ import annotations
+
+import pytest
+from effects_cases import packets_through, through
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netem.effects.chance import ByChance, dice
+from netem.effects.corrupt import HEADERS, Corrupt
+from netem.effects.duplicate import Duplicate
+from netem.effects.loss import Loss
+
+PACKETS = [(n, n.to_bytes(2) * 50) for n in range(2000)]
+
+
+@pytest.mark.parametrize("kind", [Loss, Duplicate, Corrupt])
+def test_a_share_of_all_packets_and_with_one_seed_the_same(kind: type[ByChance]) -> None:
+    def touched(effect: ByChance) -> set[int]:
+        out = packets_through(effect, *PACKETS)
+        return {at for at, packet in PACKETS if out.count((at, packet)) != 1}
+
+    some = touched(kind(0.1, seed=3))
+    assert some == touched(kind(0.1, seed=3)) != touched(kind(0.1, seed=4))
+    assert 150 < len(some) < 250
+    assert touched(kind(0)) == set()
+    assert len(touched(kind(1))) == len(PACKETS)
+
+
+def test_two_effects_with_one_seed_have_nothing_in_common() -> None:
+    assert dice(Loss(0.1), 0).random() != dice(Corrupt(0.1), 0).random()
+
+
+def test_a_copy_comes_right_behind() -> None:
+    assert packets_through(Duplicate(1), (0, b"a"), (5, b"b")) == [(0, b"a"), (0, b"a"), (5, b"b"), (5, b"b")]
+
+
+@given(st.binary(max_size=200), st.integers(0, 100))
+def test_one_bit_is_changed(content: bytes, seed: int) -> None:
+    for out, first in (
+        (through(Corrupt(1, seed), (0, content))[0][1], 0),
+        (packets_through(Corrupt(1, seed), (0, content))[0][1], HEADERS),
+    ):
+        changed = [at for at, (was, now) in enumerate(zip(content, out, strict=True)) if was != now]
+        assert len(changed) == (len(content) > first)
+        assert all(at >= first and (content[at] ^ out[at]).bit_count() == 1 for at in changed)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_what_is_no_probability(share: float) -> None:
+    with pytest.raises(ValueError, match=r"loss with a probability of .*: expected 0 to 1"):
+        Loss(share)

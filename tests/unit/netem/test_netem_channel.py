@@ -1,0 +1,77 @@
+"""netem.packets.channel."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from netem.packets.channel import Channel
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    here, there = Channel.pair()
+    yield here, there
+    here.close()
+    there.close()
+
+
+def test_messages_of_any_size_in_order(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    sizes = (0, 1, 3_000_000, 5)
+
+    def send() -> None:
+        for size in sizes:
+            here.send(b"x" * size)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert [len(there.receive()[0]) for _ in sizes] == list(sizes)
+    thread.join()
+
+
+def test_descriptors_go_along(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    reading, writing = os.pipe()
+    here.send("a pipe", [writing])
+    os.close(writing)
+    message, (given,) = there.receive()
+    os.write(given, b"abc")
+    os.close(given)
+    assert (message, os.read(reading, 10), os.read(reading, 10)) == ("a pipe", b"abc", b"")
+    os.close(reading)
+
+
+def test_an_error_for_an_answer_is_raised(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    there.send(PermissionError(1, "not you"))
+    with pytest.raises(PermissionError, match="not you"):
+        here.ask("question", 1, 2)
+    assert there.receive()[0] == ("question", 1, 2)
+
+
+def test_nobody_there(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    there.close()
+    with pytest.raises(EOFError, match="gone"):
+        here.ask("question")
+    with pytest.raises(EOFError, match="gone"):
+        here.receive()
+
+
+def test_half_a_message_and_its_descriptors() -> None:
+    one, other = socket.socketpair()
+    channel = Channel(other)
+    reading, writing = os.pipe()
+    socket.send_fds(one, [b"\x05\0\0\0\x01\0\0\0ab"], [writing])
+    os.close(writing)
+    one.close()
+    with pytest.raises(EOFError):
+        channel.receive()
+    assert os.read(reading, 1) == b""  # the copy was closed
+    os.close(reading)
+    channel.close()

@@ -1,0 +1,173 @@
+"""netem.cli.meter: the command line, what is printed, and the exit status; a fake measures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netem.cli import meter
+from netem.cli.main import main, parser
+from netem.counter import Counts
+from netem.proxy import ProxyError
+
+COUNTS = Counts(connections=1, bytes_up=1100, bytes_down=240, flights_up=1, flights_down=1, depth=4,
+                depth_without_handshake=2, seconds=2.0114)  # fmt: skip
+METER = ["meter", "--to", ":9418", "--", "git", "fetch"]
+
+
+def measures(
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], float] = lambda rtt: 2 * rtt + 0.25, late: float = 0.001
+) -> list[tuple[Sequence[str], str | None]]:
+    """Let runs take `seconds`, and timers be `late`; each measurement's command and preparation."""
+    made: list[tuple[Sequence[str], str | None]] = []
+
+    class Fake(meter.Measurement):
+        def __call__(self, rtt: float) -> float:
+            if not self.runs:
+                made.append((self.command, self.prepare))
+            taken = seconds(rtt)
+            self.runs.append((rtt, replace(COUNTS, seconds=2 * rtt), late * rtt))
+            return taken
+
+    monkeypatch.setattr(meter, "Measurement", Fake)
+    return made
+
+
+def raising(error: BaseException) -> Callable[[float], float]:
+    def seconds(rtt: float) -> float:
+        raise error
+
+    return seconds
+
+
+def test_arguments() -> None:
+    found = parser().parse_args(["meter", "--to", "h:1", "--rtts", "10ms,1s,0.3s", "--repeat", "5", "--listen", ":4001",
+                                 "--prepare", "rm -rf x", "--json"])  # fmt: skip
+    assert (found.to, found.listen, found.rtts, found.repeat) == (("h", 1), ("127.0.0.1", 4001), [0.01, 1.0, 0.3], 5)
+    assert (found.prepare, found.json) == ("rm -rf x", True)
+    found = parser().parse_args(["meter", "--to", ":1"])
+    assert (found.rtts, found.repeat, found.listen) == ([0.2, 0.6, 1.0], 3, ("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("meter -- true", "required: --to"),
+        ("meter --to :1 --rtts 1s,2s -- true", "argument --rtts: '1s,2s': expected three different RTTs or more"),
+        ("meter --to :1 --rtts 0,1s,2s -- true", "argument --rtts: .* none of them 0"),
+        ("meter --to :1 --rtts 1s,2s,3 -- true", "argument --rtts: '3' has no unit of time"),
+        ("meter --to :1 --repeat 0 -- true", "argument --repeat: '0': expected a number from 1 on"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert (err.startswith("netem"), err.count("\n")) == (True, 1)
+    assert re.search(why, err)
+
+
+def test_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["meter", "--to", ":1"]) == 2
+    assert capsys.readouterr().err == "netem: meter: no command; write it after -- (see netem meter --help)\n"
+
+
+def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = measures(monkeypatch)
+    assert main(METER) == 0
+    assert made == [(["git", "fetch"], None)]
+    assert capsys.readouterr() == (
+        "2.00 round trips, and 0.250 s besides; no run is more than 0 ms off the line, no timer was more than "
+        "1.0 ms late\n"
+        "the proxy counted: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.000 s\n",
+        "",
+    )
+
+
+def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    measures(monkeypatch)
+    assert main(["meter", "--to", ":9418", "--json", "--repeat", "1", "--", "git", "fetch"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    runs = found.pop("runs")
+    assert found == {"judged": True, "why_not": None, "rounds": 2.0, "intercept": 0.25, "residual": 0.0, "late": 0.001}
+    assert runs[0] == {
+        "rtt": 0.2, "seconds": 0.65, "late": 0.0002, "rounds": 2, "handshake_rounds": 1, "connections": 1,
+        "bytes_up": 1100, "bytes_down": 240, "flights_up": 1, "flights_down": 1,
+    }  # fmt: skip
+    assert [run["rtt"] for run in runs] == [0.2, 0.6, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("late", "bent", "why"), [(0.01, 0.0, "a timer came 10.0 ms late"), (0.001, 1.0, "a run lies 107 ms off the line")]
+)
+def test_what_cannot_be_judged(
+    late: float, bent: float, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People get no figure to take away; JSON says that they are none."""
+    measures(monkeypatch, lambda rtt: rtt + bent * rtt**2, late)
+    assert main(METER) == 3
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"netem: not judged: {why}")
+    assert main(["meter", "--to", ":9418", "--json", "--", "git", "fetch"]) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out)["judged"] is False
+    assert json.loads(out)["why_not"] in err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (meter.Unmeasured(128, "the command ended with status 128"), 128, "the command ended with status 128"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(98, "whatever"), 1, "cannot listen on 127.0.0.1:0: Address already in use"),
+        (ProxyError("the proxy's thread failed"), 1, "the proxy's thread failed"),
+    ],
+)
+def test_what_ends_a_measurement(
+    error: BaseException, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measures(monkeypatch, raising(error))
+    assert main(METER) == status
+    assert capsys.readouterr() == ("", f"netem: {said}\n")
+
+
+def test_signals_are_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(rtt: float) -> float:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    measures(monkeypatch, terminated)
+    assert main(METER) == 130
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_the_address_is_filled_in() -> None:
+    words = ["git://{proxy}/x", "{host}", "p={port}", "stash@{0}", "{}", "{proxy"]
+    filled = ["git://h:1/x", "h", "p=1", "stash@{0}", "{}", "{proxy"]
+    assert [meter.filled(word, "h", 1) for word in words] == filled
+    assert meter.filled("{proxy} {host}", "::1", 4) == "[::1]:4 ::1"
+
+
+def test_the_reference_names_every_option_and_field(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
+    with contextlib.suppress(SystemExit):
+        main(["meter", "--help"])
+    options = set(re.findall(r"(?<![\w-])--[a-z]+", capsys.readouterr().out)) - {"--help"}
+    assert options == {"--to", "--rtts", "--repeat", "--prepare", "--listen", "--json"}
+    measures(monkeypatch)
+    main(["meter", "--to", ":9418", "--json", "--", "git", "fetch"])
+    fields = json.loads(capsys.readouterr().out)
+    for word in (*options, *fields, "rtt", "late", "{proxy}", "{host}", "{port}"):
+        assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"

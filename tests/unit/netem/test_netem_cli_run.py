@@ -1,0 +1,91 @@
+"""netem.cli.run, with netem.cli.words: its link and what it prints. The command itself is tried in tests/packets."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from netem.cli import run
+from netem.cli.main import parser
+from netem.cli.words import Totals, line, numbers
+from netem.counter import Counts
+from netem.effects import Delay, Jitter, Loss
+from netem.link import Link
+from netem.packets.network import Lateness
+from netem.run import Crossed
+
+COUNTS = Counts(
+    connections=1, bytes_up=1100, bytes_down=240, depth=4, depth_without_handshake=2, flights_up=1, flights_down=1,
+    seconds=3.0, packets_up=9, packets_down=8,
+)  # fmt: skip
+ARGUMENTS = ["run", "--rtt", "600ms", "--server", "x"]
+
+
+def test_the_link_of_the_arguments() -> None:
+    link = run.make_link(
+        parser().parse_args([*ARGUMENTS, "--rate", "1mbit", "--up", "delay:5ms", "--down", "jitter:1ms"])
+    )
+    assert (link.rtt, link.rate, list(link.up)) == (0.6, 125_000, [Delay(0.005)])
+    assert [type(effect) for effect in link.down] == [Jitter]
+
+
+def test_loss_both_ways_and_every_effect_with_a_chance_of_its_own() -> None:
+    def effects(seed: str) -> list[Loss]:
+        words = [*ARGUMENTS, "--loss", "1%", "--up", "loss:2%", "--seed", seed]
+        link = run.make_link(parser().parse_args(words))
+        return [effect for effect in (*link.up, *link.down) if isinstance(effect, Loss)]
+
+    assert [effect.share for effect in effects("1")] == [0.01, 0.02, 0.01]
+    assert len({effect.seed for effect in (*effects("1"), *effects("2"))}) == 6
+
+
+@pytest.mark.parametrize(
+    ("counts", "link", "line"),
+    [
+        (
+            COUNTS,
+            Link(0.6),
+            "netem: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 3.000 s (5.0 RTT), "
+            "9 packets up, 8 down\n",
+        ),
+        (
+            Counts(dropped=1, repeated=2),
+            Link(0),
+            "netem: 0 round trips (0 handshakes), 0 connections, 0 B up, 0 B down, 0.000 s, "
+            "0 packets up, 0 down, 1 lost, 2 repeated\n",
+        ),
+    ],
+)
+def test_a_line(counts: Counts, link: Link, line: str) -> None:
+    out = io.StringIO()
+    run.report(Crossed(0, 1.0, counts, Lateness()), link, "veth", as_json=False, out=out)
+    assert out.getvalue() == line
+
+
+def test_json() -> None:
+    out = io.StringIO()
+    run.report(Crossed(3, 3.5, COUNTS, Lateness()), Link(0.6), "veth", as_json=True, out=out)
+    assert json.loads(out.getvalue()) == {
+        "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
+        "flights_down": 1, "seconds": 3.0, "packets_up": 9, "packets_down": 8, "dropped": 0, "repeated": 0,
+        "wall_seconds": 3.5, "late_seconds": 0.0, "status": 3, "backend": "veth",
+    }  # fmt: skip
+
+
+def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.013, 0.02))
+    run.report(late, Link(0.6), "veth", as_json=False)
+    assert "came 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
+    run.report(late, Link(6), "veth", as_json=False)
+    assert "late" not in capsys.readouterr().err
+
+
+def test_totals_are_sums_and_printed_alike() -> None:
+    totals = Totals()
+    for _ in range(2):
+        totals.add(COUNTS)
+    assert totals.operations == 2
+    assert numbers(totals) == {name: 2 * number for name, number in numbers(COUNTS).items()}
+    assert line(totals) == "4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 6.000 s"

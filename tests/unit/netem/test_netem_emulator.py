@@ -1,0 +1,116 @@
+"""netem.packets.emulator between two pairs of sockets instead of devices: real time, and none asserted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from frames import ACK, SYN, frame
+
+from netem.effects import Blackhole, Corrupt, Duplicate, Loss, Stall
+from netem.link import Link
+from netem.packets.channel import Channel
+from netem.packets.devices import Port
+from netem.packets.emulator import Emulator
+
+PATIENCE = 30.0
+"""Seconds after which a test is stuck."""
+HEADER = 10
+PROMISED = b"\1"
+"""The first byte of a header that says: the checksum was not made yet."""
+
+
+class Emulated:
+    """An emulator on a thread, and the far ends of its ports."""
+
+    def __init__(self, link: Link) -> None:
+        self.client, client = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.server, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for end in (client, server):
+            end.setblocking(False)
+        for end in (self.client, self.server):
+            end.settimeout(PATIENCE)
+        self._ports = (client, server)
+        self.control, there = Channel.pair()
+        emulator = Emulator((Port(client.fileno(), HEADER), Port(server.fileno(), HEADER)), link)
+        self._thread = threading.Thread(target=emulator.run, args=(there,))
+        self._thread.start()
+        self._there = there
+
+    def close(self) -> None:
+        self.control.close()
+        self._thread.join()
+        for end in (*self._ports, self.client, self.server):
+            end.close()
+        self._there.close()
+
+
+@pytest.fixture
+def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
+    made = Emulated(request.param)
+    yield made
+    made.close()
+
+
+def over(*, rtt: float = 0.002, **options: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("emulated", [Link(rtt, **options)], indirect=True, ids=[""])  # type: ignore[arg-type]
+
+
+@over()
+def test_packets_pass_and_are_counted(emulated: Emulated) -> None:
+    opening, answer = frame(1, flags=SYN), frame(5, flags=SYN | ACK, up=False)
+    emulated.client.send(opening)
+    assert emulated.server.recv(2000) == opening
+    emulated.server.send(answer)
+    assert emulated.client.recv(2000) == answer
+    emulated.client.send(frame(2, 100))
+    assert emulated.server.recv(2000) == frame(2, 100)
+    counts, up, down = emulated.control.ask("take")[0]
+    assert (counts.connections, counts.bytes_up, counts.rounds) == (1, 100, 1)
+    assert (up.packets, down.packets, up.dropped, down.dropped) == (2, 1, 0, 0)
+    assert emulated.control.ask("counts")[0][1].packets == 0
+    assert emulated.control.ask("lateness")[0] == (0, 0, 0)
+
+
+@over(down=[Duplicate(1)])
+def test_what_is_no_tcp_passes_too(emulated: Emulated) -> None:
+    emulated.server.send(b"anything, longer than a header")
+    assert [emulated.client.recv(2000) for _ in range(2)] == [b"anything, longer than a header"] * 2
+
+
+@over(up=[Loss(1)])
+def test_what_is_lost_is_counted_as_dropped(emulated: Emulated) -> None:
+    emulated.client.send(frame(1, flags=SYN))
+    emulated.server.send(frame(9, up=False))
+    emulated.client.recv(2000)
+    counts, up, down = emulated.control.ask("counts")[0]
+    assert (counts.connections, up.packets, up.dropped, down.dropped) == (1, 1, 1, 0)
+
+
+@over(up=[Corrupt(1)])
+def test_a_damaged_packet_promises_nothing_of_its_checksum_and_is_not_delivered(emulated: Emulated) -> None:
+    for made in (frame(1, flags=SYN), frame(2, 100)):
+        emulated.client.send(PROMISED + made[1:])
+    assert emulated.server.recv(2000)[:1] == PROMISED  # headers alone: nothing to damage
+    damaged = emulated.server.recv(2000)
+    assert damaged[:1] == b"\0"
+    assert damaged != frame(2, 100)
+    (counts, _, _), _ = emulated.control.ask("counts")
+    assert [(message.size, message.delivered) for message in counts.messages] == [(100, None)]
+
+
+@over(up=[Stall(0)], down=[Blackhole()])
+def test_a_change_sends_what_was_held_and_not_what_is_lost(emulated: Emulated) -> None:
+    for number in range(3):
+        emulated.client.send(frame(number, 10))
+        emulated.server.send(frame(number, 10, up=False))
+    while True:
+        _, up, down = emulated.control.ask("counts")[0]
+        if (up.packets, down.packets, down.dropped) == (3, 3, 3):
+            break
+    emulated.control.ask("change", Link(0.002))
+    assert [emulated.server.recv(2000) for _ in range(3)] == [frame(number, 10) for number in range(3)]
+    emulated.server.send(frame(7, up=False))
+    assert emulated.client.recv(2000) == frame(7, up=False)

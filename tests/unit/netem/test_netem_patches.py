@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import asyncio.selector_events
+import io
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.abstract import FileDescriptor
+
+from netem.patches import Patches, size_of, sum_of
+
+PATCHED = (socket.socket, ssl.SSLSocket, asyncio.selector_events._SelectorSocketTransport, FileDescriptor)  # type: ignore[attr-defined]
+
+
+class Notes:
+    """A witness that lets everything be done, and notes it."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any]] = []
+
+    def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
+        self.said.append(("connect", address))
+        return connect(address)
+
+    def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
+        size = send()
+        self.said.append(("send", size))
+        return size
+
+    def write(self, sock: socket.socket, size: int) -> None:
+        self.said.append(("write", size))
+
+
+@pytest.fixture
+def notes() -> Iterator[Notes]:
+    notes = Notes()
+    patches = Patches(notes)
+    patches.apply()
+    yield notes
+    patches.undo()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_each_way_to_send_says_how_much(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+    assert one.send(b"12") == 2
+    assert one.sendall(memoryview(b"123")) is None  # type: ignore[func-returns-value]
+    assert one.sendmsg([b"12", b"34"]) == 4
+    with one.makefile("wb", buffering=0) as stream:
+        assert stream.write(b"12345") == 5
+    assert notes.said == [("send", size) for size in (2, 3, 4, 5)]
+    assert other.recv(99) == b"12" + b"123" + b"1234" + b"12345"
+
+
+def test_a_file_is_sent_once_however_it_is_done(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+    with tempfile.TemporaryFile() as file:
+        file.write(b"123456")
+        file.seek(0)
+        assert one.sendfile(file) == 6
+    assert one.sendfile(io.BytesIO(b"1234567")) == 7
+    assert notes.said == [("send", 6), ("send", 7), ("send", 7)]  # the last calls `send`
+    assert other.recv(99) == b"1234561234567"
+
+
+def test_a_connection_is_asked_for_in_both_ways(notes: Notes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with socket.create_connection(address):
+            pass
+        with socket.socket() as sock:
+            assert sock.connect_ex(address) == 0
+    assert notes.said == [("connect", address)] * 2
+
+
+def test_what_asyncio_is_handed_is_told_before_it_is_sent(
+    notes: Notes, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    one, other = pair
+
+    async def talk() -> None:
+        _, writer = await asyncio.open_connection(sock=one)
+        writer.write(b"123")
+        writer.writelines([b"12", b"34"])
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(talk())
+    told = [each for each in notes.said if each[0] == "write"]
+    assert told == [("write", 3), ("write", 4)]
+    assert notes.said.index(("write", 3)) == 0
+    assert other.recv(99) == b"1231234"
+
+
+def test_twisted_is_reached_when_it_is_there(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
+    class Descriptor(FileDescriptor):
+        socket = pair[0]
+        connected = 1
+        startWriting = staticmethod(lambda: None)
+
+    descriptor = Descriptor()
+    descriptor.write(b"123")
+    descriptor.writeSequence([b"12", b"34"])
+    assert notes.said == [("write", 3), ("write", 4)]
+
+
+def test_twisted_is_reached_when_it_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = FileDescriptor.write
+    patches = Patches(Notes())
+    with monkeypatch.context() as without:
+        without.delitem(sys.modules, "twisted.internet.abstract")
+        patches.apply()
+        assert FileDescriptor.write is before
+    patches.look_for_twisted()
+    patches.look_for_twisted()
+    assert FileDescriptor.write is not before
+    patches.undo()
+    assert FileDescriptor.write is before
+
+
+def test_wrong_arguments_are_refused_by_who_always_did(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
+    with pytest.raises(TypeError):
+        pair[0].sendall("text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        pair[0].connect()  # type: ignore[call-arg]
+    assert notes.said == []
+
+
+def test_undone_everything_is_as_it_was() -> None:
+    before = [dict(vars(kind)) for kind in PATCHED]
+    patches = Patches(Notes())
+    patches.apply()
+    assert all(dict(vars(kind)) != was for kind, was in zip(PATCHED, before, strict=True))
+    patches.undo()
+    assert [dict(vars(kind)) for kind in PATCHED] == before
+    patches.undo()
+    assert [dict(vars(kind)) for kind in PATCHED] == before
+
+
+def test_sizes() -> None:
+    assert [size_of(each) for each in (b"ab", bytearray(3), memoryview(bytes(8)).cast("Q"))] == [2, 3, 8]
+    assert sum_of([b"ab", bytearray(3)]) == 5

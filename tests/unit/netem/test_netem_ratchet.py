@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netem.ratchet import Budgets, BudgetsError
+
+TEXT = """\
+# Why they are what they are.
+[operations]
+
+push = 3   # it must ask first
+"pull one revision" = 2
+'log' = 1
+
+[verbs]
+ping = 2
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "budgets.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_budgets_are_found_in_whatever_table_they_are(path: Path) -> None:
+    budgets = Budgets(path)
+    assert [budgets[name] for name in ("push", "pull one revision", "log", "ping")] == [3, 2, 1, 2]
+    with pytest.raises(BudgetsError, match="has no budget of 'fetch'"):
+        budgets["fetch"]
+
+
+def test_what_was_measured_lower_may_fall(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.measured("push", 1)
+    budgets.measured("ping", 0)
+    budgets.measured("log", 1)
+    assert budgets.falls() == {"push": (3, 1), "ping": (2, 0)}
+    assert path.read_text() == TEXT
+
+
+def test_lowering_changes_nothing_but_the_number(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.measured("push", 1)
+    budgets.measured("pull one revision", 1)
+    budgets.lower()
+    assert path.read_text() == TEXT.replace("push = 3 ", "push = 1 ").replace('revision" = 2', 'revision" = 1')
+    assert budgets.falls() == {}
+    assert Budgets(path)["push"] == budgets["push"] == 1
+
+
+def test_nothing_rises(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.measured("log", 5)
+    assert budgets.falls() == {}
+    budgets.lower()
+    assert path.read_text() == TEXT
+
+
+def test_of_several_times_the_greatest_counts(path: Path) -> None:
+    budgets = Budgets(path)
+    for rounds in (1, 2, 1):
+        budgets.measured("push", rounds)
+    assert budgets.falls() == {"push": (3, 2)}
+
+
+def test_one_that_was_not_measured_as_often_as_expected_stays(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.expect("push")
+    budgets.expect("push")
+    budgets.measured("push", 1)
+    assert budgets.falls() == {}
+    budgets.measured("push", 2)
+    assert budgets.falls() == {"push": (3, 2)}
+
+
+def test_line_ends_are_kept(path: Path) -> None:
+    path.write_bytes(b"# why\r\npush = 3\r\nlog = 1")
+    budgets = Budgets(path)
+    budgets.measured("push", 2)
+    budgets.measured("log", 0)
+    budgets.lower()
+    assert path.read_bytes() == b"# why\r\npush = 2\r\nlog = 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("push = ", r"budgets\.toml: "),
+        ("push = 'one'", r":1: expected a budget"),
+        ("push = -1", r":1: expected a budget"),
+        ("push = 1.5", r":1: expected a budget"),
+        ("# fine\npush = [\n1,\n]", r":2: expected a budget"),
+        ("a.b = 1", r":1: expected a budget"),
+        ("[a]\npush = 1\n[b]\n'push' = 1", r":4: 'push' stands twice"),
+    ],
+)
+def test_a_file_that_is_none(path: Path, text: str, why: str) -> None:
+    path.write_text(text)
+    with pytest.raises(BudgetsError, match=why):
+        Budgets(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Budgets(tmp_path / "absent.toml")

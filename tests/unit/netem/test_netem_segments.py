@@ -1,0 +1,164 @@
+"""netem.packets.segments: what a counter is told of the segments of a link."""
+
+from __future__ import annotations
+
+import pytest
+from frames import ACK, FIN, SYN, frame
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netem.counter import Counter, Counts
+from netem.packets.segments import SegmentCounter
+
+MOST = 2**32 - 1
+
+
+class Wire:
+    """A link without delay, given segments by hand."""
+
+    def __init__(self, client: int = 1000, server: int = 5000) -> None:
+        self.segments = SegmentCounter(Counter())
+        self.client, self.server = client, server
+        self.now = 0
+
+    def pass_(self, made: bytes, *, up: bool, lost: bool = False) -> None:
+        self.now += 1
+        seen = self.segments.sent(made, 10, self.now, up=up)
+        if seen is not None and not lost:
+            seen.delivered(self.now)
+
+    def open(self) -> None:
+        self.pass_(frame(self.client, flags=SYN), up=True)
+        self.pass_(frame(self.server, flags=SYN | ACK, up=False), up=False)
+        self.pass_(frame(self.client + 1), up=True)
+
+    def up(self, at: int, size: int, flags: int = ACK, *, lost: bool = False) -> None:
+        self.pass_(frame(self.client + 1 + at, size, flags), up=True, lost=lost)
+
+    def down(self, at: int, size: int, flags: int = ACK, *, lost: bool = False) -> None:
+        self.pass_(frame(self.server + 1 + at, size, flags, up=False), up=False, lost=lost)
+
+    @property
+    def counts(self) -> Counts:
+        return self.segments.counter.counts()
+
+
+def rounds(wire: Wire) -> tuple[int, int]:
+    return wire.counts.rounds, wire.counts.handshake_rounds
+
+
+def test_a_handshake_is_told_apart() -> None:
+    wire = Wire()
+    wire.open()
+    assert (wire.counts.connections, wire.counts.bytes_up, rounds(wire)) == (1, 0, (1, 1))
+    wire.up(0, 5)
+    wire.down(0, 7)
+    assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (5, 7, (2, 1))
+
+
+def test_acknowledgements_are_no_messages() -> None:
+    wire = Wire()
+    wire.open()
+    wire.up(0, 5)
+    wire.down(0, 0)
+    wire.down(0, 7)
+    wire.up(5, 0)
+    wire.down(7, 7)
+    wire.up(5, 0)
+    assert ([message.size for message in wire.counts.messages], rounds(wire)) == ([5, 14], (2, 1))
+
+
+@pytest.mark.parametrize("client", [1000, MOST, MOST - 7])
+def test_bytes_sent_again_are_counted_once(client: int) -> None:
+    wire = Wire(client)
+    wire.open()
+    wire.up(0, 10, lost=True)
+    wire.up(10, 10)
+    wire.up(0, 10)
+    wire.up(5, 20)  # 5 of them are new
+    assert (wire.counts.bytes_up, wire.counts.repeated, wire.counts.flights_up) == (25, 1, 1)
+
+
+def test_a_syn_sent_again_opens_nothing_more() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, flags=SYN), up=True, lost=True)
+    wire.open()
+    assert (wire.counts.connections, rounds(wire)) == (1, (1, 1))
+
+
+def test_other_ports_or_another_syn_are_another_connection() -> None:
+    wire = Wire()
+    wire.open()
+    wire.pass_(frame(wire.client, flags=SYN, port=40001), up=True)
+    wire.client = 7777
+    wire.open()
+    assert wire.counts.connections == 3
+
+
+def test_the_end_of_a_stream_belongs_to_its_bytes() -> None:
+    wire = Wire()
+    wire.open()
+    wire.up(0, 5, ACK | FIN)
+    wire.down(0, 3)
+    wire.down(3, 0, ACK | FIN)
+    wire.down(3, 0, ACK | FIN)
+    assert [(message.size, message.end) for message in wire.counts.messages] == [(5, True), (3, True)]
+    assert (wire.counts.repeated, rounds(wire)) == (1, (2, 1))
+
+
+def test_fast_open_waits_for_no_handshake() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, 9, SYN), up=True)
+    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False), up=False)
+    wire.down(6, 2)
+    assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (9, 8, (1, 0))
+
+
+def test_what_began_before_the_counter_is_left_out() -> None:
+    wire = Wire()
+    wire.up(0, 5)
+    assert not wire.counts.used
+
+
+def test_another_operation_on_an_open_connection() -> None:
+    wire = Wire()
+    wire.open()
+    wire.up(0, 5)
+    wire.down(0, 7)
+    wire.segments.begin(Counter())
+    wire.up(0, 5)  # a copy that belongs to nothing
+    wire.up(5, 6)
+    wire.down(7, 8)
+    assert (wire.counts.bytes_up, wire.counts.bytes_down, wire.counts.connections, rounds(wire)) == (6, 8, 0, (1, 0))
+
+
+def test_what_is_on_the_way_belongs_to_the_operation_it_was_sent_in() -> None:
+    wire = Wire()
+    wire.open()
+    wire.up(0, 5)
+    wire.down(0, 7)
+    before = wire.segments.counter
+    late = wire.segments.sent(frame(wire.client + 6, 0, ACK | FIN), 10, 100, up=True)
+    wire.segments.begin(Counter())
+    assert late is not None
+    late.delivered(200)
+    assert before.counts().messages[-1].delivered == 200e-9
+    wire.client = 9000
+    wire.open()
+    wire.up(0, 5)
+    wire.down(0, 7)
+    assert rounds(wire) == (2, 1)
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=20), st.integers(0, MOST), st.randoms(use_true_random=False))
+def test_any_copies_in_any_order_add_no_byte(sizes: list[int], client: int, chance: object) -> None:
+    wire = Wire(client)
+    wire.open()
+    at, sent = 0, []
+    for size in sizes:
+        wire.up(at, size)
+        sent.append((at, size))
+        at += size
+    for place, size in chance.sample(sent, len(sent)):  # type: ignore[attr-defined]
+        wire.up(place, size)
+    assert (wire.counts.bytes_up, wire.counts.repeated, wire.counts.flights_up) == (sum(sizes), len(sizes), 1)
