@@ -36,7 +36,7 @@ class Remembered(msgspec.Struct, array_like=True):
     refs: dict[bytes, Value] = {}
     tips: list[bytes] = []
     capabilities: list[str] = []
-    mark: bytes = b""
+    mark: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)

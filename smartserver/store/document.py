@@ -57,7 +57,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `log_from`: every change after this version is in `log`. `log_since`: every swap from this time on (milliseconds
     since the epoch) is in `log` or a log file. `deleted`: a tombstone. `log_mark`: the mark of the newest entry that is
-    not in `log`, empty where there is none.
+    not in `log`, 0 where there is none.
     """
 
     incarnation: Bytes16
@@ -77,7 +77,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     log_since: Natural = 0
     log_files: tuple[LogFile, ...] = ()
     deleted: bool = False
-    log_mark: bytes = b""
+    log_mark: Natural = 0
 
 
 class _Head(msgspec.Struct, array_like=True):

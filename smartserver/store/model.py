@@ -173,7 +173,7 @@ class Seen(NamedTuple):
 
     incarnation: bytes
     version: int
-    mark: bytes
+    mark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Changes:
     vcs: str
     settings: Mapping[str, bytes]
     """`vcs` and `settings` are empty where they did not change after `since`."""
-    mark: bytes = b""
+    mark: int = 0
     """As in `Seen`."""
 
 

@@ -112,7 +112,7 @@ class RootView:
             opened = self._opened[file.name] = OpenTable(self.transport.map_file(file.path), file)
         return opened
 
-    def mark(self, version: int) -> bytes:
+    def mark(self, version: int) -> int:
         """The mark of a version, `log_from` or a later one."""
         newest = next((entry for entry in reversed(self.root.log) if entry.version <= version), None)
         return self.root.log_mark if newest is None else newest.mark

@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     incarnation: bytes
     version: int
-    mark: bytes = b""
+    mark: int = 0
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -99,7 +99,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     maps: dict[str, dict[bytes, bytes | None]] = {}
     vcs: str = ""
     settings: dict[str, bytes] = {}
-    mark: bytes = b""
+    mark: int = 0
 
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):

@@ -40,7 +40,7 @@ class RootMachine(RuleBasedStateMachine):
         self.tags: dict[bytes, bytes] = {}
         self.requests: dict[bytes, tuple[int, float]] = {}
         """Request id -> version it made, when."""
-        self.history: list[tuple[bytes, int, bytes, dict[bytes, RefValue], dict[bytes, bytes]]] = []
+        self.history: list[tuple[bytes, int, int, dict[bytes, RefValue], dict[bytes, bytes]]] = []
         """What clients may know: incarnation, version, refs, tags."""
 
     # -- steps

@@ -31,6 +31,7 @@ ROOT = Root(
     tables={"dropped": Table("opaque"), "refs": Table("ids", {b"refs/heads/main": encode_value(NEW)})},
     log=(ENTRY,),
     log_from=1,
+    log_mark=0xB0B1,
 )
 
 BLOCKS: dict[str, bytes] = {

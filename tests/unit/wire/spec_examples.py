@@ -42,7 +42,7 @@ INCARNATION = bytes(range(0xA0, 0xB0))
 OLD = bytes(range(0x40, 0x54))
 TIP = bytes(range(0x20, 0x34))
 MAIN = b"refs/heads/main"
-OLDER_MARK, NEWER_MARK = bytes(range(0xB0, 0xB4)), bytes(range(0xC0, 0xC4))
+OLDER_MARK, NEWER_MARK = 0xB0B1, 0xC0C1
 
 
 def raw(value: object) -> msgspec.Raw:
@@ -63,7 +63,7 @@ PUSH = RequestMessage(
 )
 PUSHED = ReplyMessage(
     [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],
-    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}, mark=REQUEST_ID[:4]),
+    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}, mark=1),
     Counters(1800, 2, 5, 4096, 900, 6),
 )
 DIVERGED = Failure(
@@ -82,7 +82,7 @@ STATE = State(
     {"bookmarks": {b"@": TIP, b"gone": None}},
     "git sha1",
     {"HEAD": MAIN},
-    REQUEST_ID[:4],
+    1,
 )
 
 MESSAGES: dict[str, msgspec.Struct] = {

@@ -93,14 +93,12 @@ def test_request_is_refused(wrong: bytes) -> None:
             messages.decode_reply,
             [
                 [[0, 5, None, "new"]],
-                [b"i", 3, None, {}, {}, "", {}, b"mark", "new"],
+                [b"i", 3, None, {}, {}, "", {}, 7, "new"],
                 [1, 2, 3, 4, 5, 6, "new"],
                 ["c"],
                 "new",
             ],
-            Reply(
-                [Outcome(Status.DONE, msgspec.Raw(b"\x05"))], State(b"i", 3, None, {}, mark=b"mark"), capabilities=["c"]
-            ),
+            Reply([Outcome(Status.DONE, msgspec.Raw(b"\x05"))], State(b"i", 3, None, {}, mark=7), capabilities=["c"]),
         ),
         (messages.decode_failure, [["x", {"a": 1}, "new"], [], None, [], [], "new"], Failure(Fault("x", {"a": 1}))),
         (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
