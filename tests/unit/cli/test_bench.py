@@ -174,7 +174,7 @@ def test_commits(temporary: Path, source: Path) -> None:
         int(found[f"{refs} refs, 5 pushes: bytes down, median"].split()[1].replace(",", "")) for refs in (1, 30)
     ]
     assert git_down[1] > git_down[0] + 29 * 60, "the refs were not there"
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
 
 
 def test_commits_from_the_root(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
