@@ -1,7 +1,8 @@
-"""What can be measured: loopback without any emulator (what the ends themselves can do), the proxy, the simulator."""
+"""What can be measured: loopback without any emulator (what the ends themselves can do), proxy, packets, simulator."""
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import ClassVar
 from netem import accuracy_sockets
 from netem.accuracy_sockets import CHUNK, dial
 from netem.link import Link
+from netem.packets.network import Packets
 from netem.proxy import Proxy
 from netem.simulated import SimulatedNetwork
 from netem.simulated_server import ServerTransport
@@ -57,6 +59,38 @@ class Proxied:
         """See `Measured`."""
         with Proxy(0.0, self.address) as proxy:
             return accuracy_sockets.exchanges(dial(proxy.host, proxy.port), count)
+
+
+@dataclass(frozen=True)
+class Packeted:
+    """Packets between two namespaces, the emulator a process of its own; the server is in another."""
+
+    network: Packets
+    """Which runs."""
+    port: int
+    name: ClassVar[str] = "packets"
+
+    def echo(self, rtt: float, count: int) -> Sequence[float]:
+        """See `Measured`."""
+        return accuracy_sockets.echo(self._over(rtt), count)
+
+    def bulk(self, size: int) -> float:
+        """See `Measured`."""
+        return accuracy_sockets.bulk(self._over(0.0), size)
+
+    def exchanges(self, count: int) -> float:
+        """See `Measured`."""
+        return accuracy_sockets.exchanges(self._over(0.0), count)
+
+    def _over(self, rtt: float) -> accuracy_sockets.Connect:
+        self.network.change(Link(rtt))
+
+        def connect() -> socket.socket:
+            made = self.network.connect(self.port)
+            made.settimeout(accuracy_sockets.PATIENCE)
+            return made
+
+        return connect
 
 
 class Simulated:

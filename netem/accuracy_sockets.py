@@ -129,13 +129,13 @@ def _answer(link: socket.socket, purpose: list[bytes], buffer: bytearray) -> boo
 
 
 @contextlib.contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """A server in a process of its own, on a free port of this machine: its address."""
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-        command = [sys.executable, "-m", "netem.accuracy_sockets", str(listener.fileno())]
+def server(listener: socket.socket | None = None) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own, on a listening socket or a free port of this machine: its address."""
+    with listener or socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        command = [sys.executable, "-m", "netem.accuracy_sockets", str(listening.fileno())]
         # A group of its own: Ctrl-C is for us. Leaving closes its stdin, and waits for its end.
-        with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], process_group=0):
-            address: tuple[str, int] = listener.getsockname()
+        with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], process_group=0):
+            address: tuple[str, int] = listening.getsockname()
             yield address
 
 

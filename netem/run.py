@@ -42,8 +42,10 @@ class Crossed:
 class Crossing:
     """Servers behind a link, for clients to be run before it; use it as a context manager."""
 
-    def __init__(self, network: Packets, servers: Sequence[str]) -> None:
+    def __init__(self, network: Packets, servers: Sequence[str], settings: Sequence[tuple[str, str]] = ()) -> None:
         """`servers`: commands as a shell user writes them (no shell runs them); `{server}` is their address.
+
+        `settings`: of the kernel's, and what they are to be on both sides before a server starts.
 
         Raises:
             RunError: one is no command.
@@ -52,16 +54,19 @@ class Crossing:
         self.running: Command | None = None
         """The client, while there is one."""
         self._commands = [self._words(command) for command in servers]
+        self._settings = settings
 
     def __enter__(self) -> Self:
         """Start network and servers, one after the other, and wait until each listens.
 
         Raises:
-            RunError: one does not.
+            RunError: one does not, or there is no such setting.
             Unavailable: there are no packet networks here.
         """
         self.network.start()
         try:
+            for name, value in self._settings:
+                self._set(name, value)
             for command in self._commands:
                 self._serve(command)
         except BaseException:
@@ -106,6 +111,12 @@ class Crossing:
             return self.network.run(side, command, stdout=stdout)
         except OSError as error:
             raise RunError(f"{command[0]}: {error.strerror}") from error
+
+    def _set(self, name: str, value: str) -> None:
+        try:
+            self.network.setting(name, value)
+        except OSError as error:
+            raise RunError(f"the setting {name} cannot be {value!r}: {error.strerror}") from error
 
     def _serve(self, command: Sequence[str]) -> None:
         """Start a server, and wait until one more socket listens; what it prints goes to standard error."""

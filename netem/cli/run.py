@@ -74,6 +74,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--server", required=True, action="append", metavar="COMMAND",
         help="start this first, until it listens; in words as for a shell, {server} is its address; may be repeated",
     )  # fmt: skip
+    run.add_argument(
+        "--set", dest="settings", type=argument(parse_setting), action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the kernel on both sides, e.g. net.ipv4.tcp_fastopen=3; may be repeated",
+    )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the cost as one JSON object to stdout, not to stderr")
     run.add_argument("--svg", metavar="FILE", help="draw the messages over time")
     run.add_argument(
@@ -99,7 +103,10 @@ def run_client(arguments: argparse.Namespace) -> int:
         return 2
     try:
         network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
-        with _opened(arguments.svg) as picture, _signals(Crossing(network, arguments.server)) as crossing:
+        with (
+            _opened(arguments.svg) as picture,
+            _signals(Crossing(network, arguments.server, arguments.settings)) as crossing,
+        ):
             crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
             report(crossed, link, crossing.network.backend, as_json=arguments.json)
             if picture is not None:
@@ -127,6 +134,18 @@ def make_link(arguments: argparse.Namespace) -> Link:
     link = Link(arguments.rtt, arguments.rate, up, down)
     link.check_packets()
     return link
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    """NAME=VALUE.
+
+    Raises:
+        ValueError: it is none.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not all(part.replace("-", "_").isidentifier() for part in name.split(".")):
+        raise ValueError(f"{text!r}: expected NAME=VALUE, e.g. net.ipv4.tcp_fastopen=3")
+    return name, value
 
 
 def _seeded(effects: Iterable[Effect], seed: str) -> list[Effect]:

@@ -222,6 +222,50 @@ def stall(path: Path | None, count: int, clones: int) -> None:
     _finish(*run_stall(path, clones, count, _say))
 
 
+@command.command()
+@click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="Pushes at each RTT.")
+@click.option("--rtt", "rtts", multiple=True, help="Round-trip time of the link; three or more for a slope.")
+def cold(repeat: int, rtts: Sequence[str]) -> None:
+    """Pushes on a fresh connection over real TCP: 2 round trips, 1 with Fast Open; and slow start of a large one.
+
+    Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
+    make namespaces). Takes two minutes. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench cold
+    smartserver bench cold --repeat 1 --rtt 100ms
+    """
+    from smartserver.cli.bench_cold import RTTS, run_cold
+
+    _finish(*run_cold(repeat, [_time(rtt) for rtt in rtts] or RTTS, _say))
+
+
+@command.command()
+@click.option("--size", "content", default="50MB", show_default=True, help="Random bytes to push and to clone.")
+@click.option("--link", "links", nargs=2, multiple=True, metavar="RTT RATE", help="A link, e.g. 250ms 100mbit.")
+@click.option("--buffers", default="64MiB", show_default=True, help="Most that a socket may hold, on both sides.")
+def bulk(content: str, links: Sequence[tuple[str, str]], buffers: str) -> None:
+    """A large push and a clone over long, fast links of real TCP: 90 % of the pace of a bare connection.
+
+    Links by default: 1000 ms with 20 Mbit/s, 250 ms with 100 Mbit/s; three minutes for both. Client and server are in
+    network namespaces (Linux, as root or where users may make namespaces), where --buffers is the most of
+    net.ipv4.tcp_rmem and tcp_wmem: the system's own may be too small for such a link.
+
+    \b
+    smartserver bench bulk
+    smartserver bench bulk --size 10MB --link 500ms 50mbit
+    """
+    from netem.units import parse_rate, parse_size
+    from smartserver.cli.bench_bulk import LINKS, run_bulk
+
+    try:
+        bytes_, most = parse_size(content), parse_size(buffers)
+        lines = [(_time(rtt), parse_rate(rate)) for rtt, rate in links]
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+    _finish(*run_bulk(bytes_, lines or LINKS, most, _say))
+
+
 def _time(text: str) -> float:
     from netem.units import parse_time
 

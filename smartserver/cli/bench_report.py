@@ -45,8 +45,10 @@ class Figure:
 class Report:
     """One table."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, beside: str = "git") -> None:
+        """`beside`: what stands beside ours."""
         self.title = title
+        self.beside = beside
         self.figures: list[Figure] = []
 
     def add(self, what: str, ours: str, git: str = "", bar: str = "", ok: bool | None = None) -> None:
@@ -60,7 +62,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """The table as text."""
-        rows = [("", "ours", "git", "bar", "")]
+        rows = [("", "ours", self.beside, "bar", "")]
         verdicts = {None: "", True: "ok", False: "MISSED"}
         rows += [(f.what, f.ours, f.git, f.bar, verdicts[f.ok]) for f in self.figures]
         wide = [max(len(row[column]) for row in rows) for column in range(5)]

@@ -43,7 +43,7 @@ class WarmRow:
     milliseconds: float
 
 
-class _Commits:
+class Commits:
     """Commits of one small file, made here: what a push brings without a version-control system."""
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class _Commits:
         """The parent of the tip."""
         self._number = 0
 
-    def next(self) -> _Commit:
-        """A commit on top of the one before."""
+    def next(self, content: int = 0) -> _Commit:
+        """A commit on top of the one before; its file has `content` random bytes and a line."""
         self._number += 1
-        file = f"{os.urandom(8).hex()} number {self._number}\n".encode()
+        file = os.urandom(content) + f"{os.urandom(8).hex()} number {self._number}\n".encode()
         blob = _object(BLOB, file)
         tree = _object(TREE, b"100644 bench\0" + blob[0])
         parent = b"parent %s\n" % self.tip.hex().encode() if self.tip else b""
@@ -141,7 +141,7 @@ class _Warm:
         self._remote = remote
         self._proxy = proxy
         self._count = count
-        self._commits = _Commits()
+        self._commits = Commits()
 
     def rows(self) -> Iterator[WarmRow]:
         """The operations in order; the first connects and makes the repository, and is not measured."""
@@ -193,7 +193,7 @@ class _Warm:
         self._update(RefUpdate(TOPIC, None), _Nothing(), Outcome.DONE)
 
     def _push_diverged(self) -> None:
-        other = _Commits().next()
+        other = Commits().next()
         self._update(RefUpdate(BRANCH, other.id), other, Outcome.REFUSED)
 
     def _fetch(self) -> None:

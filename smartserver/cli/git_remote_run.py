@@ -109,7 +109,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    with client_for(url, flags, agent="git") as (client, location):
+    with client_for(url, flags, "git", environment) as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)

@@ -90,6 +90,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="SECONDS",
     help="How long a client in the middle of a push or clone may neither send nor read a byte.",
 )
+@click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 def command(
     root: Path,
@@ -100,6 +101,7 @@ def command(
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
+    fast_open: bool,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
@@ -177,6 +179,9 @@ def command(
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
+        unopened = tcp.fast_open(listening) if fast_open else ""
+        if unopened:
+            click.echo(f"--fast-open has no effect: {unopened}", err=True)
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {anonymous})"

@@ -23,23 +23,28 @@ AGENT = f"smartserver/{smartserver.__version__}"
 
 
 @contextmanager
-def client_for(url: str, flags: Set[str], agent: str = AGENT) -> Iterator[tuple[Client, Location]]:
+def client_for(
+    url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[Client, Location]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
+
+    SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake.
 
     Raises:
         BadUrl: it is not one.
     """
     location = parse(url)
     recorder = text.printing(_say) if "hpss" in flags else None
+    fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connect() -> TcpMedium:
         if recorder is not None:
             recorder.connected()
-        return TcpMedium(location.host, location.port)
+        return TcpMedium(location.host, location.port, fast_open=fast_open)
 
     observers = [recorder] if recorder is not None else []
     progress = _progress if sys.stderr.isatty() else None
-    with Client(connect, observers, agent=agent, progress=progress) as client:
+    with Client(connect, observers, agent=agent, progress=progress, copied=fast_open) as client:
         try:
             yield client, location
         finally:

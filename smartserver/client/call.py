@@ -128,8 +128,12 @@ class Client:
         progress: ProgressReport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        copied: bool = False,
     ) -> None:
+        """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open)."""
         self._connect = connect
+        # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
+        self._least_age = 1 if copied else 0
         self._observers = observers
         self._agent = agent
         self.progress = progress
@@ -173,7 +177,7 @@ class Client:
                 link = self._ready()
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
-                age = 0 if first is None else max(1, int((now - first) * 1000))
+                age = self._least_age if first is None else max(1, int((now - first) * 1000))
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:

@@ -19,6 +19,11 @@ from smartserver.wire.limits import NOTSENT_LOWAT
 BACKLOG = 511
 """Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
 
+FAST_OPEN_SETTING = "/proc/sys/net/ipv4/tcp_fastopen"
+"""Linux's setting of its TCP Fast Open (RFC 7413)."""
+
+FAST_OPEN_SERVER = 2
+"""The bit of it that lets servers have it; as Linux comes only that of clients is set."""
 
 SOCKET_OPTIONS = {
     "TCP_NOTSENT_LOWAT": NOTSENT_LOWAT,
@@ -40,6 +45,8 @@ class _TcpTransport(Interface):
 
 class ListeningPort(Interface):
     """An open port."""
+
+    socket: socket.socket
 
     def getHost(self) -> IPv4Address | IPv6Address:
         """Where it listens."""
@@ -128,3 +135,17 @@ def listen(reactor: TcpReactor, sessions: Sessions, host: str, port: int, policy
         CannotListenError: the address is taken or not this machine's.
     """
     return reactor.listenTCP(port, TcpFactory(sessions, policy), BACKLOG, host)
+
+
+def fast_open(port: ListeningPort) -> str:
+    """Let the first bytes of a connection come with its handshake (TCP Fast Open); why it cannot be, else empty."""
+    try:
+        port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, BACKLOG)
+        with open(FAST_OPEN_SETTING, encoding="ascii") as file:
+            setting = int(file.read())
+    except (AttributeError, OSError, ValueError):
+        return "this system does not have TCP Fast Open"
+    if not setting & FAST_OPEN_SERVER:
+        wanted = setting | FAST_OPEN_SERVER
+        return f"this system does not let servers have it: set net.ipv4.tcp_fastopen to {wanted} (it is {setting})"
+    return ""

@@ -31,6 +31,10 @@ _RECORD_COST = 3000
 _FRAME_COST = 20
 """The work of a record, in bytes of text: so much each, and so much a byte of its frame."""
 
+_GIVEN_AT = 256 << 10
+"""Bytes of frames that a worker waits for at the most: it works while more of them come. Rows alone are too small to
+fill the pipe's buffer."""
+
 _NOT_HERE = 3
 """The status of a worker that met a record whose base is not here."""
 
@@ -108,6 +112,8 @@ class ForkedWorker:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         os.close(read)
         self._feed: BinaryIO = os.fdopen(write, "wb", _BLOCK >> 4)
+        self._held = 0
+        """Bytes of the frames of rows that may lie in the pipe's buffer."""
 
     @property
     def pipe(self) -> int:
@@ -122,6 +128,10 @@ class ForkedWorker:
         """
         try:
             self._feed.write(b"".join(map(self._rows.pack, rows)))
+            self._held += sum([row.frame_length for row in rows])
+            if self._held >= _GIVEN_AT:
+                self._feed.flush()
+                self._held = 0
         except BrokenPipeError:
             self.finish()
             raise VcsError("a worker ended early") from None

@@ -34,6 +34,13 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORK_FROM = 2000
 """Objects under which further processes cost more than they save."""
 
+_FORK_FROM_BYTES = 4 << 20
+"""Bytes of frames of which the same is true. A clone of 50 MB in 50 files over 100 Mbit/s and 250 ms ended 2.3 s after
+its last byte when all of the work began there, 0.4 s where most of it is done meanwhile."""
+
+_COUNTED = 1 << 20
+"""Bytes of one frame that count for it: one large file alone is better decoded where it lies in memory already."""
+
 _TYPES = {meta: number for number, meta in METAS.items()}
 
 
@@ -71,6 +78,7 @@ class Inserter:
     def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress, loose: bool) -> Inserted:
         reading = _Reading(self._repository, spool)
         waiting: list[Row] = []
+        work = 0
         builder: PackBuilder | None = None
         try:
             for rows in reading.rows(segments):
@@ -78,7 +86,8 @@ class Inserter:
                     builder.add(rows)
                 else:
                     waiting += rows
-                    if len(waiting) >= _FORK_FROM:
+                    work += sum([min(row.frame_length, _COUNTED) for row in rows])
+                    if len(waiting) >= _FORK_FROM or work >= _FORK_FROM_BYTES:
                         builder = PackBuilder(self._repository, spool, folder, jobs=self._jobs)
                         builder.add(waiting)
                         waiting = []

@@ -60,7 +60,9 @@ PIECE = 1 * MIB
 """One read of a pack for a pull's body, handed on as four frames: 16 KiB pieces reach a third of the speed."""
 
 NOTSENT_LOWAT = 128 * KIB
-"""TCP_NOTSENT_LOWAT: what lies in the kernel unsent delays what is more urgent. One BODY piece ahead is enough."""
+"""TCP_NOTSENT_LOWAT: what lies in the kernel unsent delays what is more urgent. One BODY piece ahead is enough:
+50 MB took as long on the link as on a bare connection, over 250 ms with 100 Mbit/s and 1 s with 20 (`smartserver bench
+bulk`), for what is sent and not acknowledged is not counted. Buffer sizes are left to the kernel, which fits them."""
 
 INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ from smartserver.vcs.git_pack import BaseNotHere
 from smartserver.vcs.git_read import plan
 
 pytestmark = pytest.mark.interop
+
+PATIENCE = 30.0
+"""Seconds after which something hangs."""
 
 
 @pytest.fixture
@@ -271,6 +275,39 @@ def test_an_interrupted_pull_leaves_nothing(
         assert leftovers(target) == []
         assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
         assert children() == others
+
+
+def test_workers_begin_before_all_has_come(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few objects, but large: a worker has found what is wrong with one while the next is still on its way."""
+    monkeypatch.setattr(git_insert, "_FORK_FROM_BYTES", git_build._GIVEN_AT)
+    source = Builder(tmp_path / "a.git", env)
+    content = random.Random(5).randbytes(git_build._GIVEN_AT + 1)
+    first = source.commit(source.tree({b"f": (b"100644", source.blob(content))}), [])
+    second = source.commit(source.tree({b"f": (b"100644", source.blob(content[::-1]))}), [first])
+    with GitRepository(source.path, env) as repository:
+        blocks = list(plan(repository, [second], []).segments())
+        blocks[0] = tampered(blocks[0], repository, which=2, text=content[::-1], key=None)
+    target = Builder(tmp_path / "b.git", env)
+    others = children()
+
+    def one_has_ended() -> bool:
+        return any(
+            Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            for child in children() - others
+        )
+
+    def coming() -> Iterator[bytes]:
+        yield blocks[0]
+        deadline = time.monotonic() + PATIENCE
+        while not one_has_ended():
+            assert time.monotonic() < deadline, "no worker looked at what came"
+        yield blocks[1]
+
+    with pytest.raises(WrongContent):
+        insert(target, coming(), jobs=2)  # type: ignore[arg-type]
+    assert children() == others
 
 
 def test_a_worker_that_dies_fails_the_pull(

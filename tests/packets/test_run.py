@@ -89,11 +89,25 @@ def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_pa
         ([*RTT, "--server", server, "--", "no-such-client"], "no-such-client: No such file or directory"),
         ([*RTT, "--svg", str(tmp_path), "--server", server, "--", *client, "0"], f"{tmp_path}: Is a directory"),
         ([*RTT, "--congestion", "no-such", "--server", server, "--", "true"], "no packet network here: veth: a route"),
+        (
+            [*RTT, "--set", "net.no.such=1", "--server", server, "--", "true"],
+            "the setting net.no.such cannot be '1': No",
+        ),
     ):
         done = netem(*arguments)
         assert (done.returncode, done.stdout) == (125, ""), arguments
         assert done.stderr.startswith(f"netem: {why}"), done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_settings_of_the_kernel_are_there_before_a_server(words: tuple[str, list[str]], tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    _, client = words
+    server = f"sh -c 'cat /proc/sys/net/ipv4/tcp_fastopen >{seen}; exec {sys.executable} {tmp_path / 'server.py'} 1000'"
+    for value in ("3", "0"):
+        done = netem(*RTT, "--set", f"net.ipv4.tcp_fastopen={value}", "--server", server, "--", *client, "0")
+        assert (done.returncode, done.stdout) == (0, "5000\n"), done.stderr
+        assert seen.read_text() == f"{value}\n"
 
 
 def test_a_signal_goes_to_the_client_and_nothing_is_left(words: tuple[str, list[str]], tmp_path: Path) -> None:

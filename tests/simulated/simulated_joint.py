@@ -137,10 +137,10 @@ class Joint:
         except ConnectionError as wrong:
             raise CannotConnect("the simulated server", str(wrong)) from None
 
-    def client(self, observers: Sequence[Observer] = ()) -> Client:
+    def client(self, observers: Sequence[Observer] = (), *, copied: bool = False) -> Client:
         """A client on the virtual clock."""
         clock = self.network.clock
-        return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep)
+        return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep, copied=copied)
 
     def remote(
         self, path: str = "project", client: Client | None = None, knowledge: Knowledge | None = None

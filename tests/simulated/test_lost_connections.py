@@ -33,6 +33,10 @@ from smartserver.wire.messages import Reply, RequestFlag
 
 PATH = "project"
 TOPIC = b"refs/heads/topic"
+OTHER = b"refs/heads/other"
+
+FIRST_PACKET = 1400
+"""Bytes that go with a SYN, about."""
 
 HISTORY = History()
 LINE = HISTORY.line(4)
@@ -62,6 +66,26 @@ class Spoilt(Effect):
     @classmethod
     def parse(cls, after: str) -> Spoilt:
         return cls(int(after))
+
+
+@dataclass(frozen=True)
+class Noted(Effect):
+    """What passes is noted."""
+
+    passed: bytearray
+    name = "noted"
+    arguments = ""
+
+    def begin(self) -> base.Stage:
+        def stage(parcel: base.Parcel) -> Iterable[base.Parcel]:
+            self.passed.extend(parcel.content)
+            return (parcel,)
+
+        return stage
+
+    @classmethod
+    def parse(cls) -> Noted:
+        return cls(bytearray())
 
 
 def spoilt_down(at: int) -> Link:
@@ -367,6 +391,43 @@ def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
     # Cut after half a round trip, noticed at once here; then the pause and another handshake, twice.
     expected = (0.5 + PAUSES[0] + 1 + 0.5 + PAUSES[1] + 1) * 1000
     assert ages == [pytest.approx(expected, abs=1), 0]
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
+    """With TCP Fast Open the copy of a connection's first packet is a second connection, on which the same is asked.
+
+    A client that knows of it says an age, so that the copy is found in the log however much came in between; without
+    one the server looks no further back than its root, which is where repeats are as long as there are few changes.
+    """
+    stage = Stage.make()
+    client = stage.joint.client(copied=copied)
+    remote = stage.joint.remote(PATH, client)
+    first = bytearray()
+    stage.joint.network.links.append(Link(1.0, up=[Noted(first)]))
+    force = [RefUpdate(TOPIC, LINE[1], Rule.FORCE)]
+    remote.push(force, stage.source, NEW)
+    client.close()
+    assert len(first) <= FIRST_PACKET
+    others = stage.joint.client()
+    theirs = stage.joint.remote(PATH, others)
+    theirs.push([RefUpdate(TOPIC, None)], stage.source, NEW)
+
+    def arrives_again() -> None:
+        medium = stage.joint.connect()
+        assert medium.write_some(memoryview(first)) == len(first)
+        assert medium.read(1000)
+        medium.close()
+
+    arrives_again()
+    assert TOPIC not in stage.joint.refs(PATH)
+    while stage.joint.site.find(PATH).repository.snapshot().view.root.log_files == ():
+        theirs.push([RefUpdate(OTHER, LINE[0], Rule.FORCE)], stage.source, NEW)
+        theirs.push([RefUpdate(OTHER, None)], stage.source, NEW)
+    arrives_again()
+    assert (TOPIC in stage.joint.refs(PATH)) is not copied
+    others.close()
+    stage.settle()
 
 
 def test_a_request_is_repeated_with_its_body() -> None:

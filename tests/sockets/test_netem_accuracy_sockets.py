@@ -17,6 +17,7 @@ from netem.accuracy_networks import Loopback, Proxied
 from netem.accuracy_sockets import CHUNK, CONNECTIONS, dial, server
 from netem.cli import accuracy
 from netem.cli.main import main
+from netem.packets.errors import Unavailable
 from netem.proxy import Proxy
 
 pytestmark = pytest.mark.sockets
@@ -85,6 +86,12 @@ def test_the_server_ends_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there can be no packets, that is said and the others are measured."""
+
+    def none_here(link: object) -> None:
+        raise Unavailable("no packet network here: this is a test")
+
+    monkeypatch.setattr(accuracy, "Packets", none_here)
     monkeypatch.setattr(accuracy, "measure", SMALL)
     assert main(["accuracy"]) == 0
     out, err = capsys.readouterr()
@@ -92,6 +99,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert head == "| network | late at 10 ms, p50 / p99 | MB/s | messages/s |"
     assert [row.split(" | ")[0] for row in rows] == ["| simulated", "| none (loopback)", "| proxy"]
     assert rows[0].startswith("| simulated | 0.00 / 0.00 ms |")
+    assert "netem: no packet network here: this is a test\n" in err
     assert "timers of this process came up to" in err
     assert main(["accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

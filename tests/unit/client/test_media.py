@@ -3,6 +3,7 @@ not there, goes away, or does not listen."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -126,6 +127,38 @@ def test_tcp_to_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(socket, "create_connection", nothing)
     with pytest.raises(CannotConnect, match=r"cannot connect to \[2001:db8::1\]:4155: no answer within 60 s"):
         TcpMedium("2001:db8::1", 4155)
+
+
+def test_tcp_that_may_wait_for_its_first_write(listener: socket.socket) -> None:
+    """Where the server is unknown to the system, as here, it is an ordinary connection; `tests/packets` has others."""
+    medium = TcpMedium(*listener.getsockname(), fast_open=True)
+    assert medium.write_some(memoryview(b"first")) == 5
+    peer, _ = listener.accept()
+    with peer:
+        assert peer.recv(5, socket.MSG_WAITALL) == b"first"
+        peer.sendall(b"answer")
+        assert read_all(medium, 6) == b"answer"
+    medium.close()
+    host, port = listener.getsockname()
+    listener.close()
+    with pytest.raises(CannotConnect, match=f"cannot connect to {host}:{port}: Connection refused"):
+        TcpMedium(host, port, fast_open=True)
+
+
+def test_tcp_that_finds_nobody_when_it_first_writes(listener: socket.socket) -> None:
+    class Refused:
+        def send(self, _: object) -> int:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+        recv = send
+
+    host, port = listener.getsockname()
+    medium = TcpMedium(host, port)
+    medium.close()
+    medium._socket = Refused()  # type: ignore[assignment]
+    for attempt in (lambda: medium.write_some(memoryview(b"x")), lambda: medium.read(1)):
+        with pytest.raises(CannotConnect, match=f"cannot connect to {host}:{port}: Connection refused"):
+            attempt()
 
 
 def test_tcp_reset_is_a_lost_connection(pair: tuple[TcpMedium, socket.socket]) -> None:

@@ -89,3 +89,14 @@ def test_totals_are_sums_and_printed_alike() -> None:
     assert totals.operations == 2
     assert numbers(totals) == {name: 2 * number for name, number in numbers(COUNTS).items()}
     assert line(totals) == "4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 6.000 s"
+
+
+def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*ARGUMENTS, "--set", "net.ipv4.tcp_rmem=4096 131072 33554432", "--set", "net.ipv4.tcp_fastopen=3"]
+    assert parser().parse_args(words).settings == [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"), ("net.ipv4.tcp_fastopen", "3"),
+    ]  # fmt: skip
+    for wrong in ("net.ipv4.tcp_fastopen", "=3", "../kernel=3", "a/b=3", "a..b=3"):
+        with pytest.raises(SystemExit):
+            parser().parse_args([*ARGUMENTS, "--set", wrong])
+        assert f"'{wrong}': expected NAME=VALUE" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sys
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -123,6 +125,9 @@ def test_one_too_many_and_more_than_that(clock: Clock) -> None:
 
 
 class Port:
+    def __init__(self) -> None:
+        self.socket = socket.socket()
+
     def getHost(self) -> IPv4Address:
         return IPv4Address("TCP", "127.0.0.1", 1)
 
@@ -140,7 +145,34 @@ class Reactor:
 
 def test_listening(sessions: Sessions) -> None:
     reactor = Reactor()
-    assert tcp.listen(reactor, sessions, "::1", 4155, Anonymous.READ).getHost().port == 1
+    port = tcp.listen(reactor, sessions, "::1", 4155, Anonymous.READ)
+    assert port.getHost().port == 1
+    port.socket.close()
     assert reactor.asked is not None
     assert (reactor.asked[0], reactor.asked[3]) == (4155, "::1")
     assert isinstance(reactor.asked[1], tcp.TcpFactory)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("3\n", ""),
+        ("2\n", ""),
+        ("1", "this system does not let servers have it: set net.ipv4.tcp_fastopen to 3 (it is 1)"),
+        ("0", "this system does not let servers have it: set net.ipv4.tcp_fastopen to 2 (it is 0)"),
+        ("x", "this system does not have TCP Fast Open"),
+        (None, "this system does not have TCP Fast Open"),
+    ],
+)
+def test_fast_open_and_who_does_not_let_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, why: str
+) -> None:
+    file = tmp_path / "tcp_fastopen"
+    if setting is not None:
+        file.write_text(setting)
+    monkeypatch.setattr(tcp, "FAST_OPEN_SETTING", str(file))
+    port = Port()
+    with port.socket:
+        assert tcp.fast_open(port) == why
+        if sys.platform == "linux":
+            assert port.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN) > 0
