@@ -127,9 +127,7 @@ def names() -> list[str]:
     return [*(peer.name for peer in PEERS), *(network.name for network in LINES), *OPERATIONS]
 
 
-def run_compare(
-    rtts: Sequence[float], repeat: int, only: Collection[str], tools: Path | None, say: Say
-) -> Comparison:
+def run_compare(rtts: Sequence[float], repeat: int, only: Collection[str], tools: Path | None, say: Say) -> Comparison:
     """Run every operation of every tool on each link, at each RTT, `repeat` times.
 
     `only`: the tools, networks and operations that are wanted, of each kind all if none is named. `tools`: where

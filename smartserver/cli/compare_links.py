@@ -18,7 +18,6 @@ from typing import ClassVar, Self
 
 from netem.counter import Counts
 from netem.link import Link
-from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
 from netem.proxy import Proxy
 from netem.timekeeping import Timekeeping
@@ -96,7 +95,9 @@ class ProxyLine(Line):
     """Bytes pass a proxy on this machine."""
 
     name: ClassVar[str] = "proxy"
-    about: ClassVar[str] = "`netem proxy`: bytes and the handshake take their time, TCP's slow start and Nagle are not there"
+    about: ClassVar[str] = (
+        "`netem proxy`: bytes and the handshake take their time, TCP's slow start and Nagle are not there"
+    )
 
     def reserve(self) -> None:
         """Two ports: of the server, and of the proxy in front of it."""
@@ -139,7 +140,7 @@ class PacketLine(Line):
     def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
         """In the server's namespace."""
         command = serve(self.host, self.port)
-        log = self._stack.enter_context(tempfile.TemporaryFile())
+        log = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
         with open(os.devnull, "rb") as nothing:
             server = self._network.run(
                 SERVER, command, environment=environment, folder=str(work.folder),
@@ -186,5 +187,3 @@ class PacketLine(Line):
 
 
 LINES: tuple[type[Line], ...] = (ProxyLine, PacketLine)
-
-__all__ = ["LINES", "Done", "Line", "PacketLine", "PacketsError", "ProxyLine", "Unavailable"]

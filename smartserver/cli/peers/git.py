@@ -64,6 +64,7 @@ class Git(Peer):
 
     def acts(self) -> Mapping[str, Act]:
         """All but making a repository."""
+
         def local(ref: str = "HEAD", folder: str = CLIENT) -> str:
             return self.site.run(CLIENT, "git", "rev-parse", ref, folder=folder).strip()
 

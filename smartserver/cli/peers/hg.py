@@ -55,7 +55,9 @@ class Hg(Peer):
     def fill(self) -> None:
         """A copy on the server, and two clones."""
         served = self.site.served
-        self.site.run(CLIENT, "hg", "clone", "--noupdate", str(self.fixtures / "hg"), str(served / "project"), folder=".")
+        self.site.run(
+            CLIENT, "hg", "clone", "--noupdate", str(self.fixtures / "hg"), str(served / "project"), folder="."
+        )
         for user in (CLIENT, OTHER):
             self.site.run(user, "hg", "clone", "--quiet", self.site.url("project"), user, folder=".")
 
@@ -65,6 +67,7 @@ class Hg(Peer):
 
     def acts(self) -> Mapping[str, Act]:
         """All but making a repository."""
+
         def commit(user: str, what: str) -> None:
             self.change(user, what)
             self.site.run(user, "hg", "commit", "--message", what)

@@ -41,7 +41,5 @@ class Ours(Git):
         """Git's, and making a repository."""
         acts = super().acts()
         new = ("git", "push", "--quiet", self.site.url("new"), REF)
-        made = replace(
-            acts[base.PUSH_ALL], command=new, same=lambda: (self.tip(REF, "new"), self.tip(REF))
-        )
+        made = replace(acts[base.PUSH_ALL], command=new, same=lambda: (self.tip(REF, "new"), self.tip(REF)))
         return {**acts, base.NEW_REPOSITORY: made}

@@ -94,9 +94,7 @@ class Svn(Peer):
         message = ("--quiet", "--message", "one more")
         commit, update = self.words("commit", *message), self.words("update", "--quiet")
         return {
-            base.CLONE: Act(
-                self.words("checkout", "--quiet", f"{url}/trunk", "clone"), same=same("clone"), folder="."
-            ),
+            base.CLONE: Act(self.words("checkout", "--quiet", f"{url}/trunk", "clone"), same=same("clone"), folder="."),
             base.PULL_NOTHING: Act(update, same=same()),
             base.PULL_ONE: Act(update, others, same()),
             base.PUSH_ONE: Act(commit, lambda: self.change(CLIENT, "one more"), grown(1)),
