@@ -7,7 +7,7 @@
 #   make docs    write the generated reference pages anew
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
-#   make compare git, hg, brz, svn and ours side by side, in a quarter of an hour; writes doc/performance.md (Peers) and
+#   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
 

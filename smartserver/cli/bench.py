@@ -245,9 +245,9 @@ def compare(
     """Git, hg, brz, svn and ours side by side: round trips and seconds of the same operations on the same links.
 
     Each tool has the same history of 100 revisions and 50 files, and its own server; the links are a proxy, which
-    counts, and packets of real TCP between two namespaces. A tool that is not installed is left out and named. Every outcome
-    is looked at: exit status 1 when one is wrong. All of it takes about 15 minutes; with one --rtt 20ms trips are only
-    counted, in two.
+    counts, and packets of real TCP between two namespaces. A tool that is not installed is left out and named. Every
+    outcome is looked at: exit status 1 when one is wrong. All of it takes about 20 minutes; with one RTT of 20 ms
+    trips are only counted, in two. Another load on the machine falsifies slopes.
 
     \b
     smartserver bench compare --rtt 20ms --repeat 1 --only proxy
