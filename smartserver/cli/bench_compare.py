@@ -83,6 +83,8 @@ class Comparison:
     """What was done and came out wrong."""
     late: dict[str, float] = field(default_factory=dict)
     """Seconds by which each network's emulator was late at the most."""
+    loads: list[float] = field(default_factory=list)
+    """The machine's load before each operation."""
     circumstances: str = ""
 
     def add(self, network: str, peer: str, operation: str) -> Cost:
@@ -104,6 +106,7 @@ class Comparison:
             "notes": self.notes,
             "problems": self.problems,
             "late_seconds": self.late,
+            "loads": self.loads,
             "costs": [
                 {
                     "network": cost.network,
@@ -201,6 +204,7 @@ def _measure(
                 continue
             say(f"{network.name}, {peer.label}: {operation}")
             place.put_back(STARTED)
+            found.loads.append(os.getloadavg()[0])
             cost = found.add(network.name, peer.name, operation)
             try:
                 acts[operation].before()

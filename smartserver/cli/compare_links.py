@@ -49,6 +49,8 @@ class Line(ABC):
     name: ClassVar[str]
     about: ClassVar[str]
     """What it is, for a table."""
+    lateness: ClassVar[str]
+    """What `Done.late` is, for a table."""
 
     def __init__(self) -> None:
         self.host = ""
@@ -98,6 +100,7 @@ class ProxyLine(Line):
     about: ClassVar[str] = (
         "`netem proxy`: bytes and the handshake take their time, TCP's slow start and Nagle are not there"
     )
+    lateness: ClassVar[str] = "no timer beside it was more than {late:.0f} ms late"
 
     def reserve(self) -> None:
         """Two ports: of the server, and of the proxy in front of it."""
@@ -131,6 +134,7 @@ class PacketLine(Line):
 
     name: ClassVar[str] = "packets"
     about: ClassVar[str] = "`netem run`: real TCP of the kernel, with its slow start (cubic, 10 segments) and Nagle"
+    lateness: ClassVar[str] = "of each run 99 in 100 packets were no more than {late:.0f} ms late"
 
     def reserve(self) -> None:
         """Two namespaces."""

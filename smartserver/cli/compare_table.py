@@ -32,7 +32,7 @@ def markdown(found: Comparison) -> str:
 def _table(found: Comparison, network: type[Line]) -> Iterator[str]:
     peers = [peer for peer in found.peers if any(key[:2] == (network.name, peer.name) for key in found.costs)]
     late = found.late.get(network.name, 0.0) * 1000
-    yield f"**On {network.about}.** Each cell: {shown_are(found)}. No emulator's timer was over {late:.0f} ms late."
+    yield f"**On {network.about}.** Each cell: {shown_are(found)}; {network.lateness.format(late=late)}."
     yield ""
     yield "| operation | " + " | ".join(peer.label for peer in peers) + " |"
     yield "|---" * (len(peers) + 1) + "|"
@@ -55,7 +55,7 @@ def cell(found: Comparison, cost: Cost | None) -> str:
     """`3 / 3.02 / 0.94 s`; a dash for what a tool cannot do."""
     if cost is None:
         return "-"
-    slope = f" / {cost.slope.rounds:.1f}" if cost.slope else ""
+    slope = f" / {round(cost.slope.rounds, 1) + 0.0:.1f}" if cost.slope else ""  # The sum knows no -0.0.
     return f"{cost.rounds}{slope} / {cost.seconds(max(found.rtts)):.2f} s"
 
 
@@ -65,8 +65,9 @@ def notes(found: Comparison) -> list[str]:
     for peer in found.peers:
         versions.setdefault(found.versions.get(peer.name, ""), peer.name)
     said = [f"svn {version}" if version[:1].isdigit() else version for version in versions if version]
+    load = f"; load {min(found.loads):.1f} to {max(found.loads):.1f} while it ran" if found.loads else ""
     return [
-        f"{', '.join(said)}; {found.circumstances}",
+        f"{', '.join(said)}; {found.circumstances}{load}",
         *[note for peer in found.peers for note in peer.notes],
         *agreement(found),
         *found.notes,

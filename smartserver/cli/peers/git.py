@@ -80,11 +80,13 @@ class Git(Peer):
             others()
             self.commit(CLIENT, "diverged")
 
+        def together() -> tuple[str, str]:
+            return self.tip(REF), local()
+
         pull = ("git", "pull", "--quiet", "--ff-only", "origin", BRANCH)
         push = ("git", "push", "--quiet", "origin")
         url = self.site.url("project")
         clone = ("git", "clone", "--quiet", "--branch", BRANCH, url, "clone")
-        together = lambda: (self.tip(REF), local())  # noqa: E731
         return {
             base.CLONE: Act(clone, same=lambda: (self.tip(REF), local(folder="clone")), folder="."),
             base.PULL_NOTHING: Act(pull, same=together),

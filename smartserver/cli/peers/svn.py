@@ -103,6 +103,9 @@ class Svn(Peer):
             base.TAG: Act(self.words("copy", *message, f"{url}/trunk", f"{url}/tags/v1"), same=grown(1)),
             base.DIVERGED: Act(commit, diverge, grown(1), status=None, says="out of date"),
             base.PUSH_ALL: Act(
-                self.words("import", *message, "files", self.site.url("empty")), empty, grown(1, "empty", 0), folder="."
+                self.words("import", *message, "files", self.site.url("empty/trunk")),
+                empty,
+                grown(1, "empty", 0),
+                folder=".",
             ),
         }

@@ -96,7 +96,7 @@ def test_a_cost_is_the_run_in_the_middle_and_the_shortest() -> None:
 class Still(Line):
     """A link on which every command fails."""
 
-    name = about = "still"
+    name = about = lateness = "still"
 
     def reserve(self) -> None:
         self.host, self.port = "host", 7

@@ -24,7 +24,8 @@ def test_each_network_has_a_table_of_rounds_slope_and_seconds() -> None:
     assert rows(packets)[2] == ["clone", "2 / 4.0 / 1.70 s", "4 / 6.0 / 2.30 s"]
     assert rows(proxy)[-1] == ["push a new repository", "2 / 2.0 / 1.10 s", "-"]
     assert "seconds at 300 ms (RTT 100, 200, 300 ms, 1 run each" in proxy
-    assert "over 4 ms late" in proxy
+    assert "no timer beside it was more than 4 ms late." in proxy
+    assert "packets were no more than 4 ms late." in packets
 
 
 def test_one_rtt_has_no_slope() -> None:
@@ -35,7 +36,7 @@ def test_one_rtt_has_no_slope() -> None:
 
 def test_the_notes_name_versions_load_and_what_is_missing() -> None:
     notes = [line for line in markdown(comparison(0.02)).splitlines() if line.startswith("- ")]
-    assert notes[0] == "- git version 9; load 0.5."
+    assert notes[0] == "- git version 9; 2 cores; load 0.2 to 1.5 while it ran."
     assert "- hg http:// is not here: hg is not installed." in notes
     assert any("git:// cannot make a repository" in note for note in notes)
 
