@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from netem.meter import MOST_RESIDUAL
 from netem.units import plural
 from smartserver.cli.bench_compare import Comparison, Cost
 from smartserver.cli.compare_links import Line
@@ -32,7 +33,7 @@ def markdown(found: Comparison) -> str:
 def _table(found: Comparison, network: type[Line]) -> Iterator[str]:
     peers = [peer for peer in found.peers if any(key[:2] == (network.name, peer.name) for key in found.costs)]
     late = found.late.get(network.name, 0.0) * 1000
-    yield f"**On {network.about}.** Each cell: {shown_are(found)}; {network.lateness.format(late=late)}."
+    yield f"**On {network.about}.** Each cell: {shown_are(found, network.name)}; {network.lateness.format(late=late)}."
     yield ""
     yield "| operation | " + " | ".join(peer.label for peer in peers) + " |"
     yield "|---" * (len(peers) + 1) + "|"
@@ -42,20 +43,30 @@ def _table(found: Comparison, network: type[Line]) -> Iterator[str]:
             yield f"| {operation} | " + " | ".join(cell(found, cost) for cost in costs) + " |"
 
 
-def shown_are(found: Comparison) -> str:
+def shown_are(found: Comparison, network: str) -> str:
     """What the figures of a cell are."""
     most = max(found.rtts) * 1000
     slope = "/ slope of wall time over RTT " if len(found.rtts) > 2 else ""
     rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)
-    runs = f"RTT {rtts} ms, {plural(found.repeat, 'run')} each"
+    made = {len(cost.points) // len(found.rtts) for cost in found.costs.values() if cost.network == network} or {0}
+    fewest = f"{min(made)} or " if len(made) > 1 else ""
+    runs = f"RTT {rtts} ms, {fewest}{plural(max(made), 'run')} each"
     return f"round trips counted with the handshake {slope}/ seconds at {most:g} ms ({runs}, the shortest counts)"
+
+
+def most_off(found: Comparison) -> float:
+    """Seconds a run may lie off the line, before its slope is in doubt."""
+    return MOST_RESIDUAL * max(found.rtts)
 
 
 def cell(found: Comparison, cost: Cost | None) -> str:
     """`3 / 3.02 / 0.94 s`; a dash for what a tool cannot do."""
     if cost is None:
         return "-"
-    slope = f" / {round(cost.slope.rounds, 1) + 0.0:.1f}" if cost.slope else ""  # The sum knows no -0.0.
+    slope = ""
+    if cost.slope:
+        doubt = "~" if cost.slope.residual > most_off(found) else ""
+        slope = f" / {doubt}{round(cost.slope.rounds, 1) + 0.0:.1f}"  # The sum knows no -0.0.
     return f"{cost.rounds}{slope} / {cost.seconds(max(found.rtts)):.2f} s"
 
 
@@ -65,11 +76,14 @@ def notes(found: Comparison) -> list[str]:
     for peer in found.peers:
         versions.setdefault(found.versions.get(peer.name, ""), peer.name)
     said = [f"svn {version}" if version[:1].isdigit() else version for version in versions if version]
+    doubt = f"~: a run lies over {most_off(found) * 1000:.0f} ms off the line, so that the slope is not to be trusted"
     load = f"; load {min(found.loads):.1f} to {max(found.loads):.1f} while it ran" if found.loads else ""
+    doubted = any(cost.slope and cost.slope.residual > most_off(found) for cost in found.costs.values())
     return [
         f"{', '.join(said)}; {found.circumstances}{load}",
         *[note for peer in found.peers for note in peer.notes],
         *agreement(found),
+        *([doubt] if doubted else []),
         *found.notes,
     ]
 

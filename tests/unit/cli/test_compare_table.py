@@ -28,6 +28,15 @@ def test_each_network_has_a_table_of_rounds_slope_and_seconds() -> None:
     assert "packets were no more than 4 ms late." in packets
 
 
+def test_a_slope_off_its_line_is_marked() -> None:
+    found = comparison(0.1, 0.2, 0.3)
+    assert "~" not in markdown(found)
+    found.costs["packets", "git", CLONE].points[1] = (0.2, 1.9)
+    text = markdown(found)
+    assert rows(text.split("**On ")[2])[2][2].startswith("4 / ~6.0 / ")
+    assert "- ~: a run lies over 30 ms off the line" in text
+
+
 def test_one_rtt_has_no_slope() -> None:
     text = markdown(comparison(0.02))
     assert rows(text)[2] == ["clone", "2 / 0.54 s", "4 / 0.58 s"]
