@@ -7,15 +7,21 @@
 #   make docs    write the generated reference pages anew
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
+#   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
+#                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
+#                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_OPTIONS := --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+PEERS := $(CACHE)/smartserver/peers
 
-.PHONY: demo test check lint docs bench clean
+.PHONY: demo test check lint docs bench compare clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -43,6 +49,9 @@ docs: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/smartserver bench $(or $(ARGS),trips --rtt 100ms --repeat 1)
 
+compare: $(INSTALLED) $(PEERS)/installed
+	$(BIN)/smartserver bench compare --tools $(PEERS)/bin $(or $(ARGS),--write)
+
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
@@ -55,6 +64,14 @@ $(INSTALLED): setup.py
 	  echo "$(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) --editable .
+	@touch $@
+
+# Where a tool cannot be installed the comparison names it and goes on without. Breezy reads the history by fastimport.
+$(PEERS)/installed: Makefile
+	@mkdir -p $(dir $(PEERS))
+	$(PYTHON) -m venv --clear $(PEERS)
+	-$(PEERS)/bin/python -m pip install $(PIP_OPTIONS) 'mercurial>=6.5'
+	-$(PEERS)/bin/python -m pip install $(PIP_OPTIONS) 'breezy>=3.3' 'fastimport>=0.9.14'
 	@touch $@
 
 $(TOOLS): $(INSTALLED)

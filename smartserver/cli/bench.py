@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence, Set
 from pathlib import Path
@@ -264,6 +265,57 @@ def bulk(content: str, links: Sequence[tuple[str, str]], buffers: str) -> None:
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
     _finish(*run_bulk(bytes_, lines or LINKS, most, _say))
+
+
+@command.command()
+@click.option(
+    "--rtt",
+    "rtts",
+    multiple=True,
+    help="Round-trip time of the link; three or more for a slope (100, 200 and 300 ms).",
+)
+@click.option("--repeat", type=click.IntRange(1), default=2, show_default=True, help="Runs at each RTT.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Some tools, networks or operations: hg, packets, clone; repeatable."
+)
+@click.option(
+    "--tools", type=click.Path(path_type=Path, file_okay=False), help="Where programs are looked for before PATH."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--write", is_flag=True, help="Also write doc/performance.md and doc/compare.svg, here.")
+def compare(
+    rtts: Sequence[str], repeat: int, only: Sequence[str], tools: Path | None, as_json: bool, write: bool
+) -> None:
+    """Git, hg, brz, svn and ours side by side: round trips and seconds of the same operations on the same links.
+
+    Each tool has the same history of 100 revisions and 50 files, and its own server; the links are a proxy, which
+    counts, and packets of real TCP between two namespaces. A tool that is not installed is left out and named. Every
+    outcome is looked at: exit status 1 when one is wrong. All of it takes about 20 minutes; with one RTT of 20 ms
+    trips are only counted, in two. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench compare --rtt 20ms --repeat 1 --only proxy
+    smartserver bench compare --only git --only hpss --only clone
+    """
+    from smartserver.cli.bench_compare import RTTS, names, run_compare
+    from smartserver.cli.compare_picture import svg
+    from smartserver.cli.compare_table import markdown, page, put
+
+    if unknown := [name for name in only if name not in names()]:
+        raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names())}")
+    performance, picture = Path("doc/performance.md"), Path("doc/compare.svg")
+    before = performance.read_text(encoding="utf-8") if write else ""
+    if write:
+        put(before, "")  # What is wrong with the page is said before anything is measured.
+    found = run_compare([_time(rtt) for rtt in rtts] or RTTS, repeat, only, tools, _say)
+    if write and found.costs:
+        performance.write_text(put(before, page(found, picture.name)), encoding="utf-8")
+        picture.write_text(svg(found), encoding="utf-8")
+    click.echo(json.dumps(found.as_json()) if as_json else markdown(found))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if found.problems:
+        sys.exit(1)
 
 
 def _time(text: str) -> float:

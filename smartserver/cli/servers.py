@@ -113,7 +113,7 @@ class Workspace:
         served.mkdir(exist_ok=True)
         port = free_port()
         command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
-        pid = self._serve([*command, "--listen", f"{HOST}:{port}", "--anonymous", "write"], port)
+        pid = self.serve([*command, "--listen", f"{HOST}:{port}", "--anonymous", "write"], port)
         return Server("hpss", port, served, pid)
 
     def start_git_daemon(self, *names: str) -> Server | None:
@@ -132,10 +132,15 @@ class Workspace:
             run(["git", "init", "--quiet", "--bare", str(served / name)], None, environment)
         port = free_port()
         options = ["--export-all", "--enable=receive-pack", "--reuseaddr", f"--base-path={served}"]
-        pid = self._serve(["git", "daemon", *options, f"--listen={HOST}", f"--port={port}", str(served)], port)
+        pid = self.serve(["git", "daemon", *options, f"--listen={HOST}", f"--port={port}", str(served)], port)
         return Server("git", port, served, pid)
 
-    def _serve(self, command: list[str], port: int) -> int:
+    def serve(self, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None) -> int:
+        """Start any server, which stops when the workspace is left, and wait until it listens; its process's id.
+
+        Raises:
+            CommandError: it does not.
+        """
         log = self.enter(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
         # In a group of its own: on Ctrl-C it is this process that stops it, when nobody uses it any more.
         process = subprocess.Popen(
@@ -143,7 +148,7 @@ class Workspace:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=self.environment("server"),
+            env=self.environment("server") if environment is None else environment,
             start_new_session=True,
         )
 

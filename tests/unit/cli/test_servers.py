@@ -53,7 +53,7 @@ def test_servers_listen_while_the_workspace_is_open_and_leave_nothing(temporary:
 @pytest.mark.sockets
 def test_a_server_that_does_not_start_says_why(temporary: Path) -> None:
     with pytest.raises(CommandError, match=r"did not start: .*is not a folder"), Workspace("test") as work:
-        work._serve(["smartserver", "serve", str(work.folder / "none")], free_port())
+        work.serve(["smartserver", "serve", str(work.folder / "none")], free_port())
     assert list(temporary.iterdir()) == []
 
 

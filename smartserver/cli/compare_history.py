@@ -1,0 +1,102 @@
+"""The history that is compared: the same revisions and files for every tool, made here, alike each time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from smartserver.cli.histories import import_stream
+from smartserver.cli.servers import run
+
+REVISIONS, FILES = 100, 50
+CHANGED_AT_ONCE = 2
+"""Files that a revision changes."""
+
+LINES = 40
+"""Of a file."""
+
+_FIRST = 1_200_000_000
+"""When the first revision was made."""
+
+_WORDS = ("branch", "commit", "distance", "harbour", "ledger", "meadow", "packet", "river", "signal", "winter")
+
+
+def revisions(count: int = REVISIONS, files: int = FILES) -> Iterator[dict[str, bytes]]:
+    """What each revision changes: names and whole texts. The first adds all files."""
+    chance = random.Random("compare")
+    names = [f"{'abcde'[number % 5]}{number:02}" for number in range(files)]
+    texts = {name: [_line(chance) for _ in range(LINES)] for name in names}
+    yield {name: _text(lines) for name, lines in texts.items()}
+    for _ in range(count - 1):
+        changed = chance.sample(names, min(CHANGED_AT_ONCE, files))
+        for name in changed:
+            texts[name][chance.randrange(LINES)] = _line(chance)
+        yield {name: _text(texts[name]) for name in changed}
+
+
+def _line(chance: random.Random) -> str:
+    return " ".join([*chance.choices(_WORDS, k=6), str(chance.randrange(1_000_000))])
+
+
+def _text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def git_stream(count: int = REVISIONS, files: int = FILES) -> bytes:
+    """The history as `git fast-import` reads it."""
+    parts: list[bytes] = []
+    for number, changed in enumerate(revisions(count, files)):
+        message = b"Revision %d\n" % number
+        parts.append(
+            b"commit refs/heads/main\nmark :%d\ncommitter Demo <demo@example.org> %d +0000\ndata %d\n%s\n"
+            % (number + 1, _FIRST + number * 3600, len(message), message)
+        )
+        if number:
+            parts.append(b"from :%d\n" % number)  # Breezy's importer needs it said.
+        parts += [b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(t), t) for name, t in changed.items()]
+    return b"".join(parts)
+
+
+def svn_dump(count: int = REVISIONS, files: int = FILES) -> bytes:
+    """The history as `svnadmin load` reads it: below `trunk`, after a revision that makes the folders."""
+    parts = [b"SVN-fs-dump-format-version: 2\n\n"]
+    parts.append(_svn_revision(1, b"Folders"))
+    parts += [
+        b"Node-path: %s\nNode-kind: dir\nNode-action: add\n\n\n" % folder for folder in (b"trunk", b"branches", b"tags")
+    ]
+    for number, changed in enumerate(revisions(count, files)):
+        parts.append(_svn_revision(number + 2, b"Revision %d" % number))
+        action = b"change" if number else b"add"
+        parts += [
+            b"Node-path: trunk/%s\nNode-kind: file\nNode-action: %s\nText-content-length: %d\nContent-length: %d\n\n"
+            b"%s\n\n" % (name.encode(), action, len(text), len(text), text)
+            for name, text in changed.items()
+        ]
+    return b"".join(parts)
+
+
+def _svn_revision(number: int, message: bytes) -> bytes:
+    properties = b"".join(
+        b"K %d\n%s\nV %d\n%s\n" % (len(key), key, len(value), value)
+        for key, value in ((b"svn:log", message), (b"svn:author", b"demo"))
+    )
+    properties += b"PROPS-END\n"
+    size = len(properties)
+    return b"Revision-number: %d\nProp-content-length: %d\nContent-length: %d\n\n%s\n" % (
+        number, size, size, properties,
+    )  # fmt: skip
+
+
+def write(folder: Path, environment: Mapping[str, str]) -> None:
+    """Below `folder`: `git`, a bare repository; `stream` and `dump`, what other tools make theirs of.
+
+    Raises:
+        CommandError: git failed.
+    """
+    (folder / "stream").write_bytes(git_stream())
+    (folder / "dump").write_bytes(svn_dump())
+    run(["git", "init", "--quiet", "--bare", str(folder / "git")], None, environment)
+    import_stream(folder / "git", environment, git_stream())
+    run(["git", "symbolic-ref", "HEAD", "refs/heads/main"], folder / "git", environment)
+    run(["git", "repack", "--quiet", "-a", "-d"], folder / "git", environment)
