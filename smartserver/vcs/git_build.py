@@ -99,17 +99,23 @@ class ForkedWorker:
 
     def __init__(self, repository: GitRepository, spool: int, folder: str, siblings: Iterable[ForkedWorker]) -> None:
         self._rows = Rows(repository.id_length)
-        self._out = unnamed_file(folder)
-        self._answer = unnamed_file(folder)
-        read, write = os.pipe()
-        # Interrupted between the fork and its own first line, the child would do what the parent does then.
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._pid = os.fork()
-            if not self._pid:
-                self._child(repository, spool, read, [write, *[sibling.pipe for sibling in siblings]], held)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        with contextlib.ExitStack() as undo:
+            self._out = unnamed_file(folder)
+            undo.callback(os.close, self._out)
+            self._answer = unnamed_file(folder)
+            undo.callback(os.close, self._answer)
+            read, write = os.pipe()
+            undo.callback(os.close, write)
+            undo.callback(os.close, read)
+            # Interrupted between the fork and its own first line, the child would do what the parent does then.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self._pid = os.fork()
+                if not self._pid:
+                    self._child(repository, spool, read, [write, *[sibling.pipe for sibling in siblings]], held)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            undo.pop_all()
         os.close(read)
         self._feed: BinaryIO = os.fdopen(write, "wb", _BLOCK >> 4)
         self._held = 0

@@ -235,15 +235,20 @@ def _quoted(path: str) -> str:
 
 
 def _permissions(repository: GitRepository) -> int:
-    """The mode of a pack: readable as `core.sharedRepository` says."""
-    shared = (repository.config("core.sharedrepository") or b"").lower()
-    if shared in (b"group", b"true", b"1"):
-        return 0o440
-    if shared in (b"all", b"world", b"everybody", b"2"):
-        return 0o444
+    """The mode of a pack: who may read it, as `core.sharedRepository` says (git-config(1)) and the umask."""
     mask = os.umask(0)
     os.umask(mask)
-    return 0o444 & ~mask
+    mode = 0o444 & ~mask
+    shared = (repository.config("core.sharedrepository") or b"").lower()
+    if shared in (b"group", b"true", b"1"):
+        return mode | 0o440
+    if shared in (b"all", b"world", b"everybody", b"2"):
+        return mode | 0o444
+    with contextlib.suppress(ValueError):
+        own = int(shared, 8)
+        if own & 0o600 == 0o600:  # What git takes for a mode: it stands for the umask.
+            return own & 0o444
+    return mode
 
 
 def _install(repository: GitRepository, builder: PackBuilder, folder: str, strict: list[str]) -> str | None:
@@ -278,10 +283,13 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, stric
             file_.write(f"fetched by process {os.getpid()}\n")
         if not os.path.exists(name + ".idx"):
             # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
-            leftovers.append(name + ".pack")
             os.rename(temporary, name + ".pack")
-            os.rename(temporary + ".idx", name + ".idx")
-            leftovers.pop()
+            try:
+                os.rename(temporary + ".idx", name + ".idx")
+            except BaseException:
+                if not os.path.exists(name + ".idx"):  # Else another fetched the same, and this is his pack too.
+                    leftovers.append(name + ".pack")
+                raise
         _sync_folder(folder)
     except BaseException:
         _remove(leftovers)

@@ -468,10 +468,21 @@ def test_loose_objects_git_wrote_are_read(tmp_path: Path, env: dict[str, str]) -
     assert sorted(zlib.decompress(file.read_bytes())[:4] for file in loose) == [b"blob", b"comm", b"tree"]
 
 
-@pytest.mark.parametrize(("shared", "mode"), [("group", 0o440), ("all", 0o444), ("umask", 0o400)])
+@pytest.mark.parametrize(
+    ("shared", "mask", "mode"),
+    [
+        *[
+            (shared, 0o077, mode)
+            for shared, mode in [("group", 0o440), ("all", 0o444), ("umask", 0o400), ("0660", 0o440)]
+        ],
+        *[(shared, 0o022, 0o444) for shared in ("group", "all", "umask", "0664")],
+        ("0640", 0o022, 0o440),
+    ],
+)
 def test_packs_are_readable_as_the_repository_is_shared(
-    tmp_path: Path, env: dict[str, str], shared: str, mode: int
+    tmp_path: Path, env: dict[str, str], shared: str, mask: int, mode: int
 ) -> None:
+    """As git's own are."""
     source = Builder(tmp_path / "a.git", env)
     commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
     target = Builder(tmp_path / "b.git", env)
@@ -479,7 +490,7 @@ def test_packs_are_readable_as_the_repository_is_shared(
         file.write(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
     with GitRepository(source.path, env) as repository:
         segments = list(plan(repository, [commit], []).segments())
-    before = os.umask(0o077)
+    before = os.umask(mask)
     try:
         insert(target, segments)
     finally:
@@ -496,3 +507,17 @@ def test_spool_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         os.close(file)
         assert list(tmp_path.iterdir()) == []
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)  # As on systems that have no such files.
+
+
+def test_a_worker_that_cannot_be_forked_leaves_nothing_open(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", no_more)
+    with GitRepository(Builder(tmp_path / "a.git", env).path, env) as repository:
+        before = len(os.listdir("/dev/fd"))
+        with pytest.raises(BlockingIOError):
+            git_build.ForkedWorker(repository, 0, str(tmp_path), [])
+        assert len(os.listdir("/dev/fd")) == before

@@ -25,7 +25,8 @@ class TcpMedium:
     def __init__(self, host: str, port: int, *, fast_open: bool = False) -> None:
         """Connect; `fast_open`: where this machine has met the server before, not until the first write.
 
-        What is then written first travels with the handshake, up to one packet of it, and may arrive twice.
+        What is then written first travels with the handshake, up to one packet of it, and may arrive twice. Only the
+        first address of a name is tried then, and what keeps it from being reached is told by the first read or write.
 
         Raises:
             CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
@@ -40,7 +41,8 @@ class TcpMedium:
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
             raise CannotConnect(where, "no host can have that name") from None
         self._where = where
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # It may be reset by now, which the first read tells.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):  # An older kernel: a refusal is then noticed a socket buffer later.
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT)
         self._socket.setblocking(False)
