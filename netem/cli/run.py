@@ -110,6 +110,8 @@ def run_client(arguments: argparse.Namespace) -> int:
             crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
             report(crossed, link, crossing.network.backend, as_json=arguments.json)
             if picture is not None:
+                if picture.seekable():
+                    picture.truncate(0)
                 picture.write(svg(crossed.counts, link.rtt, shlex.join(arguments.client)))
         status: int = crossed.status
         return status if status >= 0 else 128 - status
@@ -158,11 +160,11 @@ def _seeded(effects: Iterable[Effect], seed: str) -> list[Effect]:
 
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[TextIO | None]:
-    """The file to draw into, opened before anything is run; None if there is none."""
+    """The file to draw into, opened before anything is run and as it is until then; None if there is none."""
     if path is None:
         yield None
         return
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
         yield file
 
 

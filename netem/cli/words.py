@@ -130,8 +130,11 @@ def complain(text: str) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM interrupt, also where they were ignored."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    """SIGINT and SIGTERM interrupt, also where they were ignored; so does SIGHUP where it was not."""
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        ends.append(signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ends}
     try:
         yield
     finally:

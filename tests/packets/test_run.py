@@ -67,6 +67,9 @@ def test_a_line_on_stderr_and_the_status_of_the_client(words: tuple[str, list[st
 def test_json_a_picture_and_losses(words: tuple[str, list[str]], tmp_path: Path) -> None:
     server, client = words
     picture = tmp_path / "it.svg"
+    picture.write_text("another one")
+    assert netem(*RTT, "--svg", str(picture), "--server", "no-such-server", "--", *client, "0").returncode == 125
+    assert picture.read_text() == "another one"
     options = ["--json", "--svg", str(picture), "--loss", "20%", "--seed", "5"]
     done = netem(*RTT, *options, "--server", server, "--", *client, "0")
     assert done.returncode == 0, done.stderr

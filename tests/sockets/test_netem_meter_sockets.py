@@ -102,7 +102,7 @@ def test_a_command_that_does_not_use_the_proxy(server: Server) -> None:
     assert "opened no connection to the proxy at 127.0.0.1:" in ended.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(server: Server, number: int) -> None:
     """The command waits for an answer that does not come: it is stopped with us, and nothing is left."""
     server.answering = False
