@@ -44,11 +44,11 @@ def echo(connect: Connect, count: int) -> list[float]:
     taken = []
     with connect() as link:
         link.sendall(b"e.")
-        link.recv(1)
+        _await_answer(link)
         for _ in range(count):
             begun = time.monotonic()
             link.sendall(b".")
-            link.recv(1)
+            _await_answer(link)
             taken.append(time.monotonic() - begun)
     return taken
 
@@ -62,7 +62,7 @@ def bulk(connect: Connect, size: int) -> float:
         while size:
             size -= link.send(chunk[: min(size, CHUNK)])
         link.shutdown(socket.SHUT_WR)
-        link.recv(1)
+        _await_answer(link)
         return time.monotonic() - begun
 
 
@@ -83,12 +83,18 @@ def exchanges(connect: Connect, count: int) -> float:
                 raise TimeoutError(f"no answer for {PATIENCE:g} s, {left} to come")
             for key, _ in ready:
                 assert isinstance(key.fileobj, socket.socket)
-                key.fileobj.recv(1)
+                _await_answer(key.fileobj)
                 left -= 1
                 if asked:
                     asked -= 1
                     key.fileobj.sendall(b".")
         return time.monotonic() - begun
+
+
+def _await_answer(link: socket.socket) -> None:
+    """Read one byte; an end instead is no answer, and what it took measures nothing."""
+    if not link.recv(1):
+        raise ConnectionError("the server ended the connection instead of answering")
 
 
 def serve(listener: socket.socket, until: IO[bytes]) -> None:

@@ -90,7 +90,9 @@ def cut_everywhere(
     operation opens its connections itself (one that is open already is not cut), and does the same each time it is run.
 
     Raises:
-        ValueError: the operation opened no connection on the network that `make` gave.
+        ValueError: the operation opened no connection on the network that `make` gave; or a frame ends outside what
+            was carried.
+        AssertionError: a trial carried too few bytes to be cut at its place: the operation does not do the same again.
     """
     places = _places(*make(), operation, frames, inside, random.Random(seed))
     for place in places:
@@ -112,6 +114,14 @@ def _try(
 ) -> Trial[S]:
     whole = network.link
     network.links.extend([whole] * (place.connection - 1) + [place.link(whole)] * attempts)
+    number, carried = network.opened + place.connection, 0
+
+    def count(connection: int, up: bool, content: bytes) -> None:
+        nonlocal carried
+        if (connection, up) == (number, place.up):
+            carried += len(content)
+
+    network.tap = count
     result: object = None
     raised: Exception | None = None
     try:
@@ -119,6 +129,9 @@ def _try(
     except lost as error:
         raised = error
     network.links.clear()
+    network.tap = None
+    if carried < max(1, place.after):
+        raise AssertionError(f"nothing was cut: {carried} bytes came this time, and the operation ended by itself")
     return Trial(place, state, result, raised)
 
 
@@ -141,8 +154,13 @@ def _places(
     places: list[CutPoint] = []
     for number, up in itertools.product(range(before + 1, network.opened + 1), (True, False)):
         pieces = written.get((number, up), [])
-        ends = set(_ends(pieces, frames))
         size = sum(map(len, pieces))
+        if not size:
+            continue  # no byte that a cut could wait for
+        ends = set(_ends(pieces, frames))
+        if min(ends) < 0 or max(ends) > size:
+            which = f"connection {number - before}, {'up' if up else 'down'}"
+            raise ValueError(f"{which}: a frame ends at {min(ends) if min(ends) < 0 else max(ends)}, of {size} bytes")
         between = [at for at in range(size) if at not in ends]
         if inside is not None and inside < len(between):
             between = chance.sample(between, inside)

@@ -2,7 +2,8 @@
 
 Bytes of each direction come out in order at absolute times, so errors do not add up, and what is on the way does not
 wait for what is ahead of it (pipelining is kept). A connection costs a handshake: the kernel accepts the client at
-once, so what it sends in the first round trip is held until that is over. TCP's own behaviour over distance (slow
+once, so what it sends in the first round trip is held until that is over. A reset by one side, like a cut, is a reset
+of the other once it has what came out before. TCP's own behaviour over distance (slow
 start, Nagle, retransmission) is not there: both sockets are on this machine.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
+import struct
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,6 +35,12 @@ KERNEL_BUFFER = 64 * 1024
 
 REFILL = 0.02
 """Seconds of the rate that wait for the link at the least."""
+
+UNSENT = 0x894B
+"""Linux: the ioctl (SIOCOUTQNSD) that asks how many bytes a socket took and has not sent."""
+
+FLUSHING = 0.005
+"""Seconds between two looks whether a socket has sent what it took, before it is reset."""
 
 THREAD = "netem proxy"
 """The name of a proxy's thread."""
@@ -82,6 +92,8 @@ class _Socket(asyncio.Protocol):
             self._connection.accepted()
 
     def data_received(self, data: bytes) -> None:
+        if self._connection.over:  # it is going to be reset
+            return
         now = self._now()
         connection = self._connection
         sites = connection.sites(len(data)) if self._up else None
@@ -91,6 +103,8 @@ class _Socket(asyncio.Protocol):
         self._enter(now, data, Ending.MORE, message)
 
     def eof_received(self) -> bool:
+        if self._connection.over:
+            return True
         now = self._now()
         message = self._connection.counter.sent(
             self._connection.number, now, 0, up=self._up, end=True, ended=self.peer.ended
@@ -129,6 +143,8 @@ class _Socket(asyncio.Protocol):
 
     def pump(self) -> None:
         """Let come out what is due, and see to it that this runs again when the next is."""
+        if self._connection.over:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -165,8 +181,26 @@ class _Socket(asyncio.Protocol):
         if ending is Ending.EOF and not self.peer.end_delivered:
             with contextlib.suppress(OSError):  # reset a moment ago: connection_lost comes next
                 self.peer.transport.write_eof()
+        elif ending is Ending.CUT:
+            self._connection.reset()
         else:
             self._connection.close()
+
+    def reset(self) -> None:
+        """Reset it, once it has sent what it took: a reset throws away the rest."""
+        self.ended = True
+        if not self.made or self.lost:
+            return
+        sock = self.transport.get_extra_info("socket")
+        if self.transport.get_write_buffer_size() or _unsent(sock):
+            if not self._reading:  # else it would not be told of the other's end
+                self._reading = True
+                self.transport.resume_reading()
+            self._timer = self._loop.call_later(FLUSHING, self.reset)
+            return
+        with contextlib.suppress(OSError):  # gone already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def forget(self) -> None:
         """Drop what is on the way."""
@@ -174,6 +208,17 @@ class _Socket(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _unsent(sock: Any) -> int:
+    """Bytes that the kernel took and has not sent: 0 of a connection that is gone, and where no kernel tells."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        sock.getpeername()
+        return int.from_bytes(fcntl.ioctl(sock.fileno(), UNSENT, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
 
 
 class _Connection:
@@ -259,12 +304,20 @@ class _Connection:
         self.server.change()
 
     def close(self) -> None:
-        """Both directions have ended, or the connection is lost: close what is open."""
+        """Both directions have ended, or there is no server: close what is open."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()
             if end.made and not end.lost:
                 end.transport.close()
+        self.check_over()
+
+    def reset(self) -> None:
+        """The connection is lost: reset what is open, each side as soon as it has what came out for it."""
+        self.over = True
+        for end in (self.client, self.server):
+            end.forget()
+            end.reset()
         self.check_over()
 
     def abort(self) -> None:

@@ -51,6 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARK}(n, handshake=True): the most round trips the test may take on its networks; or the name of a budget",
     )
+    if config.getoption("update_budgets") and (
+        getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
+    ):
+        # The process that lowers budgets collects no tests there, so it cannot tell which were left out.
+        raise pytest.UsageError("--update-budgets: not with pytest-xdist; run the tests in one process (-n 0)")
     name = config.getini(FILE)
     budgets = None
     if name:

@@ -1,12 +1,17 @@
 """The file of budgets: operation -> the most round trips it may take. Budgets fall when less was measured; none rises.
 
 The file is TOML that a person keeps: tables as they like, each budget a line of its own, `"push" = 1`, its reason in a
-comment. A name stands once in the file, whatever table it is in. Only the number of a line is ever rewritten.
+comment. A name stands once in the file, whatever table it is in. Only the number of a line is ever rewritten, in the
+file as it is by then: what a person changed while the tests ran stays.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shutil
+import tempfile
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -39,8 +44,7 @@ class Budgets:
             tomllib.loads(text)
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BudgetsError(f"{path}: {error}") from None
-        self._lines = text.splitlines(keepends=True)
-        for number, line in enumerate(self._lines, 1):
+        for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith(("#", "[")):
                 self._add(number, line)
 
@@ -83,12 +87,35 @@ class Budgets:
         }
 
     def lower(self) -> None:
-        """Let them fall, in the file too; everything else in it stays as it is."""
+        """Let them fall, in the file too; all else in it stays as it is by now, and no fall writes nothing.
+
+        Raises:
+            OSError: it cannot be read any more, or not be written.
+        """
         falls = self.falls()
-        for at, line in enumerate(self._lines):
+        before = self.path.read_bytes() if falls else b""
+        lines = before.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+        for at, line in enumerate(lines):
             found = LINE.match(line)
             if found is not None and found["key"].strip("\"'") in falls:
                 _, rounds = falls[found["key"].strip("\"'")]
-                self._lines[at] = f"{found['before']}{rounds}{line[found.end('budget') :]}"
+                if rounds < int(found["budget"]):
+                    lines[at] = f"{found['before']}{rounds}{line[found.end('budget') :]}"
         self._budgets |= {name: rounds for name, (_, rounds) in falls.items()}
-        self.path.write_bytes("".join(self._lines).encode("utf-8"))
+        after = "".join(lines).encode("utf-8", "surrogateescape")
+        if after != before:
+            _replace(self.path.resolve(), after)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file by renaming another over it: who reads it sees the old or the new, and never a part."""
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(number, "wb") as written:
+            written.write(content)
+        shutil.copymode(path, name)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

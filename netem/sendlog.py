@@ -1,16 +1,25 @@
 """Who sent which byte of one connection: what the program hands to a socket, matched with what arrives on the link.
 
 A program sends at once (`socket.send`), or writes to a transport that sends later, when no line of the program is being
-run. Offsets in the stream join the two, so neither threads nor buffers can mix senders up. Where the socket sends more
-than was handed to it (TLS), the match is the latest sender.
+run. Offsets in the stream join the two, so buffers cannot mix senders up, nor can threads that send in turns; of two
+that send at once, the bytes are taken to be in the order in which the sends ended. Where the socket sends more than was
+handed to it (TLS), the match is the latest sender.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from netem.callsites import CallSites
+
+
+class _OfThread(threading.local):
+    """What each thread knows of itself."""
+
+    sent = 0
+    """Bytes the socket took from it."""
 
 
 class SendLog:
@@ -18,6 +27,7 @@ class SendLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._thread = _OfThread()
         self._begun: deque[tuple[int, CallSites]] = deque()
         self._written = 0
         self._received = 0
@@ -31,11 +41,22 @@ class SendLog:
             self._note(begin, sites)
             self._written = begin + size
 
-    def sending(self, sites: CallSites) -> None:
-        """A socket is about to send; if a transport was handed these bytes, it is known who wrote them."""
+    def send(self, sites: CallSites, send: Callable[[], int]) -> int:
+        """Let a socket send, and say how many bytes it took; `send` may come here again, as `sendall` calls `send`.
+
+        If a transport was handed these bytes, it is known who wrote them.
+        """
         with self._lock:
-            if self.sent >= self._written:
-                self._note(self.sent, sites)
+            self._sending(sites)
+        begun = self._thread.sent
+        size = send()
+        missing = begun + size - self._thread.sent  # what a call inside took, it has counted
+        if missing > 0:
+            with self._lock:
+                self._sending(sites)  # once more: another thread may have begun, or sent, meanwhile
+                self.sent += missing
+            self._thread.sent += missing
+        return size
 
     def received(self, size: int) -> CallSites:
         """Who sent the first of the next `size` bytes that came onto the link."""
@@ -44,6 +65,10 @@ class SendLog:
                 self._begun.popleft()
             self._received += size
             return self._begun[0][1] if self._begun else ()
+
+    def _sending(self, sites: CallSites) -> None:
+        if self.sent >= self._written:
+            self._note(self.sent, sites)
 
     def _note(self, begin: int, sites: CallSites) -> None:
         while self._begun and self._begun[-1][0] >= begin:  # that try sent nothing

@@ -83,15 +83,11 @@ class SimulatedNetwork:
             raise ConnectionRefusedError(f"connection {number}: nobody listens")
         Endpoint.join(client, server)
         self._ends[number, True], self._ends[number, False] = client, server
-        factory = server_factory
-
-        def accept() -> None:
-            server.serve(factory(server))
-
+        server.expect(server_factory)
         if handshake:
-            self.clock.call_at(self.clock.nanoseconds + link.one_way(up=True), accept)
+            self.clock.call_at(self.clock.nanoseconds + link.one_way(up=True), server.accept)
         else:
-            accept()
+            server.accept()
         return client
 
     def take(self) -> Counts:

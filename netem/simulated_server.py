@@ -35,6 +35,7 @@ class ServerTransport(Endpoint):
         self.want_more: Callable[[], None] | None = None
         """A producer's turn: called after a `write` and when bytes have left, while fewer than `low_water` wait."""
         self._protocol: ServerProtocol | None = None
+        self._make: Callable[[ServerTransport], ServerProtocol] | None = None
         self._asking = False
         self._asked_at = 0
         self._told = False
@@ -42,6 +43,16 @@ class ServerTransport(Endpoint):
     def serve(self, protocol: ServerProtocol) -> None:
         """Call `protocol` from now on."""
         self._protocol = protocol
+
+    def expect(self, make: Callable[[ServerTransport], ServerProtocol]) -> None:
+        """Have `make` make the protocol at `accept`, or before the first thing that comes if that is earlier."""
+        self._make = make
+
+    def accept(self) -> None:
+        """The handshake is over: make the protocol, unless it is made."""
+        make, self._make = self._make, None
+        if make is not None:
+            self._protocol = make(self)
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
         """Send `content` after what was written before. After the connection was lost it goes nowhere.
@@ -92,10 +103,12 @@ class ServerTransport(Endpoint):
             self._protocol.connection_lost(error)
 
     def _received(self, content: bytes) -> None:
+        self.accept()  # a link changed meanwhile may bring this before the handshake's third packet
         assert self._protocol is not None
         self._protocol.data_received(content)
 
     def _ended(self) -> None:
+        self.accept()
         assert self._protocol is not None
         self._protocol.eof_received()
 

@@ -124,13 +124,7 @@ class Watched:
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         """Note who sends."""
         log = self._log(sock)
-        if log is None:
-            return send()
-        log.sending(call_sites())
-        begun = log.sent
-        size = send()
-        log.sent = max(log.sent, begun + size)  # `sendall` may have called `send`, which was noted
-        return size
+        return send() if log is None else log.send(call_sites(), send)
 
     def write(self, sock: socket.socket, size: int) -> None:
         """Note who will have sent."""

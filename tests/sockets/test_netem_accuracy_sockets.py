@@ -7,7 +7,7 @@ import functools
 import json
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -69,6 +69,24 @@ def test_a_connection_that_says_nothing_or_is_reset_harms_no_other(address: tupl
     assert len(accuracy_sockets.echo(dial(*address), 2)) == 2
     silent.close()
     assert len(accuracy_sockets.echo(dial(*address), 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "exchange", [accuracy_sockets.echo, accuracy_sockets.bulk, accuracy_sockets.exchanges], ids=lambda f: f.__name__
+)
+def test_an_end_is_no_answer(exchange: Callable[[accuracy_sockets.Connect, int], object]) -> None:
+    ends: list[socket.socket] = []
+
+    def connect() -> socket.socket:
+        ours, theirs = socket.socketpair()
+        theirs.shutdown(socket.SHUT_WR)
+        ends.append(theirs)
+        return ours
+
+    with pytest.raises(ConnectionError, match="instead of answering"):
+        exchange(connect, 3)
+    for end in ends:
+        end.close()
 
 
 def test_the_server_ends_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:

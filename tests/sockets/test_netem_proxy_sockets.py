@@ -326,23 +326,25 @@ def test_a_server_that_is_not_there_closes_the_connection_after_the_delay() -> N
     assert [type(error) for error in refused] == [ConnectionRefusedError]
 
 
-def test_a_server_that_resets_closes_the_connection() -> None:
+def test_a_server_that_resets_resets_the_client_after_what_it_sent() -> None:
     def serve(connection: socket.socket) -> None:
-        connection.recv(9)
+        connection.sendall(connection.recv(9))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with serving(serve) as server, Proxy(RTT, server.address) as proxy, connect(proxy) as client:
         client.sendall(b"x")
-        with contextlib.suppress(ConnectionResetError):
-            assert client.recv(9) == b""
+        assert read(client, 1) == b"x"
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
 
 
-def test_a_client_that_resets_ends_the_server() -> None:
+def test_a_client_that_resets_resets_the_server() -> None:
     ended = threading.Event()
 
     def serve(connection: socket.socket) -> None:
-        with contextlib.suppress(ConnectionError):
-            read_all(connection)
+        assert read(connection, 1) == b"x"
+        with pytest.raises(ConnectionResetError):
+            connection.recv(9)
         ended.set()
 
     with serving(serve) as server, Proxy(RTT, server.address) as proxy:
@@ -452,14 +454,36 @@ def test_cut_after_so_many_bytes() -> None:
     received = bytearray()
 
     def serve(connection: socket.socket) -> None:
-        with contextlib.suppress(ConnectionError):
-            received.extend(read_all(connection))
+        received.extend(read(connection, 1000))
+        with pytest.raises(ConnectionResetError):
+            connection.recv(9)
 
     with serving(serve) as server, Proxy(0.01, server.address, up=[Cut(1000)]) as proxy, connect(proxy) as client:
         client.sendall(bytes(5000))
-        with contextlib.suppress(ConnectionResetError):
-            assert client.recv(9) == b""
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
     assert len(received) == 1000
+
+
+def test_what_the_kernel_still_holds_is_sent_before_the_reset() -> None:
+    """The cut has come out, and the server is reset, before the client reads the first byte."""
+    size = 1 << 18
+    lost = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+        lost.set()
+
+    with serving(serve) as server, Proxy(0.01, server.address, down=[Cut(size)]) as proxy, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        client.settimeout(PATIENCE)
+        client.connect((proxy.host, proxy.port))
+        assert lost.wait(PATIENCE)
+        assert len(read(client, size)) == size
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
 
 
 def test_stall_and_extra_delay() -> None:

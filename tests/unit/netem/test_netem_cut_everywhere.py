@@ -179,3 +179,29 @@ def test_the_example_of_the_reference_runs() -> None:
     places = names["places"]
     assert isinstance(places, list)
     assert len(places) > 5
+
+
+@pytest.mark.parametrize("end", [-1, 12])
+def test_a_frame_that_ends_outside_the_stream_is_refused(end: int) -> None:
+    """Eleven bytes go up: nothing would ever be cut there."""
+    with pytest.raises(ValueError, match=f"connection 1, up: a frame ends at {end}, of 11 bytes"):
+        cut_everywhere(make, lambda bank: bank.order(b"abcdef", b"ghi"), lambda _: None, frames=lambda _: [6, end])
+
+
+def test_a_trial_in_which_nothing_was_cut_fails() -> None:
+    """The second time the operation sends less."""
+    orders = iter([b"abcdef"])
+    with pytest.raises(AssertionError, match="nothing was cut: 2 bytes came this time") as caught:
+        cut_everywhere(make, lambda bank: bank.order(next(orders, b"a")), lambda _: None, inside=0)
+    assert "connection 1, up, after 6 bytes" in caught.value.__notes__[0]
+
+
+def test_a_direction_that_carried_nothing_is_not_cut() -> None:
+    def tell(bank: Bank) -> None:
+        stream = bank.network.connect(Kept())
+        stream.send(b"abc")
+        stream.close()
+        bank.network.clock.run()
+
+    places = cut_everywhere(make, tell, lambda _: None, inside=None)
+    assert [(place.up, place.after) for place in places] == [(True, 0), (True, 1), (True, 2), (True, 3)]

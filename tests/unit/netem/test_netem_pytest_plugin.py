@@ -244,3 +244,16 @@ def test_a_file_that_is_none(pytester: pytest.Pytester, ini: str, option: str, w
     result = run(pytester, "", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{why}"])
+
+
+@pytest.mark.parametrize(("processes", "refused"), [("2", True), ("0", False)])
+def test_budgets_are_not_lowered_by_tests_that_are_distributed(
+    pytester: pytest.Pytester, budgets: Path, processes: str, refused: bool
+) -> None:
+    """The option is xdist's; there the process that writes the file has not collected the tests."""
+    pytester.makeconftest("def pytest_addoption(parser): parser.addoption('--numprocesses', type=int)")
+    result = run(pytester, BUDGETED, "-p", "no:xdist", "--update-budgets", "--numprocesses", processes)
+    if refused:
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*--update-budgets: not with pytest-xdist; run the tests in one process*"])
+    assert ("pull = 3" in budgets.read_text()) is refused

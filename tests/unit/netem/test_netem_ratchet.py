@@ -60,6 +60,51 @@ def test_nothing_rises(path: Path) -> None:
     assert path.read_text() == TEXT
 
 
+def test_what_was_written_into_the_file_meanwhile_stays(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.measured("push", 1)
+    budgets.measured("ping", 1)
+    meanwhile = TEXT.replace("ping = 2", "ping = 0") + "clone = 4  # new\n"
+    path.write_text(meanwhile)
+    path.chmod(0o640)
+    budgets.lower()
+    assert path.read_text() == meanwhile.replace("push = 3 ", "push = 1 ")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_link_to_the_file_stays_one(path: Path) -> None:
+    link = path.with_name("link.toml")
+    link.symlink_to(path.name)
+    budgets = Budgets(link)
+    budgets.measured("push", 1)
+    budgets.lower()
+    assert link.is_symlink()
+    assert "push = 1 " in path.read_text()
+
+
+def test_nothing_is_written_where_nothing_falls(path: Path) -> None:
+    budgets = Budgets(path)
+    budgets.measured("push", 3)
+    path.unlink()
+    budgets.lower()
+    assert not path.exists()
+
+
+def test_a_file_that_cannot_be_replaced_is_left_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets = Budgets(path)
+    budgets.measured("push", 1)
+
+    def full(*_: object) -> None:
+        raise OSError("full")
+
+    monkeypatch.setattr("netem.ratchet.os.replace", full)
+    with pytest.raises(OSError, match="full"):
+        budgets.lower()
+    assert path.read_text() == TEXT
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_of_several_times_the_greatest_counts(path: Path) -> None:
     budgets = Budgets(path)
     for rounds in (1, 2, 1):

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import threading
+
+import pytest
+
 from netem.callsites import CallSite, CallSites
 from netem.sendlog import SendLog
 
@@ -8,8 +12,7 @@ A, B, C = (((CallSite("program.py", line, "f"),)) for line in (1, 2, 3))
 
 def send(log: SendLog, size: int, sites: CallSites) -> None:
     """A socket sends, and takes `size` bytes."""
-    log.sending(sites)
-    log.sent += size
+    assert log.send(sites, lambda: size) == size
 
 
 def test_each_byte_belongs_to_its_send() -> None:
@@ -33,6 +36,55 @@ def test_a_send_that_took_nothing_is_forgotten() -> None:
     send(log, 0, B)
     send(log, 5, C)
     assert [log.received(10), log.received(5)] == [A, C]
+
+
+def test_a_send_inside_a_send_counts_once() -> None:
+    """`sendall` calls `send`, and B is the line inside; what it did not send itself the outer one did."""
+    log = SendLog()
+
+    def sendall() -> int:
+        send(log, 4, B)
+        send(log, 3, B)
+        return 9
+
+    assert log.send(A, sendall) == 9
+    assert log.sent == 9
+    send(log, 5, C)
+    assert [log.received(9), log.received(5)] == [B, C]
+
+
+def test_what_a_failed_send_had_sent_inside_is_counted() -> None:
+    log = SendLog()
+
+    def sendall() -> int:
+        send(log, 4, B)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        log.send(A, sendall)
+    send(log, 5, C)
+    assert log.sent == 9
+    assert [log.received(4), log.received(5)] == [B, C]
+
+
+def test_two_threads_that_send_at_once_are_counted_both() -> None:
+    """B begins when A has begun, and ends first."""
+    log = SendLog()
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        begun.set()
+        assert ended.wait(30)
+        return 5
+
+    other = threading.Thread(target=lambda: log.send(A, slow))
+    other.start()
+    assert begun.wait(30)
+    send(log, 7, B)
+    ended.set()
+    other.join()
+    assert log.sent == 12
+    assert [log.received(7), log.received(5)] == [B, A]
 
 
 def test_bytes_that_a_transport_was_handed_belong_to_who_wrote_them() -> None:

@@ -283,3 +283,25 @@ def test_a_change_of_the_link_heals_open_connections() -> None:
     assert network.clock.now - begun == pytest.approx(0.1)
     with pytest.raises(ValueError, match="loss is of packets"):
         network.change(Link(rtt=0.1, up=[Loss(0.5)]))
+
+
+def test_a_change_just_after_connecting_lets_bytes_overtake_the_handshake() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0))
+    kept = Kept(lambda sink: sink.transport.write(b"ab"))
+    stream = network.connect(kept)
+    network.change(Link(0))
+    stream.send(b"x")
+    assert stream.read(10) == b"ab"
+    stream.close()
+    network.clock.run()
+    assert [(bytes(sink.received), sink.eof) for sink in kept.made] == [(b"x", True)]
+
+
+def test_an_end_may_overtake_the_handshake_too() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0))
+    kept = Kept()
+    stream = network.connect(kept)
+    network.change(Link(0))
+    stream.close()
+    network.clock.run()
+    assert [sink.eof for sink in kept.made] == [True]
