@@ -32,6 +32,8 @@ class _Connection:
     number: int
     opening: int
     """The sequence number of its SYN: another one is another connection between the same ports."""
+    undecided: Seen | None = None
+    """Of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
@@ -76,17 +78,35 @@ class SegmentCounter:
         connection = self._connections.get(name)
         if segment.syn and not segment.ack and (connection is None or connection.opening != segment.number):
             connection = self._connections[name] = self._open(segment, now)
+            if segment.size:
+                message = self._carried(connection, segment, now, up=up)
+                connection.undecided = Seen(self.counter, message=message)
+                return None
         if connection is None:
             return None  # opened before we looked
         established = connection.number if segment.syn and segment.ack else 0
+        if established and connection.undecided is not None:
+            self._decide(connection, connection.undecided, segment, now)
         message = self._carried(connection, segment, now, up=up) if segment.size or segment.fin else None
+        if segment.syn and not segment.ack:
+            return None  # a copy
         return Seen(self.counter, established, message) if established or message else None
 
     def _open(self, segment: Segment, now: int) -> _Connection:
         self._count += 1
-        # A first segment that carries bytes (TCP Fast Open) waits for no handshake.
+        # A first segment that carries bytes waits for no handshake, unless they are refused.
         self.counter.opened(self._count, now, handshake=not segment.size)
         return _Connection(self._count, segment.number)
+
+    def _decide(self, connection: _Connection, first: Seen, answer: Segment, now: int) -> None:
+        """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
+        connection.undecided = None
+        begin = (connection.opening + 1) & _ALL
+        if _ahead(answer.acknowledged, begin) > 0:
+            first.delivered(now)
+        elif first.message is not None:
+            first.counter.refused(first.message)
+            connection.up.next, connection.up.message = begin, None
 
     def _carried(self, connection: _Connection, segment: Segment, now: int, *, up: bool) -> Message | None:
         stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)

@@ -109,9 +109,40 @@ def test_the_end_of_a_stream_belongs_to_its_bytes() -> None:
 def test_fast_open_waits_for_no_handshake() -> None:
     wire = Wire()
     wire.pass_(frame(wire.client, 9, SYN), up=True)
-    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False), up=False)
+    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False, acknowledged=wire.client + 10), up=False)
     wire.down(6, 2)
+    wire.pass_(frame(wire.client, 9, SYN), up=True)  # a late copy, and its answer, decide nothing
+    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
     assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (9, 8, (1, 0))
+    assert wire.counts.messages[0].delivered is not None
+
+
+@pytest.mark.parametrize("client", [1000, MOST, MOST - 5])
+@pytest.mark.parametrize("lost", [False, True])
+def test_fast_open_refused_waits_for_a_handshake_and_its_bytes_count_once(client: int, lost: bool) -> None:
+    """By a server that may not, or because the system sent the SYN again without them."""
+    wire = Wire(client)
+    wire.pass_(frame(wire.client, 9, SYN), up=True, lost=lost)
+    if lost:
+        wire.pass_(frame(wire.client, flags=SYN), up=True)
+    for _ in range(2):  # a copy decides nothing anew
+        wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
+    assert not wire.counts.messages
+    wire.up(0, 9)
+    wire.down(0, 7)
+    counts = wire.counts
+    assert (counts.connections, counts.bytes_up, counts.flights_up, counts.repeated) == (1, 9, 1, 0)
+    assert ([message.size for message in counts.messages], rounds(wire)) == ([9, 7], (2, 1))
+
+
+def test_fast_open_refused_after_another_operation_began() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, 9, SYN), up=True)
+    wire.segments.begin(Counter())
+    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
+    wire.up(0, 9)
+    wire.down(0, 7)
+    assert (wire.counts.bytes_up, wire.counts.repeated, rounds(wire)) == (9, 0, (1, 0))
 
 
 def test_what_began_before_the_counter_is_left_out() -> None:
