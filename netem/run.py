@@ -111,12 +111,16 @@ class Crossing:
             return self.network.run(side, command, stdout=stdout)
         except OSError as error:
             raise RunError(f"{command[0]}: {error.strerror}") from error
+        except ValueError as error:
+            raise RunError(f"{command[0]}: {error}") from error
 
     def _set(self, name: str, value: str) -> None:
         try:
             self.network.setting(name, value)
         except OSError as error:
             raise RunError(f"the setting {name} cannot be {value!r}: {error.strerror}") from error
+        except ValueError as error:
+            raise RunError(str(error)) from error
 
     def _serve(self, command: Sequence[str]) -> None:
         """Start a server, and wait until one more socket listens; what it prints goes to standard error."""

@@ -39,7 +39,10 @@ class Broker:
     def serve(self, channel: Channel) -> None:
         """Do what is asked until nobody can ask any more."""
         while True:
-            for descriptor in select.select([channel.fileno(), *self._running], [], [])[0]:
+            waiting = select.poll()
+            for descriptor in (channel.fileno(), *self._running):
+                waiting.register(descriptor, select.POLLIN)
+            for descriptor, _ in waiting.poll():
                 if descriptor in self._running:
                     self._ended(descriptor)
                 elif not self._answer(channel):
@@ -58,7 +61,7 @@ class Broker:
             return False
         try:
             answer, given = getattr(self, f"_on_{question}")(*arguments, *([descriptors] if descriptors else []))
-        except OSError as error:
+        except Exception as error:  # an argument that has no meaning here is the fault of who asks, and only his
             answer, given = error, []
         with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
             channel.send(answer, given)
