@@ -196,9 +196,9 @@ class Packets:
             os.close(status)
         return Command(pid, ended)
 
-    def listening(self, side: int) -> int:
-        """How many TCP sockets listen on a side."""
-        number: int = self._ask(self._broker, "listening", side)[0]
+    def listening(self, side: int, *, besides: Sequence[int] = ()) -> int:
+        """How many TCP sockets listen on a side; `besides`: the `pid` of commands whose sessions' are not counted."""
+        number: int = self._ask(self._broker, "listening", side, list(besides))[0]
         return number
 
     def setting(self, name: str, value: str, *, side: int | None = None) -> None:

@@ -211,6 +211,35 @@ def test_who_listens_and_what_the_kernel_is_told(start: Start) -> None:
         udp.sendto(b"x", (network.server_address, 9))
 
 
+TWO = """
+import os, socket, sys
+first, second = socket.socket(), socket.socket()
+first.listen()
+print("ready", flush=True)
+sys.stdin.readline()
+second.listen()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+"""Listens on a socket, and when told on one more."""
+
+
+def test_sockets_of_a_session_that_are_not_counted(start: Start) -> None:
+    network = start(Link(SOON))
+    (told, tell), (heard, say) = os.pipe(), os.pipe()
+    server = network.run(SERVER, [sys.executable, "-c", TWO], stdin=told, stdout=say)
+    for count in (1, 2):
+        assert os.read(heard, 100) == b"ready\n"
+        assert (network.listening(SERVER), network.listening(SERVER, besides=[server.pid])) == (count, 0)
+        with network.listen():
+            assert network.listening(SERVER, besides=[server.pid]) == 1
+        os.write(tell, b"\n")
+    assert server.wait() == 0
+    server.close()
+    for descriptor in (told, tell, heard, say):
+        os.close(descriptor)
+
+
 def test_a_setting_of_the_whole_machine_is_not_made(start: Start) -> None:
     network = start(Link(SOON))
     same = Path("/proc/sys/vm/swappiness").read_text().strip()

@@ -25,8 +25,8 @@ def test_what_was_written_is_read(
 ) -> None:
     made = frame(number, size, flags, up=up, header=header, options=options, acknowledged=acknowledged) + bytes(filling)
     ends = (CLIENT, SERVER) if up else (SERVER, CLIENT)
-    said = [bool(flags & flag) for flag in (SYN, ACK, FIN)]
-    assert parse(made, header) == Segment(*ends, number, size, *said, acknowledged)
+    syn, ack, fin = (bool(flags & flag) for flag in (SYN, ACK, FIN))
+    assert parse(made, header) == Segment(*ends, number, size, syn, ack, fin, acknowledged)
 
 
 @given(st.binary(max_size=100), st.integers(0, 30))
