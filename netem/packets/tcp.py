@@ -10,7 +10,7 @@ _IP = struct.Struct("!BxH5xB2x4s4s")
 _TCP = struct.Struct("!HHIIBB6x")
 """Ports, sequence number, number acknowledged, words of the header, flags."""
 _PROTOCOL = 6
-_FIN, _SYN, _ACK = 0x01, 0x02, 0x10
+_FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
 
 
 class Segment(NamedTuple):
@@ -26,6 +26,7 @@ class Segment(NamedTuple):
     syn: bool
     ack: bool
     fin: bool
+    rst: bool
     acknowledged: int
     """The sequence number that is expected next of the other side; where `ack`."""
 
@@ -45,4 +46,5 @@ def parse(frame: bytes, at: int) -> Segment | None:
     if size < 0 or total > room:
         return None
     ends = (source, source_port), (target, target_port)
-    return Segment(*ends, number, size, bool(flags & _SYN), bool(flags & _ACK), bool(flags & _FIN), acknowledged)
+    syn, ack, fin, rst = bool(flags & _SYN), bool(flags & _ACK), bool(flags & _FIN), bool(flags & _RST)
+    return Segment(*ends, number, size, syn, ack, fin, rst, acknowledged)

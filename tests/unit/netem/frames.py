@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 CLIENT, SERVER = (bytes((10, 201, 0, 1)), 40000), (bytes((10, 201, 0, 2)), 80)
-FIN, SYN, ACK = 0x01, 0x02, 0x10
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 
 
 def frame(

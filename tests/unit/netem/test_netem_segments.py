@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, FIN, SYN, frame
+from frames import ACK, FIN, RST, SYN, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +104,40 @@ def test_the_end_of_a_stream_belongs_to_its_bytes() -> None:
     wire.down(3, 0, ACK | FIN)
     assert [(message.size, message.end) for message in wire.counts.messages] == [(5, True), (3, True)]
     assert (wire.counts.repeated, rounds(wire)) == (1, (2, 1))
+
+
+def known(wire: Wire) -> int:
+    return len(wire.segments._connections)
+
+
+def test_a_connection_is_forgotten_when_both_ends_were_acknowledged() -> None:
+    wire = Wire(MOST - 3)  # its end wraps
+    wire.open()
+    up, down = wire.client + 1 + 5 + 1, wire.server + 1 + 3 + 1
+    wire.up(0, 5, ACK | FIN)
+    wire.pass_(frame(wire.server + 1, 0, up=False, acknowledged=up - 1), up=False)  # not its end
+    wire.pass_(frame(wire.server + 1, 3, ACK | FIN, up=False, acknowledged=up), up=False)
+    wire.pass_(frame(up, acknowledged=down), up=True, lost=True)
+    wire.pass_(frame(wire.server + 1, 3, ACK | FIN, up=False, acknowledged=up), up=False)
+    assert (known(wire), wire.counts.repeated) == (1, 1)
+    wire.pass_(frame(up, acknowledged=down), up=True)
+    assert (known(wire), wire.counts.bytes_up, wire.counts.bytes_down) == (0, 5, 3)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_connection_is_forgotten_when_it_was_broken(up: bool) -> None:
+    wire = Wire()
+    wire.open()
+    wire.pass_(frame(7, flags=RST, up=up), up=up, lost=True)
+    assert known(wire) == 1
+    late = wire.segments.sent(frame(7, flags=RST, up=up), 10, 100, up=up)
+    wire.client = 9000
+    wire.open()
+    assert late is not None
+    late.delivered(200)  # that was the one before
+    assert known(wire) == 1
+    wire.pass_(frame(7, flags=RST, up=up), up=up)
+    assert known(wire) == 0
 
 
 def test_fast_open_waits_for_no_handshake() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, CLIENT, FIN, SERVER, SYN, frame
+from frames import ACK, CLIENT, FIN, RST, SERVER, SYN, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +25,8 @@ def test_what_was_written_is_read(
 ) -> None:
     made = frame(number, size, flags, up=up, header=header, options=options, acknowledged=acknowledged) + bytes(filling)
     ends = (CLIENT, SERVER) if up else (SERVER, CLIENT)
-    syn, ack, fin = (bool(flags & flag) for flag in (SYN, ACK, FIN))
-    assert parse(made, header) == Segment(*ends, number, size, syn, ack, fin, acknowledged)
+    syn, ack, fin, rst = (bool(flags & flag) for flag in (SYN, ACK, FIN, RST))
+    assert parse(made, header) == Segment(*ends, number, size, syn, ack, fin, rst, acknowledged)
 
 
 @given(st.binary(max_size=100), st.integers(0, 30))
