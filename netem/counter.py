@@ -143,6 +143,18 @@ class Counter:
             self._opened[connection] = self._sides[True].depth + 2
             self._depth.depth = max(self._depth.depth, self._opened[connection])
 
+    def refused(self, message: Message) -> None:
+        """What a client sent with a connection's first packet was not taken: it waits for a handshake, and sends it
+        again."""
+        self._opened[message.connection] = message.depth + 1
+        self._depth.depth = max(self._depth.depth, message.depth + 1)
+        self._bytes[message.up] -= message.size
+        self._flights[message.up] -= 1
+        self._current.pop((message.connection, message.up), None)
+        kept = [each for each in self._messages if each is not message]
+        self._omitted -= len(kept) == len(self._messages)
+        self._messages = kept
+
     def established(self, connection: int, now: int) -> None:
         """The client has waited for the handshake (who does not wait is not told)."""
         client = self._sides[True]

@@ -55,6 +55,8 @@ class Crossing:
         """The client, while there is one."""
         self._commands = [self._words(command) for command in servers]
         self._settings = settings
+        self._servers: list[int] = []
+        """The sessions of those that listen."""
 
     def __enter__(self) -> Self:
         """Start network and servers, one after the other, and wait until each listens.
@@ -64,6 +66,7 @@ class Crossing:
             Unavailable: there are no packet networks here.
         """
         self.network.start()
+        self._servers.clear()
         try:
             for name, value in self._settings:
                 self._set(name, value)
@@ -111,26 +114,36 @@ class Crossing:
             return self.network.run(side, command, stdout=stdout)
         except OSError as error:
             raise RunError(f"{command[0]}: {error.strerror}") from error
+        except ValueError as error:
+            raise RunError(f"{command[0]}: {error}") from error
 
     def _set(self, name: str, value: str) -> None:
         try:
             self.network.setting(name, value)
         except OSError as error:
             raise RunError(f"the setting {name} cannot be {value!r}: {error.strerror}") from error
+        except ValueError as error:
+            raise RunError(str(error)) from error
 
     def _serve(self, command: Sequence[str]) -> None:
-        """Start a server, and wait until one more socket listens; what it prints goes to standard error."""
-        before = self.network.listening(SERVER)
+        """Start a server, and wait until one more socket listens that no earlier server's session holds.
+
+        What it prints goes to standard error.
+        """
+        before = self.network.listening(SERVER, besides=self._servers)
         server = self._start(SERVER, command, 2)
-        end = time.monotonic() + LISTENING
-        while self.network.listening(SERVER) <= before:
-            # One that ended well may have left a daemon behind.
-            if server.ended() and (status := server.wait()):
-                raise RunError(f"the server {shlex.join(command)} ended with status {status} before it listened")
-            if time.monotonic() > end:
-                raise RunError(f"the server {shlex.join(command)} does not listen after {LISTENING:g} s")
-            time.sleep(LOOK)
-        server.close()
+        try:
+            end = time.monotonic() + LISTENING
+            while self.network.listening(SERVER, besides=self._servers) <= before:
+                # One that ended well may have left a daemon behind.
+                if server.ended() and (status := server.wait()):
+                    raise RunError(f"the server {shlex.join(command)} ended with status {status} before it listened")
+                if time.monotonic() > end:
+                    raise RunError(f"the server {shlex.join(command)} does not listen after {LISTENING:g} s")
+                time.sleep(LOOK)
+        finally:
+            server.close()
+        self._servers.append(server.pid)
 
     def _words(self, command: str) -> list[str]:
         try:

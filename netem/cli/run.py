@@ -16,7 +16,7 @@ from typing import TextIO
 from netem.cli.words import add_link, argument, complain, line, numbers
 from netem.effects import Effect, Loss
 from netem.link import Link
-from netem.packets.devices import BACKENDS
+from netem.packets.devices import BACKENDS, check_setting
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
 from netem.run import TOLD, Crossed, Crossing, RunError
@@ -76,7 +76,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     run.add_argument(
         "--set", dest="settings", type=argument(parse_setting), action="append", default=[], metavar="NAME=VALUE",
-        help="a setting of the kernel on both sides, e.g. net.ipv4.tcp_fastopen=3; may be repeated",
+        help="a setting of the kernel's network on both sides, e.g. net.ipv4.tcp_fastopen=3; may be repeated",
     )  # fmt: skip
     run.add_argument("--json", action="store_true", help="print the cost as one JSON object to stdout, not to stderr")
     run.add_argument("--svg", metavar="FILE", help="draw the messages over time")
@@ -142,11 +142,12 @@ def parse_setting(text: str) -> tuple[str, str]:
     """NAME=VALUE.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or the setting is not the network's.
     """
     name, equals, value = text.partition("=")
     if not equals or not all(part.replace("-", "_").isidentifier() for part in name.split(".")):
         raise ValueError(f"{text!r}: expected NAME=VALUE, e.g. net.ipv4.tcp_fastopen=3")
+    check_setting(name)
     return name, value
 
 

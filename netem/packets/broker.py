@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from netem.link import Link
@@ -39,7 +39,10 @@ class Broker:
     def serve(self, channel: Channel) -> None:
         """Do what is asked until nobody can ask any more."""
         while True:
-            for descriptor in select.select([channel.fileno(), *self._running], [], [])[0]:
+            waiting = select.poll()
+            for descriptor in (channel.fileno(), *self._running):
+                waiting.register(descriptor, select.POLLIN)
+            for descriptor, _ in waiting.poll():
                 if descriptor in self._running:
                     self._ended(descriptor)
                 elif not self._answer(channel):
@@ -58,7 +61,7 @@ class Broker:
             return False
         try:
             answer, given = getattr(self, f"_on_{question}")(*arguments, *([descriptors] if descriptors else []))
-        except OSError as error:
+        except Exception as error:  # an argument that has no meaning here is the fault of who asks, and only his
             answer, given = error, []
         with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
             channel.send(answer, given)
@@ -95,21 +98,37 @@ class Broker:
         with self._sides[side].entered():
             return None, [socket.socket(family, kind).detach()]
 
-    def _on_listening(self, side: int) -> Answer:
-        """How many TCP sockets listen there."""
+    def _on_listening(self, side: int, besides: Sequence[int]) -> Answer:
+        """How many TCP sockets listen there, besides those that processes of some sessions hold."""
         with self._sides[side].entered():
-            return sum(_listening(f"/proc/thread-self/net/{name}") for name in ("tcp", "tcp6")), []
+            found = [each for name in ("tcp", "tcp6") for each in _listening(f"/proc/thread-self/net/{name}")]
+        held = _sockets(set(besides)) if besides else set()
+        return len([each for each in found if each not in held]), []
 
     def _on_setting(self, side: int, name: str, value: str) -> Answer:
         devices.set_kernel(self._sides[side], name, value)
         return None, []
 
 
-def _listening(path: str) -> int:
-    """Lines of a table of sockets (proc(5)) whose state is 0A."""
+def _listening(path: str) -> list[str]:
+    """The inodes in a table of sockets (proc(5)) of those whose state is 0A."""
     with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as table:
-        return sum(line.split()[3] == "0A" for line in table)
-    return 0
+        return [words[9] for words in map(str.split, table) if words[3] == "0A"]
+    return []
+
+
+def _sockets(sessions: Container[int]) -> set[str]:
+    """The inodes of the sockets that the processes of some sessions hold."""
+    found = set()
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended, or so has what it held
+            if os.getsid(int(process)) in sessions:
+                for descriptor in os.listdir(f"/proc/{process}/fd"):
+                    with contextlib.suppress(OSError):
+                        kind, _, inode = os.readlink(f"/proc/{process}/fd/{descriptor}").partition(":")
+                        if kind == "socket":
+                            found.add(inode.strip("[]"))
+    return found
 
 
 def _join(link: Link, backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:

@@ -6,8 +6,20 @@ import contextlib
 import os
 import select
 import signal
+from typing import Protocol
 
 from netem.packets.errors import PacketsError
+
+
+class _Descriptor(Protocol):
+    def fileno(self) -> int: ...
+
+
+def readable(it: int | _Descriptor) -> bool:
+    """Whether a read of a descriptor would return at once, whatever its number (select(2) ends at 1024)."""
+    poll = select.poll()
+    poll.register(it, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Command:
@@ -26,7 +38,7 @@ class Command:
 
     def ended(self) -> bool:
         """Whether it has ended: `wait` would return at once."""
-        return self._ended is not None or bool(select.select([self._status], [], [], 0)[0])
+        return self._ended is not None or readable(self._status)
 
     def wait(self) -> int:
         """Its exit status; negative: the signal that ended it.

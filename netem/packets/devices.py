@@ -97,12 +97,25 @@ def packets_in(frame: bytes, header: int) -> int:
     return max(1, -(-content // segment))
 
 
+def check_setting(name: str) -> None:
+    """Whether a setting is a namespace's own.
+
+    Raises:
+        ValueError: it is not of the network, so it would be the whole machine's; or it is no name.
+    """
+    first, *rest = name.split(".")
+    if first != "net" or not rest or not all(part.replace("-", "_").isidentifier() for part in rest):
+        raise ValueError(f"{name!r} is no setting of the network: its name begins with net.")
+
+
 def set_kernel(namespace: Namespace, name: str, value: str) -> None:
     """Set one of a namespace's own settings, as `sysctl -w net.ipv4.tcp_fastopen=3` does.
 
     Raises:
+        ValueError: it is not of the network, so it would be the whole machine's.
         OSError: there is none, or it does not take the value.
     """
+    check_setting(name)
     with namespace.entered(), open(f"/proc/sys/{name.replace('.', '/')}", "w", encoding="ascii") as file:
         file.write(value)
 

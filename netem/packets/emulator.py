@@ -149,7 +149,11 @@ class Emulator:
             (question, *arguments), _ = control.receive()
         except EOFError:
             return False
-        control.send(getattr(self, f"_on_{question}")(*arguments))
+        try:
+            answer = getattr(self, f"_on_{question}")(*arguments)
+        except Exception as error:  # of the question; the link goes on
+            answer = error
+        control.send(answer)
         return True
 
     def _on_counts(self) -> Any:

@@ -8,10 +8,10 @@ make namespaces. Nothing is left behind: namespaces and all that runs in them en
 from __future__ import annotations
 
 import os
-import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import Any, Self
 from netem.counter import Counts
 from netem.link import Link
 from netem.packets.channel import Channel
-from netem.packets.command import Command
+from netem.packets.command import Command, readable
 from netem.packets.devices import ADDRESSES, BACKENDS
 from netem.packets.errors import PacketsError, Unavailable
 
@@ -52,6 +52,7 @@ class Packets:
         self.congestion = congestion
         self._broker: Channel | None = None
         self._emulator: Channel | None = None
+        self._asking = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,7 +98,9 @@ class Packets:
             if isinstance(answer, Unavailable):
                 raise answer
         except (OSError, EOFError) as error:
-            raise PacketsError(f"the process of the network ended, status {self._process.wait()}") from error
+            process = self._process
+            self.close()  # first: it ends when nobody can ask any more
+            raise PacketsError(f"the process of the network ended, status {process.wait()}") from error
         except BaseException:
             self.close()
             raise
@@ -120,11 +123,8 @@ class Packets:
         Raises:
             PacketsError: a process of the network failed, or it was not started, or is closed.
         """
-        if self._broker is None or self._emulator is None:
-            raise PacketsError("the network was not started, or is closed")
-        for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
-            if select.select([channel.fileno()], [], [], 0)[0]:  # nobody speaks there unasked
-                raise PacketsError(f"the {which} of the packet network failed")
+        with self._asking:
+            self._check()
 
     # -- what is in it
 
@@ -196,15 +196,16 @@ class Packets:
             os.close(status)
         return Command(pid, ended)
 
-    def listening(self, side: int) -> int:
-        """How many TCP sockets listen on a side."""
-        number: int = self._ask(self._broker, "listening", side)[0]
+    def listening(self, side: int, *, besides: Sequence[int] = ()) -> int:
+        """How many TCP sockets listen on a side; `besides`: the `pid` of commands whose sessions' are not counted."""
+        number: int = self._ask(self._broker, "listening", side, list(besides))[0]
         return number
 
     def setting(self, name: str, value: str, *, side: int | None = None) -> None:
-        """Set one of the kernel's settings, like `net.ipv4.tcp_fastopen`, on one side or both.
+        """Set one of the kernel's settings of the network, like `net.ipv4.tcp_fastopen`, on one side or both.
 
         Raises:
+            ValueError: its name does not begin with `net.`: it is the whole machine's.
             OSError: there is none, or it does not take the value.
         """
         for each in (CLIENT, SERVER) if side is None else (side,):
@@ -250,9 +251,17 @@ class Packets:
     def _ask(
         self, whom: Channel | None, question: str, *arguments: Any, descriptors: Sequence[int] = ()
     ) -> tuple[Any, list[int]]:
-        self.check()
-        assert whom is not None
-        try:
-            return whom.ask(question, *arguments, descriptors=descriptors)
-        except EOFError as error:
-            raise PacketsError("a process of the packet network failed") from error
+        with self._asking:  # an answer is for who asked, whatever other threads ask
+            self._check()
+            assert whom is not None
+            try:
+                return whom.ask(question, *arguments, descriptors=descriptors)
+            except EOFError as error:
+                raise PacketsError("a process of the packet network failed") from error
+
+    def _check(self) -> None:
+        if self._broker is None or self._emulator is None:
+            raise PacketsError("the network was not started, or is closed")
+        for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
+            if readable(channel):  # nobody speaks there unasked
+                raise PacketsError(f"the {which} of the packet network failed")

@@ -6,7 +6,9 @@ copy of what was sent before belongs to the message its connection sends at the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from netem.counter import Counter, Message
 from netem.packets.tcp import Segment, parse
@@ -25,6 +27,10 @@ class _Stream:
     """The sequence number after the highest seen."""
     message: Message | None = None
     ended: bool = False
+    after: int | None = None
+    """The sequence number after its FIN."""
+    taken: bool = False
+    """All of it, FIN and all, was acknowledged, and its sender knows."""
 
 
 @dataclass(slots=True)
@@ -32,6 +38,8 @@ class _Connection:
     number: int
     opening: int
     """The sequence number of its SYN: another one is another connection between the same ports."""
+    undecided: Seen | None = None
+    """Of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
@@ -44,6 +52,8 @@ class Seen:
     established: int = 0
     """The number of a connection whose client now knows it is open."""
     message: Message | None = None
+    closing: Callable[[], None] | None = None
+    """What is done when it may have been the last of its connection."""
 
     def delivered(self, now: int) -> None:
         """The packet came out of the link."""
@@ -51,6 +61,8 @@ class Seen:
             self.counter.established(self.established, now)
         if self.message is not None:
             self.counter.delivered(self.message, now)
+        if self.closing is not None:
+            self.closing()
 
 
 class SegmentCounter:
@@ -76,17 +88,50 @@ class SegmentCounter:
         connection = self._connections.get(name)
         if segment.syn and not segment.ack and (connection is None or connection.opening != segment.number):
             connection = self._connections[name] = self._open(segment, now)
+            if segment.size:
+                message = self._carried(connection, segment, now, up=up)
+                connection.undecided = Seen(self.counter, message=message)
+                return None
         if connection is None:
             return None  # opened before we looked
         established = connection.number if segment.syn and segment.ack else 0
+        if established and connection.undecided is not None:
+            self._decide(connection, connection.undecided, segment, now)
         message = self._carried(connection, segment, now, up=up) if segment.size or segment.fin else None
-        return Seen(self.counter, established, message) if established or message else None
+        if segment.syn and not segment.ack:
+            return None  # a copy
+        stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)
+        if segment.fin:
+            stream.after = (segment.number + segment.syn + segment.size + 1) & _ALL
+        closing = None
+        if segment.rst or other.after is not None:
+            closing = partial(self._closing, name, connection, segment, other)
+        return Seen(self.counter, established, message, closing) if established or message or closing else None
+
+    def _closing(self, name: tuple[_End, _End], connection: _Connection, segment: Segment, other: _Stream) -> None:
+        """A segment came out that breaks the connection, or may acknowledge the end of the other stream: a connection
+        of which nothing more can come is forgotten."""
+        if segment.ack and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
+            other.taken = True
+        done = segment.rst or (connection.up.taken and connection.down.taken)
+        if done and self._connections.get(name) is connection:
+            del self._connections[name]
 
     def _open(self, segment: Segment, now: int) -> _Connection:
         self._count += 1
-        # A first segment that carries bytes (TCP Fast Open) waits for no handshake.
+        # A first segment that carries bytes waits for no handshake, unless they are refused.
         self.counter.opened(self._count, now, handshake=not segment.size)
         return _Connection(self._count, segment.number)
+
+    def _decide(self, connection: _Connection, first: Seen, answer: Segment, now: int) -> None:
+        """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
+        connection.undecided = None
+        begin = (connection.opening + 1) & _ALL
+        if _ahead(answer.acknowledged, begin) > 0:
+            first.delivered(now)
+        elif first.message is not None:
+            first.counter.refused(first.message)
+            connection.up.next, connection.up.message = begin, None
 
     def _carried(self, connection: _Connection, segment: Segment, now: int, *, up: bool) -> Message | None:
         stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from packet_servers import PATIENCE, Source, ask, content
 
+from netem.counter import Counts
 from netem.effects import Blackhole, Corrupt, Cut, Delay, Duplicate, Effect, Jitter, Loss, Rate, Stall
 from netem.link import Link
+from netem.packets.channel import Channel
 from netem.packets.devices import BACKENDS, TUN
 from netem.packets.errors import PacketsError
 from netem.packets.namespaces import Namespace
-from netem.packets.network import CLIENT, SERVER, Packets
+from netem.packets.network import CLIENT, SERVER, Lateness, Packets
 
 pytestmark = pytest.mark.packets
 
@@ -207,6 +211,74 @@ def test_who_listens_and_what_the_kernel_is_told(start: Start) -> None:
         udp.sendto(b"x", (network.server_address, 9))
 
 
+TWO = """
+import os, socket, sys
+first, second = socket.socket(), socket.socket()
+first.listen()
+print("!", end="", flush=True)
+sys.stdin.readline()
+second.listen()
+print("!", end="", flush=True)
+sys.stdin.readline()
+"""
+"""Listens on a socket, and when told on one more."""
+
+
+def test_sockets_of_a_session_that_are_not_counted(start: Start) -> None:
+    network = start(Link(SOON))
+    (told, tell), (heard, say) = os.pipe(), os.pipe()
+    server = network.run(SERVER, [sys.executable, "-c", TWO], stdin=told, stdout=say)
+    for count in (1, 2):
+        assert os.read(heard, 1) == b"!"
+        assert (network.listening(SERVER), network.listening(SERVER, besides=[server.pid])) == (count, 0)
+        with network.listen():
+            assert network.listening(SERVER, besides=[server.pid]) == 1
+        os.write(tell, b"\n")
+    assert server.wait() == 0
+    server.close()
+    for descriptor in (told, tell, heard, say):
+        os.close(descriptor)
+
+
+def test_a_setting_of_the_whole_machine_is_not_made(start: Start) -> None:
+    network = start(Link(SOON))
+    same = Path("/proc/sys/vm/swappiness").read_text().strip()
+    with pytest.raises(ValueError, match=r"'vm\.swappiness' is no setting of the network"):
+        network.setting("vm.swappiness", same)
+    network.check()
+
+
+def test_words_without_a_meaning_are_refused_and_the_network_goes_on(start: Start) -> None:
+    network = start(Link(SOON))
+    with pytest.raises(UnicodeEncodeError):
+        network.setting("net.ipv4.tcp_fastopen", "\N{BULLET}")
+    with pytest.raises(ValueError, match="null byte"):
+        network.run(CLIENT, ["echo", "a\0b"])
+    assert run(network, "true") == 0
+
+
+def test_threads_get_each_the_answer_to_their_own_question(start: Start) -> None:
+    network = start(Link(SOON))
+    with ThreadPoolExecutor(4) as threads:
+        asked = [(threads.submit(network.counts), threads.submit(network.lateness)) for _ in range(200)]
+        for counts, lateness in asked:
+            assert isinstance(counts.result(), Counts)
+            assert lateness.result() == Lateness()
+
+
+def test_more_descriptors_than_select_takes(start: Start) -> None:
+    start(Link(SOON)).close()  # or skip
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    many = [os.dup(0) for _ in range(1024)]
+    try:
+        assert run(start(Link(SOON)), "true") == 0
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 # Ends
 
 
@@ -301,6 +373,19 @@ def test_nothing_outlives_the_process_that_uses_it(start: Start, number: int) ->
         pids = below(int(user.stdout.readline()))
         user.send_signal(number)
     assert [pid for pid in pids if not gone(pid)] == []
+
+
+def test_a_start_whose_answer_cannot_be_read_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(Link(SOON)).close()  # or skip
+    before = len(os.listdir("/proc/self/fd"))
+
+    def receive(channel: Channel) -> None:
+        raise OSError("0 of 1 descriptors came: too many are open")
+
+    monkeypatch.setattr(Channel, "receive", receive)
+    with pytest.raises(PacketsError, match="the process of the network ended, status"):
+        Packets(Link(SOON), backend="veth").start()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_cannot_be_is_named(start: Start) -> None:

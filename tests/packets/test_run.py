@@ -210,3 +210,20 @@ def test_a_machine_without_any_way_is_told_what_is_missing(start: Start) -> None
     assert done.stderr == (
         "netem: no packet network here: a user namespace (may users make one here?): No space left on device\n"
     )
+
+
+def test_a_second_socket_of_the_first_server_is_not_the_second_server(start: Start, tmp_path: Path) -> None:
+    network = start(Link(0.004))
+    network.close()
+    before = len(os.listdir("/proc/self/fd"))
+    (tmp_path / "first.py").write_text(
+        "import socket, sys, time; from pathlib import Path; folder = Path(sys.argv[1])\n"
+        "first, second = socket.create_server(('', 4000)), socket.socket()\n"
+        "while not (folder / 'started').exists(): time.sleep(0.01)\n"
+        "second.listen(); (folder / 'two').touch(); time.sleep(1000)"
+    )
+    first = f"{sys.executable} {tmp_path / 'first.py'} {tmp_path}"
+    second = f"sh -c 'cd {tmp_path}; touch started; until test -e two; do sleep 0.01; done; sleep 0.3; exit 3'"
+    with pytest.raises(RunError, match="ended with status 3 before it listened"), Crossing(network, [first, second]):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before

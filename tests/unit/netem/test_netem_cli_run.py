@@ -100,3 +100,6 @@ def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             parser().parse_args([*ARGUMENTS, "--set", wrong])
         assert f"'{wrong}': expected NAME=VALUE" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parser().parse_args([*ARGUMENTS, "--set", "vm.swappiness=60"])
+    assert "'vm.swappiness' is no setting of the network" in capsys.readouterr().err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 
 import pytest
 
@@ -35,3 +37,18 @@ def test_a_network_that_ended_first() -> None:
     with pytest.raises(PacketsError, match="the network ended while a command ran"):
         command.wait()
     command.close()
+
+
+def test_a_descriptor_beyond_those_of_select() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    reading, writing = os.pipe()
+    command = Command(NOBODY, fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 1024))
+    try:
+        assert not command.ended()
+        os.close(writing)
+        assert command.ended()
+    finally:
+        command.close()
+        os.close(reading)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

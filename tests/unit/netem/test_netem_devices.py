@@ -1,4 +1,4 @@
-"""netem.packets.devices: how many packets a frame is. The devices themselves are tried in tests/packets."""
+"""netem.packets.devices: how many packets a frame is, and whose a setting is. Devices are tried in tests/packets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from netem.packets.devices import VIRTIO_BYTES, packets_in
+from netem.packets.devices import VIRTIO_BYTES, check_setting, packets_in
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,15 @@ def test_packets_of_a_train(train: int, segment: int, content: int, packets: int
     headers = ethernet + 52
     frame = struct.pack("=BBHHHH", 1, train, headers, segment, 0, 0) + bytes(headers + content)
     assert packets_in(frame, VIRTIO_BYTES + ethernet) == packets
+
+
+def test_a_setting_of_the_network() -> None:
+    check_setting("net.ipv4.conf.all.rp_filter")
+
+
+@pytest.mark.parametrize(
+    "name", ["vm.swappiness", "kernel.pid_max", "net", "netx.a", "net./a", "net...vm.swappiness", ""]
+)
+def test_a_setting_of_the_whole_machine_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name!r} is no setting of the network"):
+        check_setting(name)

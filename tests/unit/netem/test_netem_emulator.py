@@ -114,3 +114,12 @@ def test_a_change_sends_what_was_held_and_not_what_is_lost(emulated: Emulated) -
     assert [emulated.server.recv(2000) for _ in range(3)] == [frame(number, 10) for number in range(3)]
     emulated.server.send(frame(7, up=False))
     assert emulated.client.recv(2000) == frame(7, up=False)
+
+
+@over()
+def test_a_question_that_has_no_answer_ends_no_link(emulated: Emulated) -> None:
+    for question in (("change", None), ("no such",)):
+        with pytest.raises(AttributeError):
+            emulated.control.ask(*question)
+    emulated.client.send(frame(7))
+    assert emulated.server.recv(2000) == frame(7)

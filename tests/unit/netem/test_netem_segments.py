@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, FIN, SYN, frame
+from frames import ACK, FIN, RST, SYN, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,12 +106,77 @@ def test_the_end_of_a_stream_belongs_to_its_bytes() -> None:
     assert (wire.counts.repeated, rounds(wire)) == (1, (2, 1))
 
 
+def known(wire: Wire) -> int:
+    return len(wire.segments._connections)
+
+
+def test_a_connection_is_forgotten_when_both_ends_were_acknowledged() -> None:
+    wire = Wire(MOST - 3)  # its end wraps
+    wire.open()
+    up, down = wire.client + 1 + 5 + 1, wire.server + 1 + 3 + 1
+    wire.up(0, 5, ACK | FIN)
+    wire.pass_(frame(wire.server + 1, 0, up=False, acknowledged=up - 1), up=False)  # not its end
+    wire.pass_(frame(wire.server + 1, 3, ACK | FIN, up=False, acknowledged=up), up=False)
+    wire.pass_(frame(up, acknowledged=down), up=True, lost=True)
+    wire.pass_(frame(wire.server + 1, 3, ACK | FIN, up=False, acknowledged=up), up=False)
+    assert (known(wire), wire.counts.repeated) == (1, 1)
+    wire.pass_(frame(up, acknowledged=down), up=True)
+    assert (known(wire), wire.counts.bytes_up, wire.counts.bytes_down) == (0, 5, 3)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_connection_is_forgotten_when_it_was_broken(up: bool) -> None:
+    wire = Wire()
+    wire.open()
+    wire.pass_(frame(7, flags=RST, up=up), up=up, lost=True)
+    assert known(wire) == 1
+    late = wire.segments.sent(frame(7, flags=RST, up=up), 10, 100, up=up)
+    wire.client = 9000
+    wire.open()
+    assert late is not None
+    late.delivered(200)  # that was the one before
+    assert known(wire) == 1
+    wire.pass_(frame(7, flags=RST, up=up), up=up)
+    assert known(wire) == 0
+
+
 def test_fast_open_waits_for_no_handshake() -> None:
     wire = Wire()
     wire.pass_(frame(wire.client, 9, SYN), up=True)
-    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False), up=False)
+    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False, acknowledged=wire.client + 10), up=False)
     wire.down(6, 2)
+    wire.pass_(frame(wire.client, 9, SYN), up=True)  # a late copy, and its answer, decide nothing
+    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
     assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (9, 8, (1, 0))
+    assert wire.counts.messages[0].delivered is not None
+
+
+@pytest.mark.parametrize("client", [1000, MOST, MOST - 5])
+@pytest.mark.parametrize("lost", [False, True])
+def test_fast_open_refused_waits_for_a_handshake_and_its_bytes_count_once(client: int, lost: bool) -> None:
+    """By a server that may not, or because the system sent the SYN again without them."""
+    wire = Wire(client)
+    wire.pass_(frame(wire.client, 9, SYN), up=True, lost=lost)
+    if lost:
+        wire.pass_(frame(wire.client, flags=SYN), up=True)
+    for _ in range(2):  # a copy decides nothing anew
+        wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
+    assert not wire.counts.messages
+    wire.up(0, 9)
+    wire.down(0, 7)
+    counts = wire.counts
+    assert (counts.connections, counts.bytes_up, counts.flights_up, counts.repeated) == (1, 9, 1, 0)
+    assert ([message.size for message in counts.messages], rounds(wire)) == ([9, 7], (2, 1))
+
+
+def test_fast_open_refused_after_another_operation_began() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, 9, SYN), up=True)
+    wire.segments.begin(Counter())
+    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
+    wire.up(0, 9)
+    wire.down(0, 7)
+    assert (wire.counts.bytes_up, wire.counts.repeated, rounds(wire)) == (9, 0, (1, 0))
 
 
 def test_what_began_before_the_counter_is_left_out() -> None:

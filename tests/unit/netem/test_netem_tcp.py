@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, CLIENT, FIN, SERVER, SYN, frame
+from frames import ACK, CLIENT, FIN, RST, SERVER, SYN, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,13 +18,15 @@ from netem.packets.tcp import Segment, parse
     up=st.booleans(),
     header=st.integers(0, 30),
     filling=st.integers(0, 20),
+    acknowledged=st.integers(0, 2**32 - 1),
 )
 def test_what_was_written_is_read(
-    number: int, size: int, options: int, flags: int, up: bool, header: int, filling: int
+    number: int, size: int, options: int, flags: int, up: bool, header: int, filling: int, acknowledged: int
 ) -> None:
-    made = frame(number, size, flags, up=up, header=header, options=options) + bytes(filling)
+    made = frame(number, size, flags, up=up, header=header, options=options, acknowledged=acknowledged) + bytes(filling)
     ends = (CLIENT, SERVER) if up else (SERVER, CLIENT)
-    assert parse(made, header) == Segment(*ends, number, size, bool(flags & SYN), bool(flags & ACK), bool(flags & FIN))
+    syn, ack, fin, rst = (bool(flags & flag) for flag in (SYN, ACK, FIN, RST))
+    assert parse(made, header) == Segment(*ends, number, size, syn, ack, fin, rst, acknowledged)
 
 
 @given(st.binary(max_size=100), st.integers(0, 30))
