@@ -56,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         # The process that lowers budgets collects no tests there, so it cannot tell which were left out.
         raise pytest.UsageError("--update-budgets: not with pytest-xdist; run the tests in one process (-n 0)")
+    if config.getoption("update_budgets") and any("::" in each for each in config.args):
+        raise pytest.UsageError("--update-budgets: not for single tests; another case of theirs may need more")
     name = config.getini(FILE)
     budgets = None
     if name:

@@ -181,16 +181,18 @@ def main(descriptor: int) -> None:
             raise Unavailable(f"no packet network here: {error.strerror}") from error
         backend, sides, ports = _join(link, backends, congestion)
     except Unavailable as error:
-        channel.send(error)
+        with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
+            channel.send(error)
         return
     emulator, control = _start_emulator(ports, link)
     broker = Broker(sides)
     try:
         for port in ports:
             os.close(port.descriptor)
-        channel.send(backend, [control.fileno()])
-        control.close()
-        broker.serve(channel)
+        with contextlib.suppress(BrokenPipeError):  # The same.
+            channel.send(backend, [control.fileno()])
+            control.close()
+            broker.serve(channel)
     finally:
         os.kill(emulator, signal.SIGKILL)
         broker.wait()

@@ -246,6 +246,16 @@ def test_a_file_that_is_none(pytester: pytest.Pytester, ini: str, option: str, w
     result.stderr.fnmatch_lines([f"*{why}"])
 
 
+def test_budgets_are_not_lowered_by_single_tests(pytester: pytest.Pytester, budgets: Path) -> None:
+    """Another case of the same test may need more, and was not even collected."""
+    before = budgets.read_text()
+    pytester.makepyfile(test_one=BUDGETED)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--update-budgets", "test_one.py::test_pull")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--update-budgets: not for single tests*"])
+    assert budgets.read_text() == before
+
+
 @pytest.mark.parametrize(("processes", "refused"), [("2", True), ("0", False)])
 def test_budgets_are_not_lowered_by_tests_that_are_distributed(
     pytester: pytest.Pytester, budgets: Path, processes: str, refused: bool
