@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from netem.packets.errors import Unavailable
-from smartserver.cli.compare_links import ProxyLine
-from smartserver.cli.compare_table import BEGIN, END
+from smartserver.cli.compare.links import ProxyLine
+from smartserver.cli.compare.table import BEGIN, END
 from smartserver.cli.main import group
 from smartserver.cli.peers.base import CLONE, DIVERGED, PUSH_ONE
 from smartserver.cli.peers.git import Git

@@ -1,4 +1,4 @@
-"""cli.bench_bulk, cli.bench_cold, cli.bench_held: they run on small numbers, and leave nothing behind."""
+"""cli.bench.bulk, cli.bench.cold, cli.bench.held: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
-from smartserver.cli import bench_bulk, bench_cold, bench_link
+from smartserver.cli.bench import bulk, cold, link
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 
@@ -39,7 +39,7 @@ def bench(temporary: Path, *arguments: str) -> Result:
 def test_bulk(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Link(0.0)).close()  # or skip
     # What so little takes is the time Python takes to start.
-    monkeypatch.setattr(bench_bulk, "SHARE", 0.0)
+    monkeypatch.setattr(bulk, "SHARE", 0.0)
     result = bench(temporary, "bulk", "--size", "100kB", "--link", "4ms", "100mbit")
     assert (result.exit_code, result.stderr.count("wrong")) == (0, 0)
     assert "bare TCP" in result.stdout
@@ -51,7 +51,7 @@ def test_bulk_that_is_too_slow_or_asked_for_wrongly(
     start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(Link(0.0)).close()  # or skip
-    monkeypatch.setattr(bench_bulk, "SHARE", 1e6)
+    monkeypatch.setattr(bulk, "SHARE", 1e6)
     result = bench(temporary, "bulk", "--size", "1kB", "--link", "4ms", "100mbit")
     assert result.exit_code == 1
     assert "MISSED" in result.stdout
@@ -61,10 +61,10 @@ def test_bulk_that_is_too_slow_or_asked_for_wrongly(
 
 def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Link(0.0)).close()  # or skip
-    monkeypatch.setattr(bench_cold, "LARGE", 20_000)
-    monkeypatch.setattr(bench_cold, "LARGE_RTT", 0.1)
-    monkeypatch.setattr(bench_cold, "PAUSE", 0.1)
-    monkeypatch.setattr(bench_cold, "HELD_PUSHES", 1)
+    monkeypatch.setattr(cold, "LARGE", 20_000)
+    monkeypatch.setattr(cold, "LARGE_RTT", 0.1)
+    monkeypatch.setattr(cold, "PAUSE", 0.1)
+    monkeypatch.setattr(cold, "HELD_PUSHES", 1)
     result = bench(temporary, "cold", "--repeat", "1", "--rtt", "20ms")
     lines = {line.rpartition("  ")[0].strip() or line: line for line in result.stdout.splitlines()}
     fresh = [line.split() for line in lines.values() if line.startswith("git push of one revision")]
@@ -76,7 +76,7 @@ def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.M
     def none_here(link: object) -> None:
         raise Unavailable("no packet network here: this is a test")
 
-    monkeypatch.setattr(bench_link, "Packets", none_here)
+    monkeypatch.setattr(link, "Packets", none_here)
     with pytest.raises(CommandError, match="no packet network here: this is a test"):
         bench(temporary, "cold", "--repeat", "1")
     assert list(temporary.iterdir()) == []

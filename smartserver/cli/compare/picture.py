@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from smartserver.cli.bench_compare import Comparison, Cost
+from smartserver.cli.compare.comparison import Comparison, Cost
 from smartserver.cli.peers.base import CLONE, PULL_ONE, PUSH_ONE
 
 WIDTH, MARGIN, LEFT = 960, 20, 60

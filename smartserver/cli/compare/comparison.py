@@ -13,11 +13,11 @@ from typing import Any
 
 from netem.meter import Slope
 from netem.packets.errors import Unavailable
-from smartserver.cli import compare_history
-from smartserver.cli.bench_report import circumstances
-from smartserver.cli.bench_trips import line
-from smartserver.cli.compare_links import LINES, Line
-from smartserver.cli.compare_site import Place
+from smartserver.cli.bench.report import circumstances
+from smartserver.cli.bench.trips import line
+from smartserver.cli.compare import history
+from smartserver.cli.compare.links import LINES, Line
+from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import OPERATIONS, Act, Peer
 from smartserver.cli.peers.brz import Brz
@@ -146,7 +146,7 @@ def run_compare(rtts: Sequence[float], repeat: int, only: Collection[str], tools
     with Workspace("compare") as work:
         fixtures = work.folder / "fixtures"
         fixtures.mkdir()
-        compare_history.write(fixtures, work.environment("fixtures"))
+        history.write(fixtures, work.environment("fixtures"))
         for peer in PEERS:
             if peer.name in chosen[0] and _convert(found, peer, work, fixtures, path, say):
                 found.peers.append(peer)

@@ -1,4 +1,4 @@
-"""`python -m smartserver.cli.bench_held URL BYTES PUSHES PAUSE`: pushes of so many bytes, as JSON.
+"""`python -m smartserver.cli.bench.held URL BYTES PUSHES PAUSE`: pushes of so many bytes, as JSON.
 
 One connection, which the first push opens; before the last there is a pause of PAUSE seconds. Each push: a name and its
 seconds. Run by `smartserver bench cold` on the near side of a link.
@@ -10,7 +10,7 @@ import json
 import sys
 import time
 
-from smartserver.cli.bench_warm import BRANCH, KINDS, VCS, Commits
+from smartserver.cli.bench.warm import BRANCH, KINDS, VCS, Commits
 from smartserver.cli.errors import CommandError
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge

@@ -136,7 +136,7 @@ class Writer:
         """Start it; `pushes` are commits and refs."""
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "smartserver.cli.bench_push"],
+            [sys.executable, "-m", "smartserver.cli.bench.push"],
             stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environment),
         )  # fmt: skip
         self._task = json.dumps({"source": str(source), "url": url, "pushes": list(pushes)}).encode() + b"\n"

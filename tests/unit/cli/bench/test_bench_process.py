@@ -1,4 +1,4 @@
-"""cli.bench_process: what a command and its children cost."""
+"""cli.bench.process: what a command and its children cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli.bench_process import Watch, cpu_of, descendants, measure, memory_of
+from smartserver.cli.bench.process import Watch, cpu_of, descendants, measure, memory_of
 from smartserver.cli.errors import CommandError
 
 HAS_PROC = Path("/proc/self/status").exists()

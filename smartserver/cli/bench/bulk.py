@@ -11,9 +11,9 @@ from pathlib import Path
 
 from netem.link import Link
 from netem.packets.network import Packets
-from smartserver.cli.bench_link import across
-from smartserver.cli.bench_process import Watch
-from smartserver.cli.bench_report import Progress, Report
+from smartserver.cli.bench.link import across
+from smartserver.cli.bench.process import Watch
+from smartserver.cli.bench.report import Progress, Report
 from smartserver.cli.histories import add_commit
 from smartserver.cli.servers import Say, Workspace, run
 from smartserver.trace.text import size

@@ -15,7 +15,7 @@ from netem.link import Link
 from netem.packets.command import Command
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
-from smartserver.cli.bench_process import Cost, Watch
+from smartserver.cli.bench.process import Cost, Watch
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import START_WITHIN, Workspace
 

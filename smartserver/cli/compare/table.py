@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from netem.meter import MOST_RESIDUAL
 from netem.units import plural
-from smartserver.cli.bench_compare import Comparison, Cost
-from smartserver.cli.compare_links import Line
+from smartserver.cli.compare.comparison import Comparison, Cost
+from smartserver.cli.compare.links import Line
 from smartserver.cli.errors import CommandError
 
 BEGIN = "<!-- Begin: written by `smartserver bench compare --write`; do not edit. -->"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netem.proxy import KERNEL_BUFFER, Proxy
-from smartserver.cli.bench_report import Progress, Report
+from smartserver.cli.bench.report import Progress, Report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from netem.meter import Slope, fit
-from smartserver.cli import bench_warm
-from smartserver.cli.bench_report import Report
+from smartserver.cli.bench.report import Report
+from smartserver.cli.bench.warm import WarmRow, run
 from smartserver.cli.demo_run import Comparison, Operation, Row, Side
 from smartserver.cli.errors import one_line
 from smartserver.cli.servers import Say, Workspace
@@ -222,8 +222,8 @@ def _shown(slope: Slope | None) -> str:
     return "" if slope is None else f", {slope.rounds:.2f} (residual {slope.residual * 1000:.0f} ms)"
 
 
-def _warm(say: Say) -> Iterator[bench_warm.WarmRow]:
+def _warm(say: Say) -> Iterator[WarmRow]:
     say("held connection")
     with Workspace("bench") as work:
         server = work.start_ours()
-        yield from bench_warm.run(server.url("bench"), WARM_ROUNDS, 0.0)
+        yield from run(server.url("bench"), WARM_ROUNDS, 0.0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smartserver.cli.bench_compare import Comparison
-from smartserver.cli.compare_links import PacketLine, ProxyLine
+from smartserver.cli.compare.comparison import Comparison
+from smartserver.cli.compare.links import PacketLine, ProxyLine
 from smartserver.cli.peers.base import CLONE, NEW_REPOSITORY, PUSH_ONE
 from smartserver.cli.peers.git import Git
 from smartserver.cli.peers.ours import Ours

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from netem.proxy import Proxy
-from smartserver.cli.bench_process import Cost, Watch, measure
-from smartserver.cli.bench_report import Progress, Report, median
+from smartserver.cli.bench.process import Cost, Watch, measure
+from smartserver.cli.bench.report import Progress, Report, median
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import copy
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run

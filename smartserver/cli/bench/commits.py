@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from netem.proxy import Proxy
-from smartserver.cli.bench_push import NOTHING, revisions_of
-from smartserver.cli.bench_report import Progress, Report, median, percentile
+from smartserver.cli.bench.push import NOTHING, revisions_of
+from smartserver.cli.bench.report import Progress, Report, median, percentile
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy
 from smartserver.cli.servers import Say, Server, Workspace, run

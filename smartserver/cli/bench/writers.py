@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from smartserver.cli.bench_push import Pushed, Writer
-from smartserver.cli.bench_report import Progress, Report, percentile
-from smartserver.cli.bench_store import damages, lacking, look
+from smartserver.cli.bench.push import Pushed, Writer
+from smartserver.cli.bench.report import Progress, Report, percentile
+from smartserver.cli.bench.store import damages, lacking, look
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import generate
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run

@@ -1,4 +1,4 @@
-"""cli.bench_report: percentiles, the table, and how often progress is told."""
+"""cli.bench.report: percentiles, the table, and how often progress is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smartserver.cli.bench_report import PROGRESS_INTERVAL, Progress, Report, median, percentile
+from smartserver.cli.bench.report import PROGRESS_INTERVAL, Progress, Report, median, percentile
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from smartserver.cli.compare_links import Done, Line
+from smartserver.cli.compare.links import Done, Line
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT, OTHER, Peer
 from smartserver.cli.servers import Workspace

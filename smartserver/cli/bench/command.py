@@ -14,7 +14,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.trace.text import size
 
 if TYPE_CHECKING:
-    from smartserver.cli.bench_report import Report
+    from smartserver.cli.bench.report import Report
 
 SOURCE = click.Path(path_type=Path, exists=True)
 """A git repository or bundle."""
@@ -60,7 +60,7 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
     smartserver bench warm hpss://localhost/bench
     smartserver bench warm hpss://localhost/bench -n 3 --rtt 1000ms
     """
-    from smartserver.cli.bench_warm import run
+    from smartserver.cli.bench.warm import run
 
     seconds = _time(rtt)
     head = f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}"
@@ -94,7 +94,7 @@ def trips(path: Path | None, rtts: Sequence[str], repeat: int) -> None:
     smartserver bench trips
     smartserver bench trips ~/src/project --rtt 100ms --repeat 1
     """
-    from smartserver.cli.bench_trips import RTTS, run_trips
+    from smartserver.cli.bench.trips import RTTS, run_trips
 
     _finish(*run_trips(path, [_time(rtt) for rtt in rtts] or RTTS, repeat, _say))
 
@@ -113,7 +113,7 @@ def history(path: Path, repeat: int, stages: bool) -> None:
     smartserver bench history ~/src/project
     smartserver bench history history.bundle --repeat 1
     """
-    from smartserver.cli.bench_history import run_history
+    from smartserver.cli.bench.history import run_history
 
     _finish(*run_history(path, repeat, _say, stages=stages))
 
@@ -133,7 +133,7 @@ def commits(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -
     smartserver bench commits ~/src/project -n 100
     smartserver bench commits history.bundle --refs 1,1000,20000
     """
-    from smartserver.cli.bench_commits import run_commits
+    from smartserver.cli.bench.commits import run_commits
 
     _finish(*run_commits(path, branch, count, refs, _say))
 
@@ -162,7 +162,7 @@ def pushes(path: Path, count: int, branch: str | None, by: str, repeat: int) -> 
     smartserver bench pushes ~/src/project -n 200
     smartserver bench pushes history.bundle --by git
     """
-    from smartserver.cli.bench_pushes import run_pushes
+    from smartserver.cli.bench.pushes import run_pushes
 
     _finish(*run_pushes(path, branch, count, by, repeat, _say))
 
@@ -179,7 +179,7 @@ def writers(count: int, number: int) -> None:
     smartserver bench writers
     smartserver bench writers -n 10 --writers 16
     """
-    from smartserver.cli.bench_writers import run_writers
+    from smartserver.cli.bench.writers import run_writers
 
     _finish(*run_writers(number, count, _say))
 
@@ -196,7 +196,7 @@ def diverged(content: str, rtt: str, rate: str) -> None:
     smartserver bench diverged --size 2MB --rtt 300ms --rate 10mbit
     """
     from netem.units import parse_rate, parse_size
-    from smartserver.cli.bench_diverged import run_diverged
+    from smartserver.cli.bench.diverged import run_diverged
 
     try:
         bytes_, bytes_per_second = parse_size(content), parse_rate(rate)
@@ -218,7 +218,7 @@ def stall(path: Path | None, count: int, clones: int) -> None:
     smartserver bench stall
     smartserver bench stall --clones 32
     """
-    from smartserver.cli.bench_stall import run_stall
+    from smartserver.cli.bench.stall import run_stall
 
     _finish(*run_stall(path, clones, count, _say))
 
@@ -236,7 +236,7 @@ def cold(repeat: int, rtts: Sequence[str]) -> None:
     smartserver bench cold
     smartserver bench cold --repeat 1 --rtt 100ms
     """
-    from smartserver.cli.bench_cold import RTTS, run_cold
+    from smartserver.cli.bench.cold import RTTS, run_cold
 
     _finish(*run_cold(repeat, [_time(rtt) for rtt in rtts] or RTTS, _say))
 
@@ -257,7 +257,7 @@ def bulk(content: str, links: Sequence[tuple[str, str]], buffers: str) -> None:
     smartserver bench bulk --size 10MB --link 500ms 50mbit
     """
     from netem.units import parse_rate, parse_size
-    from smartserver.cli.bench_bulk import LINKS, run_bulk
+    from smartserver.cli.bench.bulk import LINKS, run_bulk
 
     try:
         bytes_, most = parse_size(content), parse_size(buffers)
@@ -297,9 +297,9 @@ def compare(
     smartserver bench compare --rtt 20ms --repeat 1 --only proxy
     smartserver bench compare --only git --only hpss --only clone
     """
-    from smartserver.cli.bench_compare import RTTS, names, run_compare
-    from smartserver.cli.compare_picture import svg
-    from smartserver.cli.compare_table import markdown, page, put
+    from smartserver.cli.compare.comparison import RTTS, names, run_compare
+    from smartserver.cli.compare.picture import svg
+    from smartserver.cli.compare.table import markdown, page, put
 
     if unknown := [name for name in only if name not in names()]:
         raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names())}")

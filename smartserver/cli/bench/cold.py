@@ -10,10 +10,10 @@ from netem.link import Link
 from netem.meter import Slope
 from netem.packets.network import CLIENT
 from netem.tcp_model import TcpModel
-from smartserver.cli.bench_held import FRESH, HELD, PAUSED
-from smartserver.cli.bench_link import Across, across
-from smartserver.cli.bench_report import Progress, Report, median
-from smartserver.cli.bench_trips import line
+from smartserver.cli.bench.held import FRESH, HELD, PAUSED
+from smartserver.cli.bench.link import Across, across
+from smartserver.cli.bench.report import Progress, Report, median
+from smartserver.cli.bench.trips import line
 from smartserver.cli.histories import add_commit, generate
 from smartserver.cli.servers import Say, Workspace
 from smartserver.trace.text import size
@@ -97,7 +97,7 @@ def _large(there: Across, report: Report, progress: Progress) -> None:
         there.network.setting(IDLE_RESTART, str(restart), side=CLIENT)
         progress.step(f"pushes of {size(LARGE)}, {words}")
         pushed = there.ask(
-            "smartserver.cli.bench_held", there.url(f"large{restart}"), str(LARGE), str(HELD_PUSHES), str(PAUSE)
+            "smartserver.cli.bench.held", there.url(f"large{restart}"), str(LARGE), str(HELD_PUSHES), str(PAUSE)
         )
         rounds: dict[object, list[float]] = {}
         for name, seconds in pushed:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from smartserver.cli.bench_history import folder_size
-from smartserver.cli.bench_push import Pusher, revisions_of
-from smartserver.cli.bench_report import Progress, Report, median, percentile
-from smartserver.cli.bench_store import look
+from smartserver.cli.bench.history import folder_size
+from smartserver.cli.bench.push import Pusher, revisions_of
+from smartserver.cli.bench.report import Progress, Report, median, percentile
+from smartserver.cli.bench.store import look
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import copy
 from smartserver.cli.servers import Say, Server, Workspace, attempt

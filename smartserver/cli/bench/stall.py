@@ -16,9 +16,9 @@ from pathlib import Path
 
 from netem.effects import Stall
 from netem.proxy import Proxy
-from smartserver.cli.bench_process import Cost, Watch
-from smartserver.cli.bench_push import Pusher, revisions_of
-from smartserver.cli.bench_report import Progress, Report, median, percentile
+from smartserver.cli.bench.process import Cost, Watch
+from smartserver.cli.bench.push import Pusher, revisions_of
+from smartserver.cli.bench.report import Progress, Report, median, percentile
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy, generate
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run

@@ -13,17 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from smartserver.cli import (
-    bench_commits,
-    bench_diverged,
-    bench_history,
-    bench_pushes,
-    bench_stall,
-    bench_trips,
-    bench_writers,
-)
-from smartserver.cli.bench_push import Pushed
-from smartserver.cli.bench_report import Report
+from smartserver.cli.bench import commits, diverged, history, pushes, stall, trips, writers
+from smartserver.cli.bench.push import Pushed
+from smartserver.cli.bench.report import Report
 from smartserver.cli.demo_run import Operation
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import generate
@@ -87,17 +79,17 @@ def refuse_all(monkeypatch: pytest.MonkeyPatch, module: object, names: Sequence[
 
 
 def test_trips(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = bench_trips.AllOperations.operations
-    monkeypatch.setattr(bench_trips, "FIRST_CONTACT", 1)
+    whole = trips.AllOperations.operations
+    monkeypatch.setattr(trips, "FIRST_CONTACT", 1)
 
-    def some(self: bench_trips.AllOperations) -> list[Operation]:
+    def some(self: trips.AllOperations) -> list[Operation]:
         found = whole(self)
         names = [operation.name for operation in found]
         assert len(names) == len(set(names))
         return [*found[:2], *[operation for operation in found if operation.name == "no cache: push one commit"]]
 
-    monkeypatch.setattr(bench_trips.AllOperations, "operations", some)
-    monkeypatch.setattr(bench_trips, "WARM_ROUNDS", 1)
+    monkeypatch.setattr(trips.AllOperations, "operations", some)
+    monkeypatch.setattr(trips, "WARM_ROUNDS", 1)
     result = bench(temporary, "trips", source, "--rtt", "5ms", "--repeat", "1")
     found = rows(result)
     assert found["clone"].split() == ["2", "4", "2", "ok"]
@@ -117,7 +109,7 @@ def test_trips(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
     points: list[tuple[float, float]], rounds: float | None
 ) -> None:
-    line = bench_trips.line(points)
+    line = trips.line(points)
     assert (line and round(line.rounds, 6)) == rounds
 
 
@@ -128,8 +120,8 @@ def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
 )  # fmt: skip
 def test_a_slope_is_judged_on_small_repositories(slope: float, budget: int, small: bool, ok: bool) -> None:
     report = Report("")
-    points = [(rtt, 0.3 + slope * rtt) for rtt in bench_trips.RTTS]
-    bench_trips._judge(report, bench_trips.Trips("push", budget, budget, None, points), small=small)
+    points = [(rtt, 0.3 + slope * rtt) for rtt in trips.RTTS]
+    trips._judge(report, trips.Trips("push", budget, budget, None, points), small=small)
     assert report.figures[0].ok is ok
     assert f"{slope:.2f}" in report.figures[0].ours
 
@@ -137,7 +129,7 @@ def test_a_slope_is_judged_on_small_repositories(slope: float, budget: int, smal
 def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a repository of 12 commits takes is the time Python takes to start.
     for name in ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO"):
-        monkeypatch.setattr(bench_history, name, 1e6)
+        monkeypatch.setattr(history, name, 1e6)
     result = bench(temporary, "history", source, "--repeat", "1")
     assert "12 commits" in result.stdout
     assert sum(rest.endswith("ok") for rest in rows(result).values()) == 7
@@ -148,15 +140,15 @@ def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch)
 def test_history_that_costs_too_much_and_comes_back_otherwise(
     temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    differences = bench_history.History.differences
+    differences = history.History.differences
     tip = subprocess.run(["git", "rev-parse", "main~1"], cwd=source, capture_output=True, text=True, check=True).stdout
 
-    def tampered(self: bench_history.History) -> list[str]:
+    def tampered(self: history.History) -> list[str]:
         (self.cloned("hpss") / "refs" / "heads" / "other").write_text(tip)
         return differences(self)
 
-    monkeypatch.setattr(bench_history.History, "differences", tampered)
-    refuse_all(monkeypatch, bench_history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "MEMORY"))
+    monkeypatch.setattr(history.History, "differences", tampered)
+    refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "MEMORY"))
     result = bench(temporary, "history", source, "--repeat", "1", "--no-stages")
     assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 7
     assert "wrong: git refs of the source and of the clone differ" in result.stderr
@@ -179,7 +171,7 @@ def test_commits(temporary: Path, source: Path) -> None:
 
 def test_commits_from_the_root(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit without parents goes to a server without any of the history."""
-    monkeypatch.setattr(bench_commits, "INITIAL_WINDOW", 400)
+    monkeypatch.setattr(commits, "INITIAL_WINDOW", 400)
     result = bench(temporary, "commits", source, "-n", "100")
     assert "12 commits of main" in result.stdout
     assert rows(result)["400 up or more"].split()[0] != "0"
@@ -192,8 +184,8 @@ def test_commits_says_what_is_no_number(temporary: Path, source: Path) -> None:
 
 @pytest.mark.parametrize("by", ["library", "git"])
 def test_pushes(by: str, temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_pushes, "TIME_RATIO", 1e6)
-    monkeypatch.setattr(bench_pushes, "SIZE_RATIO", 1e6)
+    monkeypatch.setattr(pushes, "TIME_RATIO", 1e6)
+    monkeypatch.setattr(pushes, "SIZE_RATIO", 1e6)
     result = bench(temporary, "pushes", source, "-n", "7", "--by", by)
     found = rows(result)
     assert "7 one-commit pushes in a row" in result.stdout
@@ -203,7 +195,7 @@ def test_pushes(by: str, temporary: Path, source: Path, monkeypatch: pytest.Monk
 
 
 def test_pushes_that_leave_too_much(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_all(monkeypatch, bench_pushes, ("DEEPEST", "PACKS", "SIZE_RATIO", "TIME_RATIO"))
+    refuse_all(monkeypatch, pushes, ("DEEPEST", "PACKS", "SIZE_RATIO", "TIME_RATIO"))
     result = bench(temporary, "pushes", source, "-n", "3")
     assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 4
     assert result.exit_code == 1
@@ -219,13 +211,13 @@ def test_writers(temporary: Path) -> None:
 
 
 def test_writers_see_what_is_not_there(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = bench_writers._library
+    library = writers._library
 
-    def more(*arguments: object) -> bench_writers.Outcome:
+    def more(*arguments: object) -> writers.Outcome:
         outcome = library(*arguments)  # type: ignore[arg-type]
-        return bench_writers.Outcome([*outcome.pushed, Pushed("77" * 20, "refs/heads/gone", 0.1)], outcome.seconds)
+        return writers.Outcome([*outcome.pushed, Pushed("77" * 20, "refs/heads/gone", 0.1)], outcome.seconds)
 
-    monkeypatch.setattr(bench_writers, "_library", more)
+    monkeypatch.setattr(writers, "_library", more)
     result = bench(temporary, "writers", "-n", "1", "--writers", "1")
     assert rows(result)["one server: acknowledged and not there"].split() == ["2", "0", "MISSED"]
     assert f"commit {'77' * 20} was acknowledged and is not there" in result.stderr
@@ -235,13 +227,13 @@ def test_writers_see_what_is_not_there(temporary: Path, monkeypatch: pytest.Monk
 
 def test_the_last_acknowledged_push_counts() -> None:
     pushed = [Pushed("a", "x", 0.1), Pushed("b", "y", 0.1), Pushed("c", "x", 0.1), Pushed("d", "x", 0.1, "refused")]
-    assert bench_writers.last_acknowledged(pushed) == {"x": "c", "y": "b"}
+    assert writers.last_acknowledged(pushed) == {"x": "c", "y": "b"}
 
 
 @pytest.mark.parametrize("missed", [False, True])
 def test_diverged(missed: bool, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if missed:
-        monkeypatch.setattr(bench_diverged, "SOCKET_BUFFER", -10_000_000)
+        monkeypatch.setattr(diverged, "SOCKET_BUFFER", -10_000_000)
     result = bench(temporary, "diverged", "--size", "1MB", "--rtt", "50ms", "--rate", "8mbit")
     found = rows(result)
     assert found["trips until it was refused"].split() == ["2", "2", "2", "ok"]
@@ -252,9 +244,9 @@ def test_diverged(missed: bool, temporary: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_stall(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_stall, "CONTENT", 16_000_000)
-    monkeypatch.setattr(bench_stall, "TURNS", 1)
-    monkeypatch.setattr(bench_stall, "SLOWER", 1e6)
+    monkeypatch.setattr(stall, "CONTENT", 16_000_000)
+    monkeypatch.setattr(stall, "TURNS", 1)
+    monkeypatch.setattr(stall, "SLOWER", 1e6)
     result = bench(temporary, "stall", "-n", "8", "--clones", "2")
     found = rows(result)
     assert found["memory of the server, beside them"].endswith("ok")

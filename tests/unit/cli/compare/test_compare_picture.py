@@ -1,4 +1,4 @@
-"""cli.compare_picture: bars as high as the counts, lines through the seconds."""
+"""cli.compare.picture: bars as high as the counts, lines through the seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from compared import TRIPS, comparison
 
-from smartserver.cli.compare_picture import COLOURS, LINES_HEIGHT, step, svg
+from smartserver.cli.compare.picture import COLOURS, LINES_HEIGHT, step, svg
 from smartserver.cli.peers.base import CLONE
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,4 +1,4 @@
-"""cli.peers, cli.compare_site and the judgement of cli.bench_compare: what each operation is in each tool's words."""
+"""cli.peers, cli.compare.site, the judgement of cli.compare.comparison: what each operation is in each tool's words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from netem.counter import Counts
-from smartserver.cli.bench_compare import PEERS, Cost, names, wrongs
-from smartserver.cli.compare_links import Done, Line, ProxyLine
-from smartserver.cli.compare_site import Place
+from smartserver.cli.compare.comparison import PEERS, Cost, names, wrongs
+from smartserver.cli.compare.links import Done, Line, ProxyLine
+from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers import base
 from smartserver.cli.peers.base import CLIENT, OPERATIONS, Act, Peer

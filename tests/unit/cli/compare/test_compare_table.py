@@ -1,11 +1,11 @@
-"""cli.compare_table: cells, notes, and the place between two marks of a page."""
+"""cli.compare.table: cells, notes, and the place between two marks of a page."""
 
 from __future__ import annotations
 
 import pytest
 from compared import comparison
 
-from smartserver.cli.compare_table import BEGIN, END, agreement, markdown, page, put
+from smartserver.cli.compare.table import BEGIN, END, agreement, markdown, page, put
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLONE
 
