@@ -17,7 +17,7 @@ from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
 from smartserver.cli.bench.process import Cost, Watch
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import START_WITHIN, Workspace
+from smartserver.cli.servers import Workspace, until_it_listens
 
 PORT = 4155
 
@@ -90,13 +90,8 @@ def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()
                 SERVER, [*words, *where], environment=work.environment("server"), stdout=log.fileno(),
                 stderr=log.fileno(),
             )  # fmt: skip
-            deadline = time.monotonic() + START_WITHIN
-            while not network.listening(SERVER):
-                if server.ended() or time.monotonic() > deadline:
-                    log.seek(0)
-                    raise CommandError(f"the server did not start: {log.read().decode('utf-8', 'replace').strip()}")
-                time.sleep(0.02)
             try:
+                until_it_listens(lambda: network.listening(SERVER) > 0, server.ended, "the server", log)
                 yield Across(work, network, server)
             finally:
                 server.close()

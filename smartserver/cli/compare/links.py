@@ -21,8 +21,7 @@ from netem.link import Link
 from netem.packets.network import CLIENT, SERVER, Packets
 from netem.proxy import Proxy
 from netem.timekeeping import Timekeeping
-from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import START_WITHIN, Workspace, attempt, free_port
+from smartserver.cli.servers import Workspace, attempt, free_port, until_it_listens
 
 Serve = Callable[[str, int], Sequence[str]]
 """From a host and a port to the command of a server that listens there."""
@@ -151,12 +150,7 @@ class PacketLine(Line):
                 stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
             )  # fmt: skip
         self._stack.callback(server.close)
-        deadline = time.monotonic() + START_WITHIN
-        while not self._network.listening(SERVER):
-            if server.ended() or time.monotonic() > deadline:
-                log.seek(0)
-                raise CommandError(f"{' '.join(command[:4])} did not start: {log.read().decode(errors='replace')}")
-            time.sleep(0.02)
+        until_it_listens(lambda: self._network.listening(SERVER) > 0, server.ended, " ".join(command[:4]), log)
 
     def change(self, rtt: float) -> None:
         """Of packets sent from now on."""
