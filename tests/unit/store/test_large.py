@@ -1,4 +1,4 @@
-"""store.incoming: of the pushes to one process, one decodes a large record at a time."""
+"""store.large: of the pushes to one process, one decodes a large record at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builders import MAIN, History, Repeatable, push, upload
 
 from smartserver.errors import CorruptRecord
 from smartserver.records import delta
-from smartserver.store import incoming
+from smartserver.store import incoming, large
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -38,8 +38,8 @@ class Turn:
 @pytest.fixture
 def turn(monkeypatch: pytest.MonkeyPatch) -> Turn:
     made = Turn()
-    monkeypatch.setattr(incoming, "_large", made)
-    monkeypatch.setattr(incoming, "LARGE", LARGE)
+    monkeypatch.setattr(large, "_turn", made)
+    monkeypatch.setattr(large, "LARGE", LARGE)
     return made
 
 
@@ -97,7 +97,7 @@ def test_a_base_counts(turn: Turn) -> None:
 
 
 def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "LARGE", 100)
+    monkeypatch.setattr(large, "LARGE", 100)
     history = History()
     (tip,) = history.line(1)
     segment = bytearray(history.segment(tip))
