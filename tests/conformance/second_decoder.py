@@ -1,6 +1,6 @@
-"""A second decoder, written from the texts alone: segments, announced graphs and packs, as doc/spec/disk.md has them.
+"""A second decoder, written from doc/spec/disk.md and doc/spec/wire.md alone: packs, and the bytes of a connection.
 
-It imports nothing of the project. Bytes that break a rule of the texts are `Damaged`.
+It imports nothing of the project. What else must hold of the bytes than that they can be read is in `second_rules`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import zstandard
 
 Kinds = list[dict[str, Any]]  # name, check and base of each
 Parents = list[tuple[bytes, bool]]  # id and whether it is absent
 
-ZSTD = bytes.fromhex("28b52ffd")
+OBJECT: Kinds = [{"name": "object", "check": "git-sha1", "base": True}]  # the kinds of `git sha1`
+REQUEST, BODY, END, REPLY, ERROR, WITH_BODY = 1, 2, 3, 4, 5, 0x40
+MAGIC = bytes.fromhex("28b52ffd")  # of zstd
 
 
 class Damaged(Exception):
@@ -37,12 +40,6 @@ class Cursor:
     def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
         self.data, self.at, self.end = data, at, len(data) if end is None else end
 
-    @classmethod
-    def hashed(cls, data: bytes) -> Cursor:
-        """All of a file but the hash at its end."""
-        must(blake(data[:-16]) == data[-16:], "a file ends with the hash of all that precedes")
-        return cls(data, 0, len(data) - 16)
-
     def take(self, count: int) -> bytes:
         must(self.at + count <= self.end, "nothing ends in the middle")
         self.at += count
@@ -52,14 +49,11 @@ class Cursor:
         return struct.unpack(form, self.take(struct.calcsize(form)))
 
     def integer(self) -> int:
-        value = 0
-        for shift in range(0, 63, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                must(byte > 0 or shift == 0, "an integer has its shortest form")
-                return value
-        raise Damaged("an integer has at most 63 bits")
+        value = shift = 0
+        while (byte := self.take(1)[0]) > 127:
+            value, shift = value | (byte & 127) << shift, shift + 7
+        must((byte > 0 or shift == 0) and shift < 63, "an integer has its shortest form and at most 63 bits")
+        return value | byte << shift
 
     def string(self) -> bytes:
         return self.take(self.integer())
@@ -70,30 +64,17 @@ class Cursor:
 
 @dataclass
 class Record:
-    """A record as its header says; a repository adds text, depth, chain and the place of its pack."""
-
     kind: int
     encoding: int
     key: bytes
     meta: bytes
+    form: int  # how its base is named
     base: bytes | None  # its key
     length: int
     check: bytes
     header_at: int
     frame_at: int = 0
     frame: bytes = b""
-    text: bytes = b""
-    depth: int = 0
-    chain: int = 0
-    place: int = -1
-
-    @property
-    def name(self) -> bytes:
-        return bytes([self.kind]) + self.key
-
-    @property
-    def base_name(self) -> bytes | None:
-        return None if self.base is None else bytes([self.kind]) + self.base
 
 
 @dataclass
@@ -104,37 +85,21 @@ class Segment:
     at: int
     data: bytes
 
-    @property
-    def present(self) -> list[bytes]:
-        return [parent for parent, absent in self.parents if not absent]
-
 
 def read_segment(cursor: Cursor, kinds: Kinds) -> Segment:
     start, length = cursor.at, cursor.integer()
-    inner = Cursor(cursor.data, cursor.at, cursor.at + length)
-    cursor.take(length)
+    inner = Cursor(cursor.data, cursor.at, cursor.at + len(cursor.take(length)))
     revision = inner.string()
-    parents = [inner.parent(inner.integer()) for _ in range(inner.integer())]
-    must(0 < len(revision) <= 1024 and revision not in dict(parents), "a revision is not its own parent")
-    records: list[Record] = []
-    frames = []
+    parents, records, frames = [inner.parent(inner.integer()) for _ in range(inner.integer())], list[Record](), []
     for _ in range(inner.integer()):
         at, (kind, encoding) = inner.at, inner.take(2)
-        key, meta, form, base = inner.string() or revision, inner.string(), inner.integer(), None
-        if form == 1:
-            base = inner.string()
-        elif form % 2:
-            base, absent = parents[(form - 3) // 2]
-            must(not absent, "an absent parent is no base")
-        elif form:
-            must(form // 2 <= len(records) and records[form // 2 - 1].kind == kind, "a base is an earlier entry")
-            base = records[form // 2 - 1].key
+        key, meta, form = inner.string() or revision, inner.string(), inner.integer()
+        named = [parent for parent, _ in parents] if form % 2 else [record.key for record in records]
+        must(form // 2 <= len(named), "a base is a parent or an earlier entry")
+        base = inner.string() if form == 1 else named[form // 2 - 1] if form else None
         size, frame = inner.integer(), inner.integer()
         check = inner.take(16) if kinds[kind]["check"] == "blake2b-128" else b""
-        must(encoding == 1 or (encoding == 0 and base is None and size == frame), "a stored record is its text")
-        must(base is None or (kinds[kind]["base"] and base != key), "a base is another record, of a kind with bases")
-        must((kind, key) not in {(r.kind, r.key) for r in records}, "no two entries have the same kind and key")
-        records.append(Record(kind, encoding, key, meta, base, size, check, at))
+        records.append(Record(kind, encoding, key, meta, form, base, size, check, at))
         frames.append(frame)
     for record, frame in zip(records, frames, strict=True):
         record.frame_at, record.frame = inner.at, inner.take(frame)
@@ -149,10 +114,27 @@ def read_segments(cursor: Cursor, kinds: Kinds) -> list[Segment]:
     return segments
 
 
+def decode(record: Record, base: bytes) -> bytes:
+    """Decode the text of a record, given its base's text (empty for none)."""
+    if record.encoding == 0:
+        return record.frame
+    prefix = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(MAGIC + record.frame)
+
+
+def read_pack(data: bytes) -> tuple[Kinds, list[Segment]]:
+    cursor, kinds = Cursor(data, 0, len(data) - 16), []
+    magic, version, flags, header, count = cursor.unpack("<8sBBHB")
+    must((magic, version, flags) == (b"hpss-pak", 1, 0), "a pack begins with its magic")
+    for _ in range(count):
+        name, check = (cursor.take(cursor.take(1)[0]).decode() for _ in range(2))
+        kinds.append({"name": name, "check": check, "base": bool(cursor.take(1)[0])})
+    must(cursor.at == header and blake(data[:-16]) == data[-16:], "a pack ends with the hash of all that precedes")
+    return kinds, read_segments(cursor, kinds)
+
+
 def read_graph(cursor: Cursor) -> list[tuple[bytes, Parents]]:
-    """Read an announced graph: revisions and their parents, in the form that segments have."""
-    end = cursor.integer() + cursor.at
-    graph: list[tuple[bytes, Parents]] = []
+    end, graph = cursor.integer() + cursor.at, list[tuple[bytes, Parents]]()
     for _ in range(cursor.integer()):
         revision, parents = cursor.string(), list[tuple[bytes, bool]]()
         for _ in range(cursor.integer()):
@@ -164,39 +146,46 @@ def read_graph(cursor: Cursor) -> list[tuple[bytes, Parents]]:
     return graph
 
 
-def decode(record: Record, base: bytes) -> bytes:
-    """Decode the text of a record, given its base's text (empty for none)."""
-    if record.encoding == 0:
-        return record.frame
-    frame = ZSTD + record.frame
-    head = zstandard.get_frame_parameters(frame)
-    must(head.content_size == record.length and head.window_size <= 1 << 27, "a frame has the header's length")
-    must(not head.has_checksum and not head.dict_id, "a frame has no checksum and no dictionary id")
-    blocks, last = Cursor(frame, zstandard.frame_header_size(frame)), 0
-    while not last:
-        block = int.from_bytes(blocks.take(3), "little")
-        last = block & 1
-        blocks.take(1 if block >> 1 & 3 == 1 else block >> 3)
-    must(blocks.at == blocks.end, "no bytes follow the last block")
-    prefix = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if base else None
-    return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(frame)
+def read_frames(data: bytes) -> list[tuple[int, int, bytes]]:
+    """Read what one side of a connection sent: type, request id and payload of each frame."""
+    must(data.startswith(b"hpss/1\n"), "a side begins with the opening line")
+    cursor, frames = Cursor(data, 7), []
+    while cursor.at < cursor.end:
+        length, kind, request = cursor.unpack(">IBI")
+        frames.append((kind, request, cursor.take(length)))
+    return frames
 
 
 @dataclass
-class Pack:
-    kinds: Kinds
-    segments: list[Segment]
-    size: int
-    hash: bytes
+class Exchange:
+    """A request, and what became of it."""
+
+    id: bytes
+    path: str
+    calls: list[list[Any]]
+    flags: int
+    fault: list[Any] | None  # of an ERROR
+    outcomes: list[list[Any]]
+    state: list[Any] | None
+    graph: list[tuple[bytes, Parents]]
+    up: list[Segment]
+    down: list[Segment]
 
 
-def read_pack(data: bytes) -> Pack:
-    cursor = Cursor.hashed(data)
-    magic, version, flags, header, count = cursor.unpack("<8sBBHB")
-    must((magic, version, flags) == (b"hpss-pak", 1, 0), "a pack begins with its magic")
-    kinds = []
-    for _ in range(count):
-        name, check = (cursor.take(cursor.take(1)[0]).decode() for _ in range(2))
-        kinds.append({"name": name, "check": check, "base": bool(cursor.take(1)[0])})
-    must(cursor.at == header, "the first segment follows the header")
-    return Pack(kinds, read_segments(cursor, kinds), len(data), data[-16:])
+def read_dialog(client: bytes, server: bytes, kinds: Kinds = OBJECT) -> list[Exchange]:
+    """Read the bytes that went each way over a connection, all of whose requests are over."""
+    sides, found = (read_frames(client), read_frames(server)), []
+    for request in sorted({request for _, request, _ in sides[0]} - {0}):
+        said, whole = list[dict[int, bytes]](), []
+        for side in sides:
+            own = [(kind & ~WITH_BODY, payload) for kind, name, payload in side if name == request]
+            said.append({kind: b"".join(payload for k, payload in own if k == kind) for kind, _ in own})
+            whole.append(Cursor(said[-1].get(BODY, b"") if END in said[-1] else b""))  # else it was broken off
+        path, name, _, calls, flags = (*msgspec.msgpack.decode(said[0][REQUEST]), 0)[:5]
+        answer = msgspec.msgpack.decode(said[1][ERROR if ERROR in said[1] else REPLY])
+        fault = answer.pop(0) if ERROR in said[1] else None
+        outcomes, state = (*answer, *([], None)[len(answer) :])[:2]
+        graph = read_graph(whole[0]) if flags & 8 and whole[0].data else []
+        bodies = [read_segments(body, kinds) for body in whole]
+        found.append(Exchange(name, path, calls, flags, fault, outcomes, state, graph, *bodies))
+    return found

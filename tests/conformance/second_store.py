@@ -16,16 +16,57 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from second_decoder import (
-    Cursor,
-    Pack,
-    Record,
-    Segment,
-    blake,
-    decode,
-    must,
-    read_pack,
-)
+import second_decoder
+from second_decoder import Cursor, Kinds, Parents, blake, decode, must
+from second_rules import obey_segment
+
+
+@dataclass
+class Record(second_decoder.Record):
+    """A record with what a repository adds: its text and the place of its pack."""
+
+    text: bytes = b""
+    depth: int = 0
+    chain: int = 0
+    place: int = -1
+
+    @property
+    def name(self) -> bytes:
+        return bytes([self.kind]) + self.key
+
+    @property
+    def base_name(self) -> bytes | None:
+        return None if self.base is None else bytes([self.kind]) + self.base
+
+
+@dataclass
+class Segment:
+    revision: bytes
+    parents: Parents
+    records: list[Record]
+    at: int
+    data: bytes
+
+    @property
+    def present(self) -> list[bytes]:
+        return [parent for parent, absent in self.parents if not absent]
+
+
+@dataclass
+class Pack:
+    kinds: Kinds
+    segments: list[Segment]
+    size: int
+    hash: bytes
+
+    @classmethod
+    def of(cls, data: bytes) -> Pack:
+        kinds, read = second_decoder.read_pack(data)
+        for segment in read:
+            obey_segment(segment, kinds)
+        segments = [Segment(**vars(s) | {"records": [Record(**vars(r)) for r in s.records]}) for s in read]
+        return cls(kinds, segments, len(data), data[-16:])
+
 
 TYPES = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 
@@ -55,6 +96,12 @@ def git_parents(own: Record) -> list[bytes]:
     return []
 
 
+def hashed(data: bytes) -> Cursor:
+    """All of a file but the hash at its end."""
+    must(blake(data[:-16]) == data[-16:], "a file ends with the hash of all that precedes")
+    return Cursor(data, 0, len(data) - 16)
+
+
 # Indexes
 
 COLUMNS = (
@@ -69,7 +116,7 @@ class Index:
     """An index: its columns and tables by name."""
 
     def __init__(self, data: bytes) -> None:
-        cursor = Cursor.hashed(data)
+        cursor = hashed(data)
         magic, version, flags, self.bits, zero, *counts, self.size, self.hash = cursor.unpack("<8s4B5IQ16s")
         must((magic, version, flags, zero) == (b"hpss-idx", 1, 0, 0), "an index begins with its magic")
         many = dict(zip("RSPBO", counts, strict=True)) | {"F": (1 << self.bits) + 1}
@@ -171,7 +218,7 @@ class Repository:
             self.log += entries
         self.log += self.root[12]
         for name, length, check, index_length, index_check, *counts in self.root[7]:
-            pack = read_pack(self._named(f"packs/{name.hex()}.pack", length, check).data)
+            pack = Pack.of(self._named(f"packs/{name.hex()}.pack", length, check).data)
             index = Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check).data)
             must(pack.kinds == self.root[6], "the kinds are the root's")
             must(counts == [len(pack.segments), sum(len(s.records) for s in pack.segments)], "the root counts right")
@@ -192,7 +239,7 @@ class Repository:
     def _named(self, name: str, length: int, check: bytes) -> Cursor:
         data = self._file(name)
         must((len(data), data[-16:]) == (length, check), "a file is the one that the root names")
-        return Cursor.hashed(data)
+        return hashed(data)
 
     def _table(self, name: str) -> dict[bytes, bytes]:
         _kind, found, file = self.root[10][name]

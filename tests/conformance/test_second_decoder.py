@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from second_decoder import Cursor, Damaged, Segment, decode, read_graph, read_pack
-from second_dialog import Exchange, read_dialog
-from second_store import TYPES, Index, Repository, index_of, prove
+from second_decoder import OBJECT, Cursor, Damaged, Exchange, decode, read_dialog, read_graph
+from second_rules import obey_dialog, obey_segment
+from second_store import TYPES, Index, Pack, Repository, Segment, index_of, prove
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
@@ -204,7 +204,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         stages = [Repository(stored) for _ in make_history(work, other, relay.url)]
         clone("clone", "-q", relay.url, ".")
     dialogs = [(bytes(up), bytes(down)) for up, down in relay.dialogs]
-    exchanges = [exchange for up, down in dialogs for exchange in read_dialog(up, down)]
+    exchanges = []
+    for up, down in dialogs:
+        read = read_dialog(up, down)
+        obey_dialog(up, down, read)
+        exchanges += read
     return Written(work, clone, stages, Repository(stored), dialogs, exchanges)
 
 
@@ -292,18 +296,29 @@ def test_damage_is_seen(written: Written) -> None:
     data = bytearray(pack.read_bytes())
     data[len(data) // 2] ^= 1
     with pytest.raises(Damaged):
-        read_pack(bytes(data))
+        Pack.of(bytes(data))
     with pytest.raises(Damaged):
         Index(pack.with_suffix(".idx").read_bytes()[:-1])
     up, down = written.dialogs[0]
     with pytest.raises(Damaged):
         read_dialog(up[:-1], down)
+    with pytest.raises(Damaged, match="a frame is one that this side may send"):
+        obey_dialog(down, up, [])
+    with pytest.raises(Damaged, match="only they are answered"):
+        obey_dialog(up[:7], down, [])
+    read = read_dialog(up, down)
+    segment = read[0].up.pop()
+    with pytest.raises(Damaged, match="END counts the segments"):
+        obey_dialog(up, down, read)
+    segment.records.append(segment.records[0])
+    with pytest.raises(Damaged, match="a key has one entry"):
+        obey_segment(segment, OBJECT)
 
 
 def test_the_examples_of_the_text_are_read() -> None:
     blocks = dict(re.findall(r"```hex\n# (.*?)\n(.*?)```", SPEC.read_text(encoding="utf-8"), re.DOTALL))
     data = {title: bytes.fromhex(re.sub(r"#.*", "", block)) for title, block in blocks.items()}
-    pack, index = read_pack(data["a pack with two revisions"]), Index(data["the index of the pack with two revisions"])
+    pack, index = Pack.of(data["a pack with two revisions"]), Index(data["the index of the pack with two revisions"])
     first, second = (record for segment in pack.segments for record in segment.records)
     first.text = decode(first, b"")
     second.text = decode(second, first.text)

@@ -232,13 +232,13 @@ def test_the_last_acknowledged_push_counts() -> None:
 
 @pytest.mark.parametrize("missed", [False, True])
 def test_diverged(missed: bool, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if missed:
-        monkeypatch.setattr(diverged, "SOCKET_BUFFER", -10_000_000)
-    result = bench(temporary, "diverged", "--size", "1MB", "--rtt", "50ms", "--rate", "8mbit")
+    # The true bar has no room for a busy machine's pauses: the benchmark judges by it, here it is far off.
+    monkeypatch.setattr(diverged, "SOCKET_BUFFER", -10_000_000 if missed else 10_000_000)
+    result = bench(temporary, "diverged", "--size", "4MB", "--rtt", "50ms", "--rate", "8mbit")
     found = rows(result)
     assert found["trips until it was refused"].split() == ["2", "2", "2", "ok"]
     entered = int(found["bytes that entered the link"].split()[0].replace(",", ""))
-    assert 1000 < entered < 900_000
+    assert 1000 < entered < 3_000_000
     assert found["bytes that entered the link"].endswith("MISSED" if missed else "ok")
     assert result.exit_code == int(missed)
 
