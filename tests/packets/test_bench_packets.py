@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from benches import bench
 
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
 from smartserver.cli.bench import bulk, cold, link
 from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
 Start = Callable[..., Packets]
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands make their folders: nothing may be left there."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def bench(temporary: Path, *arguments: str) -> Result:
-    result = CliRunner().invoke(group, ["bench", *arguments], catch_exceptions=False)
-    assert list(temporary.iterdir()) == [], "something was left behind"
-    return result
 
 
 def test_bulk(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

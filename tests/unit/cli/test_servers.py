@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import socket
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,7 @@ from smartserver.cli import servers
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import HOST, Workspace, attempt, free_port, run, until_it_listens
 
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("temporary")
 
 
 def test_an_environment_has_nothing_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
