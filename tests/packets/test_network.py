@@ -33,6 +33,8 @@ pytestmark = pytest.mark.packets
 
 Start = Callable[..., Packets]
 RTT = 0.2
+TRIES = 5
+"""Of what is told by the clock: what else the machine does makes it longer, and never shorter."""
 SOON = 0.004
 
 
@@ -57,14 +59,19 @@ def test_slow_start_of_a_fresh_connection(start: Start, backend: str) -> None:
     network = start(Link(RTT), backend=backend)
     with Source(network) as source:
         for size, rounds in ((14_480, 1), (14_600, 2), (100_000, 3)):
-            network.take()
-            begun = time.monotonic()
-            with source.connect() as client:
-                connected = time.monotonic()
-                ask(client, size)
-                answered = time.monotonic()
-            counts = network.take()
-            found = [round((connected - begun) / RTT), round((answered - connected) / RTT)]
+            for _ in range(TRIES):
+                network.take()
+                begun = time.monotonic()
+                with source.connect() as client:
+                    connected = time.monotonic()
+                    ask(client, size)
+                    answered = time.monotonic()
+                counts = network.take()
+                assert connected - begun >= RTT
+                assert answered - connected >= rounds * RTT
+                found = [round((connected - begun) / RTT), round((answered - connected) / RTT)]
+                if found == [1, rounds]:
+                    break
             assert found == [1, rounds], f"{size} bytes; the emulator was late by {network.lateness()}"
             assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 1)  # of the programs
             assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (len(str(size)) + 1, size, 0)
