@@ -131,7 +131,7 @@ def _sockets(sessions: Container[int]) -> set[str]:
     return found
 
 
-def _join(link: Link, backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:
+def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:
     """Make both sides and the devices between them, of the first kind that works: its name, the sides, the ports.
 
     Raises:
@@ -141,7 +141,7 @@ def _join(link: Link, backends: Sequence[str], congestion: str) -> tuple[str, tu
     for backend in backends:
         try:
             sides = (Namespace(), Namespace())
-            return backend, sides, devices.join(backend, sides, trains=link.trains, congestion=congestion)
+            return backend, sides, devices.join(backend, sides, congestion=congestion)
         except OSError as error:
             reasons[backend] = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
     each = "; ".join(f"{backend}: {reason}" for backend, reason in reasons.items())
@@ -179,7 +179,7 @@ def main(descriptor: int) -> None:
             become_owner()
         except OSError as error:
             raise Unavailable(f"no packet network here: {error.strerror}") from error
-        backend, sides, ports = _join(link, backends, congestion)
+        backend, sides, ports = _join(backends, congestion)
     except Unavailable as error:
         with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
             channel.send(error)

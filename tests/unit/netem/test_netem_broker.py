@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from netem.link import Link
 from netem.packets import broker, devices
 from netem.packets.errors import Unavailable
 
@@ -24,7 +23,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, errors: Mapping[str, OSError]) -> st
 
     monkeypatch.setattr(devices, "join", join)
     monkeypatch.setattr(broker, "Namespace", object)
-    backend, _, ports = broker._join(Link(0.1), devices.BACKENDS, "cubic")
+    backend, _, ports = broker._join(devices.BACKENDS, "cubic")
     assert ports == "ports"
     return backend
 
