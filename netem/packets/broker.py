@@ -63,10 +63,12 @@ class Broker:
             answer, given = getattr(self, f"_on_{question}")(*arguments, *([descriptors] if descriptors else []))
         except Exception as error:  # an argument that has no meaning here is the fault of who asks, and only his
             answer, given = error, []
-        with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
-            channel.send(answer, given)
-        for descriptor in (*descriptors, *given):
-            os.close(descriptor)
+        try:
+            with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+                channel.send(answer, given)
+        finally:
+            for descriptor in (*descriptors, *given):
+                os.close(descriptor)
         return True
 
     def _ended(self, descriptor: int) -> None:
@@ -139,10 +141,15 @@ def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespac
     """
     reasons: dict[str, str] = {}
     for backend in backends:
+        sides: list[Namespace] = []
         try:
-            sides = (Namespace(), Namespace())
-            return backend, sides, devices.join(backend, sides, congestion=congestion)
+            sides.append(Namespace())
+            sides.append(Namespace())
+            client, server = sides
+            return backend, (client, server), devices.join(backend, (client, server), congestion=congestion)
         except OSError as error:
+            for side in sides:
+                side.close()
             reasons[backend] = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
     each = "; ".join(f"{backend}: {reason}" for backend, reason in reasons.items())
     raise Unavailable(f"no packet network here: {each}")

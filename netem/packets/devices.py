@@ -66,19 +66,26 @@ class Port:
 def join(backend: str, sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
     """Give both sides an interface, addresses and routes to each other, and return what is to be joined.
 
+    What fails half-way leaves no descriptor open; the interfaces it made go with the namespaces.
+
     Raises:
         OSError: not possible here; the message names the step.
     """
-    tun = backend == "tun"
-    if tun:
-        ports = (_open_tun(sides[0]), _open_tun(sides[1]))
-    else:
-        hub = Namespace()
-        ports = (_open_veth(sides[0], hub, 0), _open_veth(sides[1], hub, 1))
-        hub.close()  # the sockets keep it
-    for number, side in enumerate(sides):
-        _set_up(side, number, ethernet=not tun, congestion=congestion)
-    return ports
+    hub = None if backend == "tun" else Namespace()
+    ports: list[Port] = []
+    try:
+        for number, side in enumerate(sides):
+            ports.append(_open_tun(side) if hub is None else _open_veth(side, hub, number))
+        for number, side in enumerate(sides):
+            _set_up(side, number, ethernet=hub is not None, congestion=congestion)
+    except BaseException:
+        for port in ports:
+            os.close(port.descriptor)
+        raise
+    finally:
+        if hub is not None:
+            hub.close()  # the sockets keep it
+    return ports[0], ports[1]
 
 
 def check_setting(name: str) -> None:
