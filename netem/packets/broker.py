@@ -155,14 +155,15 @@ def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespac
     raise Unavailable(f"no packet network here: {each}")
 
 
-def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link) -> tuple[int, Channel]:
-    """Fork it: its process, and the channel that answers for it."""
+def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
+    """Fork it: its process, and the channel that answers for it; `others` is not its own, and ends with this process."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             here.close()
+            others.close()
             die_with_parent()
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what commands leave behind becomes its child
             Emulator(ports, link).run(there)
@@ -191,7 +192,7 @@ def main(descriptor: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
             channel.send(error)
         return
-    emulator, control = _start_emulator(ports, link)
+    emulator, control = _start_emulator(ports, link, channel)
     broker = Broker(sides)
     try:
         for port in ports:
