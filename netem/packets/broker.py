@@ -156,7 +156,7 @@ def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespac
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
-    """Fork it: its process, and the channel that answers for it; `others` is not its own, and ends with this process."""
+    """Fork it: its process, and the channel that answers for it. `others` is this process's own, and ends with it."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:

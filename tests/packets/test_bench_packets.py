@@ -1,7 +1,9 @@
-"""cli.bench_bulk, cli.bench_cold, cli.bench_held: they run on small numbers, and leave nothing behind."""
+"""cli.bench_bulk, cli.bench_cold, cli.bench_held, cli.bench_warm: they run on small numbers, leaving nothing behind."""
 
 from __future__ import annotations
 
+import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +14,15 @@ from click.testing import CliRunner, Result
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
+from netem.run import Crossing
 from smartserver.cli import bench_bulk, bench_cold, bench_link
+from smartserver.cli.bench_warm import Warm
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
@@ -70,6 +78,36 @@ def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) ->
     fresh = [line.split() for line in lines.values() if line.startswith("git push of one revision")]
     assert [(words[-5], words[-1]) for words in fresh] == [("2", "ok"), ("1", "ok")]
     assert sum("push of 20.0 KB by the library" in line for line in lines.values()) == 6
+
+
+RTTS = (0.2, 0.6)
+"""Of which the difference tells round trips; both are long beside what a busy machine is late by."""
+
+
+def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(Link(0.0)).close()  # or skip
+    (tmp_path / "served").mkdir()
+    servers = [
+        f"{sys.executable} -m smartserver.cli.main serve {tmp_path / 'served'} --anonymous write",
+        # To force and to delete is for clients of the server's own machine.
+        "netem proxy --rtt 0ms --listen {server}:4156 --to 127.0.0.1:4155",
+    ]
+    found: list[dict[str, float]] = []
+    with Crossing(Packets(Link(0.004), backend="veth"), servers) as crossing:
+        network = crossing.network
+        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: network.connect(address[1]))
+        with Client(lambda: TcpMedium(network.server_address, 4156), agent="test") as client:
+            remote = RemoteRepository(client, "project", Knowledge(None, "hpss://server/project"))
+            for rtt in RTTS:
+                network.change(Link(rtt))
+                rows = list(Warm(client, remote, network, 1).rows())
+                assert [row.operation for row in rows if row.round_trips != 1] == []
+                found.append({row.operation: row.milliseconds / 1000 for row in rows})
+    assert "push one commit" in found[0]
+    slopes = {each: round((found[1][each] - found[0][each]) / (RTTS[1] - RTTS[0])) for each in found[0]}
+    assert slopes == dict.fromkeys(found[0], 1)
 
 
 def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
