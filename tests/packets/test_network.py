@@ -34,6 +34,9 @@ pytestmark = pytest.mark.packets
 Start = Callable[..., Packets]
 RTT = 0.2
 SOON = 0.004
+UDP = socket.SOCK_DGRAM
+UDP_SEGMENT = 103
+"""Of Linux (linux/udp.h), which Python has no name for."""
 
 
 def have_tun() -> bool:
@@ -169,6 +172,19 @@ def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: 
         network.change(Link(SOON))
         assert ask(client, 200_000) == content(200_000)
         assert network.take().bytes_down == 200_000
+
+
+@pytest.mark.parametrize("backend", WORKING)
+@pytest.mark.parametrize("link", [Link(SOON), Link(SOON, up=[Loss(0)])], ids=["trains", "packets"])
+def test_datagrams_that_were_sent_as_one_train(start: Start, backend: str, link: Link) -> None:
+    network = start(link, backend=backend)
+    with network.make_socket(SERVER, kind=UDP) as server, network.make_socket(CLIENT, kind=UDP) as client:
+        server.settimeout(PATIENCE)
+        server.bind((network.server_address, 0))
+        client.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
+        client.sendto(content(2500), server.getsockname())
+        assert [server.recv(5000) for _ in range(3)] == [content(2500)[at : at + 1000] for at in (0, 1000, 2000)]
+        assert network.take().packets_up == 3
 
 
 def test_what_cannot_be_changed(start: Start) -> None:
