@@ -1,7 +1,9 @@
-"""cli.bench.bulk, cli.bench.cold, cli.bench.held: they run on small numbers, and leave nothing behind."""
+"""cli.bench.bulk, cold, held and warm: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +13,14 @@ from benches import bench
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
+from netem.run import Crossing
 from smartserver.cli.bench import bulk, cold, link
+from smartserver.cli.bench.warm import Warm
 from smartserver.cli.errors import CommandError
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
@@ -53,6 +61,40 @@ def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) ->
     fresh = [line.split() for line in lines.values() if line.startswith("git push of one revision")]
     assert [(words[-5], words[-1]) for words in fresh] == [("2", "ok"), ("1", "ok")]
     assert sum("push of 20.0 KB by the library" in line for line in lines.values()) == 6
+
+
+RTTS = (0.2, 0.6)
+"""Of which the difference tells round trips; both are long beside what a busy machine is late by."""
+
+
+def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(Link(0.0)).close()  # or skip
+    (tmp_path / "served").mkdir()
+    servers = [
+        f"{sys.executable} -m smartserver.cli.main serve {tmp_path / 'served'} --anonymous write",
+        # To force and to delete is for clients of the server's own machine.
+        "netem proxy --rtt 0ms --listen {server}:4156 --to 127.0.0.1:4155",
+    ]
+    with Crossing(Packets(Link(0.004), backend="veth"), servers) as crossing:
+        network = crossing.network
+        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: network.connect(address[1]))
+        with Client(lambda: TcpMedium(network.server_address, 4156), agent="test") as client:
+            remote = RemoteRepository(client, "project", Knowledge(None, "hpss://server/project"))
+            shortest: list[dict[str, float]] = [{}, {}]
+            for _ in range(5):  # a pause of the machine makes a run longer and never shorter
+                for rtt, found in zip(RTTS, shortest, strict=True):
+                    network.change(Link(rtt))
+                    for row in Warm(client, remote, network, 1).rows():
+                        assert row.round_trips == 1, row.operation
+                        found[row.operation] = min(row.milliseconds / 1000, found.get(row.operation, 1e9))
+                short, long = shortest
+                slopes = {name: round((long[name] - short[name]) / (RTTS[1] - RTTS[0])) for name in short}
+                if set(slopes.values()) == {1}:
+                    break
+    assert "push one commit" in slopes
+    assert slopes == dict.fromkeys(slopes, 1)
 
 
 def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import click
 
+from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 from smartserver.client.call import Client
@@ -132,14 +134,23 @@ def run(url: str, count: int, rtt: float, *, traced: bool = False) -> Iterator[W
         observers = [recorder] if recorder is not None else []
         with Client(lambda: TcpMedium(proxy.host, proxy.port), observers, agent="bench") as client:
             remote = RemoteRepository(client, location.path, Knowledge(None, url))
-            yield from _Warm(client, remote, proxy, count).rows()
+            yield from Warm(client, remote, proxy, count).rows()
 
 
-class _Warm:
-    def __init__(self, client: Client, remote: RemoteRepository, proxy: Proxy, count: int) -> None:
+class Counting(Protocol):
+    """Any network of netem, for what it counted."""
+
+    def take(self) -> Counts:
+        """The counts since the last `take`."""
+
+
+class Warm:
+    """Operations of one client, each `count` times, on a connection that a network counts."""
+
+    def __init__(self, client: Client, remote: RemoteRepository, network: Counting, count: int) -> None:
         self._client = client
         self._remote = remote
-        self._proxy = proxy
+        self._network = network
         self._count = count
         self._commits = Commits()
 
@@ -168,11 +179,11 @@ class _Warm:
         times = []
         for _ in range(self._count):
             before()
-            self._proxy.take()
+            self._network.take()
             start = time.perf_counter()
             run()
             times.append((time.perf_counter() - start) * 1000)
-            counts = self._proxy.take()
+            counts = self._network.take()
             trips = max(trips, counts.rounds)
             up, down = max(up, counts.bytes_up), max(down, counts.bytes_down)
             after()
