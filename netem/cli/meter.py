@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netem.cli.words import INTERRUPTED, argument, complain, interruptible, line, numbers, parse_address, reason
+from netem.cli.main import INTERRUPTED
+from netem.cli.options import Commands, add_command, add_json, add_listen, add_to, argument
+from netem.cli.words import cannot, complain, interruptible, line, misses, numbers
 from netem.counter import Counts
 from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
 from netem.timed_command import Ended, timed
 from netem.timekeeping import Timekeeping
-from netem.units import parse_time, plural
+from netem.units import parse_time, plural, show_address
 
 NOT_JUDGED = 3
 """Exit status when there are figures that should not be believed."""
@@ -73,22 +75,16 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Its command line."""
-    meter = commands.add_parser(
-        "meter",
-        help="count the round trips of any command, by running it over links of several lengths",
-        usage="netem meter --to HOST:PORT [options] -- COMMAND...",
+    meter = add_command(
+        commands, "meter", run,
+        summary="count the round trips of any command, by running it over links of several lengths",
+        usage="netem meter --to HOST:PORT [OPTION ...] -- COMMAND [ARGUMENT ...]",
         description="Run a command at three RTTs or more, several times each; its slope is its round trips.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    meter.set_defaults(run=run)
-    meter.add_argument(
-        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
-        help="the server; without host 127.0.0.1",
     )  # fmt: skip
+    add_to(meter)
     meter.add_argument(
         "--rtts", type=argument(parse_rtts), default="200ms,600ms,1000ms", metavar="TIME,TIME,...",
         help="round trips, three or more (default: %(default)s)",
@@ -99,17 +95,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     meter.add_argument(
         "--prepare", metavar="COMMAND", help="for the shell: run before each run, and not timed; {proxy} is known to it"
     )
-    meter.add_argument(
-        "--listen", type=argument(parse_address), default=":0", metavar="HOST:PORT",
-        help="where the proxy listens; without host on 127.0.0.1 (default: any free port)",
-    )  # fmt: skip
-    meter.add_argument("--json", action="store_true", help="print one JSON object")
+    add_listen(meter, default=":0")
+    add_json(meter, "one JSON object")
 
 
 def filled(word: str, host: str, port: int) -> str:
     """A word of a command with the proxy's address in it; other braces stay."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return word.replace("{proxy}", address).replace("{host}", host).replace("{port}", str(port))
+    return word.replace("{proxy}", show_address((host, port))).replace("{host}", host).replace("{port}", str(port))
 
 
 @dataclass
@@ -141,7 +133,7 @@ class Measurement:
             counts = proxy.take()
         self._check(ended, "the command")
         if not counts.connections:
-            where = filled("{proxy}", *self.listen)
+            where = show_address(self.listen)
             raise Unmeasured(
                 NOT_JUDGED,
                 f"not judged: the command opened no connection to the proxy at {where}; write {{proxy}} in it",
@@ -162,7 +154,7 @@ class Measurement:
             raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
 
     def _refused(self, error: OSError) -> None:
-        complain(f"cannot connect to {filled('{proxy}', *self.to)}: {reason(error)}")
+        cannot("connect to", self.to, error)
 
 
 def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
@@ -193,8 +185,7 @@ def sentences(found: Slope, measurement: Measurement) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """`netem meter`. The exit status."""
     if not arguments.client:
-        complain("meter: no command; write it after -- (see netem meter --help)")
-        return 2
+        return misses("meter", "command")
     measurement = Measurement(arguments.client, arguments.to, arguments.listen, arguments.prepare)
     try:
         with interruptible():
@@ -206,7 +197,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain("interrupted")
         return INTERRUPTED
     except OSError as error:
-        complain(f"cannot listen on {filled('{proxy}', *measurement.listen)}: {reason(error)}")
+        cannot("listen on", measurement.listen, error)
         return 1
     except ProxyError as error:
         complain(str(error))

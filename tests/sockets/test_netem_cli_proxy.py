@@ -82,3 +82,17 @@ def test_the_command_says_when_it_cannot_listen() -> None:
         run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        where = f"[::1]:{taken.getsockname()[1]}"
+        words = [*PROXY, "--rtt", "1ms", "--listen", where, "--to", where]
+        run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
+    assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
+    with command("--rtt", "1ms", "--listen", "[::1]:0", "--to", where) as (process, port):
+        with socket.create_connection(("::1", port), PATIENCE) as client:
+            assert client.recv(9) == b""
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert err == f"netem: cannot connect to {where}: Connection refused\n"

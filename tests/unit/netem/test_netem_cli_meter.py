@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from netem.cli import meter
-from netem.cli.main import main, parser
+from netem.cli.commands import parser
+from netem.cli.main import main
 from netem.counter import Counts
 from netem.proxy import ProxyError
 

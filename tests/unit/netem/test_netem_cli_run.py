@@ -8,7 +8,7 @@ import json
 import pytest
 
 from netem.cli import run
-from netem.cli.main import parser
+from netem.cli.commands import parser
 from netem.cli.words import Totals, line, numbers
 from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
