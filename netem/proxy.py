@@ -106,7 +106,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
         if not self._listening.wait(STARTING):
-            raise ProxyError(f"not listening after {STARTING:g} s")
+            raise ProxyError(f"the proxy does not listen after {STARTING:g} s")
         if isinstance(self._failure, OSError):
             self._thread.join()
             raise self._failure
@@ -158,7 +158,7 @@ class Proxy:
         """
         self.check()
         if self._loop is None or self._loop.is_closed():
-            raise ProxyError("the proxy does not run")
+            raise ProxyError("the proxy was not started, or is closed")
         return asyncio.run_coroutine_threadsafe(self._listen(upstream, listen), self._loop).result(STARTING)
 
     def take(self) -> Counts:

@@ -211,7 +211,7 @@ def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: Te
         print(json.dumps(costs(crossed, backend)), file=out or sys.stdout, flush=True)
     else:
         took = f" ({counts.seconds / link.rtt:.1f} RTT)" if link.rtt else ""
-        lost = f", {counts.dropped} lost, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
+        lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
         packets = f"{plural(counts.packets_up, 'packet')} up, {counts.packets_down} down{lost}"
         print(f"netem: {line(counts)}{took}, {packets}", file=out or sys.stderr, flush=True)
     if crossed.lateness.p99 > LATE * link.rtt > 0:

@@ -246,7 +246,7 @@ def test_a_proxy_may_begin_without_a_server() -> None:
         with pytest.raises(OSError, match="in use"):
             proxy.relay(server.address, server.address)
         assert proxy.take().rounds == 2
-    with pytest.raises(ProxyError, match="does not run"):
+    with pytest.raises(ProxyError, match="the proxy was not started, or is closed"):
         proxy.relay(server.address)
 
 
