@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.beyond import beyond, packets_beyond
 from netem.units import NEVER, parse_size
 
 
@@ -30,37 +31,19 @@ class Blackhole(Effect):
     def begin(self) -> Stage:
         """A stage that lets what comes after byte `after` leave, and never arrive: a stream must not have holes, should
         the link be changed for a better one."""
-        left = self.after
-
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left
-            if len(parcel.content) <= left and (parcel.content or left):
-                left -= len(parcel.content)
-                return (parcel,)
-            head = None
-            if left:
-                head, parcel = parcel.split(left)
-                left = 0
-            parcel.at = NEVER
-            return (parcel,) if head is None else (head, parcel)
-
-        return stage
+        return beyond(self.after, _under_way)
 
     def begin_packets(self) -> Stage:
         """A stage that swallows the packet that holds byte `after` of all packets, and what follows."""
-        left = self.after
-
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left
-            if len(parcel.content) > left:
-                left = -1
-                return ()
-            left -= len(parcel.content)
-            return (parcel,)
-
-        return stage
+        return packets_beyond(self.after, lambda _: ())
 
     @classmethod
     def parse(cls, after: str = "0") -> Blackhole:
         """`blackhole`, `blackhole:64KiB`."""
         return cls(parse_size(after))
+
+
+def _under_way(parcel: Parcel) -> Iterable[Parcel]:
+    """It has left, and is for ever on the way."""
+    parcel.at = NEVER
+    return (parcel,)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.beyond import Fate, beyond, packets_beyond
 from netem.units import NEVER, nanoseconds, parse_size, parse_time
 
 
@@ -29,45 +30,23 @@ class Stall(Effect):
 
     def begin(self) -> Stage:
         """A stage that holds every parcel after byte `after` until one time, set by the first of them."""
-        left = self.after
-        until: int | None = None
-
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left, until
-            if len(parcel.content) <= left and (parcel.content or left):
-                left -= len(parcel.content)
-                return (parcel,)
-            head = None
-            if left:
-                head, parcel = parcel.split(left)
-                left = 0
-            if until is None:
-                until = self._until(parcel)
-            parcel.hold(until)
-            return (parcel,) if head is None else (head, parcel)
-
-        return stage
+        return beyond(self.after, self._holding())
 
     def begin_packets(self) -> Stage:
         """The same of whole packets: the one that holds byte `after` of all packets is held, and what follows."""
-        left = self.after
+        return packets_beyond(self.after, self._holding())
+
+    def _holding(self) -> Fate:
         until: int | None = None
 
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left, until
-            if len(parcel.content) <= left:
-                left -= len(parcel.content)
-                return (parcel,)
-            left = -1
+        def hold(parcel: Parcel) -> Iterable[Parcel]:
+            nonlocal until
             if until is None:
-                until = self._until(parcel)
+                until = NEVER if self.seconds is None else parcel.at + nanoseconds(self.seconds)
             parcel.hold(until)
             return (parcel,)
 
-        return stage
-
-    def _until(self, first: Parcel) -> int:
-        return NEVER if self.seconds is None else first.at + nanoseconds(self.seconds)
+        return hold
 
     @classmethod
     def parse(cls, after: str, seconds: str | None = None) -> Stall:
