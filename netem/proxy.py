@@ -65,7 +65,7 @@ class _Socket(asyncio.Protocol):
         self._connection = connection
         self._up = up
         self._loop = connection.loop
-        self._lane = connection.link.lane(up=up)
+        self._lane = connection.link.lane(up=up, connection=connection.number)
         self._low = min(connection.link.buffer, connection.link.window) // 2
         self._timer: asyncio.TimerHandle | None = None
         self._reading = True
@@ -137,7 +137,7 @@ class _Socket(asyncio.Protocol):
 
     def change(self) -> None:
         """The connection has another link."""
-        self._lane.change(self._now(), self._connection.link, up=self._up)
+        self._lane.change(self._now(), self._connection.link)
         self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()
 
@@ -357,13 +357,14 @@ class Proxy:
         handshake: bool = True,
         buffer: int | None = None,
         window: int = WINDOW,
+        seed: int | str = 0,
         on_operation: Callable[[Counts], None] | None = None,
         on_refused: Callable[[OSError], None] | None = None,
     ) -> None:
         if buffer is None:
             # On a fast link the loop must not come too late to fill it again.
             buffer = max(BUFFER, int((rate or 0) * REFILL))
-        self.link = Link(rtt, rate, up, down, buffer, window)
+        self.link = Link(rtt, rate, up, down, buffer, window, seed=seed)
         self.link.check_streams()
         self.upstream = upstream
         self.handshake = handshake

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         proxy = Proxy(
             arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
-            on_operation=report.operation, on_refused=refused,
+            seed=arguments.seed, on_operation=report.operation, on_refused=refused,
         )  # fmt: skip
     except ValueError as error:
         complain(f"proxy: {error}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -43,6 +43,23 @@ class Parcel:
         view = memoryview(self.content)
         return replace(self, content=view[:at], ending=Ending.MORE), replace(self, content=view[at:])
 
+    def after(self, left: int) -> tuple[Parcel | None, Parcel | None]:
+        """What of it is among the next `left` bytes, and what comes after them; None: nothing.
+
+        An end of stream alone is before them while any of them is to come.
+        """
+        if len(self.content) <= left and (self.content or left):
+            return self, None
+        return self.split(left) if left else (None, self)
+
+    def pieces(self, size: int) -> Iterator[Parcel]:
+        """The same in pieces of at most `size` bytes."""
+        rest = self
+        while len(rest.content) > size:
+            piece, rest = rest.split(size)
+            yield piece
+        yield rest
+
     def hold(self, until: int) -> None:
         """Keep it with the sender until `until`."""
         self.at = max(self.at, until)
@@ -56,6 +73,38 @@ class Parcel:
 
 Stage = Callable[[Parcel], Iterable[Parcel]]
 """One effect at work: for each parcel that enters, those that follow from it, in order."""
+
+
+def stage_after(after: int, then: Stage) -> Stage:
+    """A stage that lets the first `after` bytes pass and does `then` to what follows."""
+    left = after
+
+    def stage(parcel: Parcel) -> Iterable[Parcel]:
+        nonlocal left
+        before, beyond = parcel.after(left)
+        if before is not None:
+            left -= len(before.content)
+            yield before
+        if beyond is not None:
+            yield from then(beyond)
+
+    return stage
+
+
+def packets_after(after: int, then: Stage) -> Stage:
+    """The same of whole packets: the one that holds byte `after` of all packets is the first of what follows."""
+    left = after
+
+    def stage(parcel: Parcel) -> Iterable[Parcel]:
+        nonlocal left
+        if len(parcel.content) <= left:
+            left -= len(parcel.content)
+            return (parcel,)
+        left = 0
+        return then(parcel)
+
+    return stage
+
 
 EFFECTS: dict[str, type[Effect]] = {}
 """Every effect by its name."""
@@ -73,6 +122,8 @@ class Effect(ABC):
     """Whether it means something where there are no packets, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
     """Whether it means something in the packet network."""
+    on_the_way: ClassVar[bool] = False
+    """Whether it befalls what has left the sender: such effects act after the rate of the link, all others before."""
     splits_trains: ClassVar[bool] = False
     """Whether it must see packets one by one (see `packets.devices`)."""
 
@@ -83,6 +134,10 @@ class Effect(ABC):
     def begin_packets(self) -> Stage:
         """A fresh stage for one direction of a link of packets: a parcel is one IP packet, not to be cut or joined."""
         return self.begin()
+
+    def seeded(self, stream: str) -> Effect:
+        """The same, where what happens by chance is `stream`'s own; an effect with a seed appends `stream` to it."""
+        return self
 
     def check_streams(self) -> None:
         """Refuse to work on streams where that means nothing.

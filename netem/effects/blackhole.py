@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.base import Effect, Parcel, Stage, packets_after, register, stage_after
 from netem.units import NEVER, parse_size
 
 
@@ -21,6 +21,7 @@ class Blackhole(Effect):
     after: int = 0
     name: ClassVar[str] = "blackhole"
     arguments: ClassVar[str] = "[BYTES]"
+    on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a number below zero."""
@@ -30,35 +31,16 @@ class Blackhole(Effect):
     def begin(self) -> Stage:
         """A stage that lets what comes after byte `after` leave, and never arrive: a stream must not have holes, should
         the link be changed for a better one."""
-        left = self.after
 
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left
-            if len(parcel.content) <= left and (parcel.content or left):
-                left -= len(parcel.content)
-                return (parcel,)
-            head = None
-            if left:
-                head, parcel = parcel.split(left)
-                left = 0
+        def lose(parcel: Parcel) -> Iterable[Parcel]:
             parcel.at = NEVER
-            return (parcel,) if head is None else (head, parcel)
+            return (parcel,)
 
-        return stage
+        return stage_after(self.after, lose)
 
     def begin_packets(self) -> Stage:
         """A stage that swallows the packet that holds byte `after` of all packets, and what follows."""
-        left = self.after
-
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left
-            if len(parcel.content) > left:
-                left = -1
-                return ()
-            left -= len(parcel.content)
-            return (parcel,)
-
-        return stage
+        return packets_after(self.after, lambda _: ())
 
     @classmethod
     def parse(cls, after: str = "0") -> Blackhole:

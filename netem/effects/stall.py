@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.base import Effect, Parcel, Stage, packets_after, register, stage_after
 from netem.units import NEVER, nanoseconds, parse_size, parse_time
 
 
@@ -29,45 +29,23 @@ class Stall(Effect):
 
     def begin(self) -> Stage:
         """A stage that holds every parcel after byte `after` until one time, set by the first of them."""
-        left = self.after
-        until: int | None = None
-
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left, until
-            if len(parcel.content) <= left and (parcel.content or left):
-                left -= len(parcel.content)
-                return (parcel,)
-            head = None
-            if left:
-                head, parcel = parcel.split(left)
-                left = 0
-            if until is None:
-                until = self._until(parcel)
-            parcel.hold(until)
-            return (parcel,) if head is None else (head, parcel)
-
-        return stage
+        return stage_after(self.after, self._hold())
 
     def begin_packets(self) -> Stage:
-        """The same of whole packets: the one that holds byte `after` of all packets is held, and what follows."""
-        left = self.after
+        """The same of whole packets."""
+        return packets_after(self.after, self._hold())
+
+    def _hold(self) -> Stage:
         until: int | None = None
 
-        def stage(parcel: Parcel) -> Iterable[Parcel]:
-            nonlocal left, until
-            if len(parcel.content) <= left:
-                left -= len(parcel.content)
-                return (parcel,)
-            left = -1
+        def hold(parcel: Parcel) -> Iterable[Parcel]:
+            nonlocal until
             if until is None:
-                until = self._until(parcel)
+                until = NEVER if self.seconds is None else parcel.at + nanoseconds(self.seconds)
             parcel.hold(until)
             return (parcel,)
 
-        return stage
-
-    def _until(self, first: Parcel) -> int:
-        return NEVER if self.seconds is None else first.at + nanoseconds(self.seconds)
+        return hold
 
     @classmethod
     def parse(cls, after: str, seconds: str | None = None) -> Stall:
