@@ -1,4 +1,4 @@
-"""Run a command to its end, take its time, and leave nothing of it behind when we are stopped.
+"""Run a command to its end, take its time, and leave nothing of it behind when we are stopped, or killed.
 
 What it prints goes to files, not pipes: a child that outlives it and holds them keeps nobody waiting.
 """
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 KEPT = 64 * 1024
@@ -19,6 +19,9 @@ KEPT = 64 * 1024
 
 PATIENCE = 3.0
 """Seconds that a command we stop has to end by itself."""
+
+GUARD = ("/bin/sh", "-c", "trap '' TERM; read _; kill -KILL 0")
+"""Leads the command's process group and kills it when its stdin ends: when we end, in whatever way."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Statuses of commands that could not be begun, as shells have them."""
@@ -39,13 +42,14 @@ class Ended:
 def timed(command: Sequence[str]) -> Ended:
     """Run `command`, without input, its output dropped; it has a process group of its own.
 
-    When the wait is interrupted, the group is told to end (SIGTERM), and after a while made to.
+    When the wait is interrupted, the group is told to end (SIGTERM), and after a while made to; when this process is
+    killed, so is the group.
     """
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, _group() as group:
         begun = time.monotonic()
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=0
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, process_group=group
             )
         except OSError as error:
             status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
@@ -53,7 +57,7 @@ def timed(command: Sequence[str]) -> Ended:
         try:
             process.wait()
         except BaseException:
-            _stop(process)
+            _stop(process, group)
             raise
         seconds = time.monotonic() - begun
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
@@ -61,9 +65,18 @@ def timed(command: Sequence[str]) -> Ended:
         return Ended(status if status >= 0 else 128 - status, seconds, errors.read().decode(errors="replace"))
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):  # All of it has ended.
-            os.killpg(process.pid, number)
+@contextlib.contextmanager
+def _group() -> Iterator[int]:
+    """A process group whose members are killed when this process is; those that are left in the end go on."""
+    with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
+        try:
+            yield guard.pid
+        finally:
+            guard.kill()
+
+
+def _stop(process: subprocess.Popen[bytes], group: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):  # The second ends the guard too, which keeps the number taken.
+        os.killpg(group, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE)

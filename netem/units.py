@@ -109,6 +109,12 @@ def show_size(size: int) -> str:
     return f"{number / 1000:.1f} GB"
 
 
+def show_address(address: tuple[str, int]) -> str:
+    """`example.org:9418`, `[::1]:9418`: as it is written on the command line."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def plural(number: int, noun: str) -> str:
     """`1 round trip`, `2 round trips`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,9 @@ from dataclasses import asdict
 from netem.accuracy import Measured, measure, table
 from netem.accuracy_networks import Loopback, Packeted, Proxied, Simulated
 from netem.accuracy_sockets import server
-from netem.cli.words import INTERRUPTED, complain, interruptible
+from netem.cli.main import INTERRUPTED
+from netem.cli.options import Commands, add_command, add_json
+from netem.cli.words import complain, interruptible
 from netem.link import Link
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import Packets
@@ -24,18 +26,15 @@ left out, with a line that says why, where there can be none.
 It takes a minute and a half. Run it alone: how late timers came meanwhile is said at the end."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Its command line."""
-    accuracy = commands.add_parser(
-        "accuracy",
-        help="measure how exact the emulated links are on this machine",
+    accuracy = add_command(
+        commands, "accuracy", run,
+        summary="measure how exact the emulated links are on this machine",
         description="Measure how late answers come at RTTs of 10, 100 and 1000 ms, and how much passes a second.",
         epilog=MEANING,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    accuracy.set_defaults(run=run)
-    accuracy.add_argument("--json", action="store_true", help="print a JSON list, one object a network")
+    )  # fmt: skip
+    add_json(accuracy, "a JSON list, one object a network")
 
 
 def run(arguments: argparse.Namespace) -> int:

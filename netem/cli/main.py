@@ -1,34 +1,28 @@
-"""The command `netem`: reads the command line and runs the command it names."""
+"""The command `netem`. What takes time to load is loaded when Ctrl-C already ends it with one line."""
 
 from __future__ import annotations
 
-import argparse
-import sys
+import os
+import signal
 from collections.abc import Sequence
 
-from netem.cli import accuracy, meter, proxy, run
-from netem.cli.words import OneLineParser
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line up to `--`."""
-    made: argparse.ArgumentParser = OneLineParser(
-        prog="netem", description="Emulate a slow link, and count the round trips on it.", allow_abbrev=False
-    )
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    proxy.add(commands)
-    run.add(commands)
-    meter.add(commands)
-    accuracy.add(commands)
-    return made
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command `netem`; the exit status. Wrong arguments end it with status 2 and one line."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    # What comes after is another program's command line: argparse is to know nothing of it.
-    client = words[words.index("--") + 1 :] if "--" in words else []
-    arguments = parser().parse_args(words[: words.index("--")] if "--" in words else words)
-    arguments.client = client
-    status: int = arguments.run(arguments)
-    return status
+    before = signal.signal(signal.SIGINT, _interrupted)  # which a command replaces when it has something to undo
+    try:
+        from netem.cli.commands import run
+
+        return run(argv)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(*_: object) -> None:
+    try:
+        os.write(2, b"netem: interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)

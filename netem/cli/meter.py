@@ -9,31 +9,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netem.cli.words import INTERRUPTED, argument, complain, interruptible, line, numbers, parse_address, reason
+from netem.cli.main import INTERRUPTED
+from netem.cli.options import Commands, add_command, add_json, add_listen, add_to, argument
+from netem.cli.words import cannot, complain, interruptible, line, misses, numbers
 from netem.counter import Counts
-from netem.meter import Slope, doubt, slope
+from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
 from netem.timed_command import Ended, timed
 from netem.timekeeping import Timekeeping
-from netem.units import parse_time, plural
+from netem.units import parse_time, plural, show_address
 
 NOT_JUDGED = 3
 """Exit status when there are figures that should not be believed."""
 
-EXAMPLES = """examples:
-  netem meter --to :9418 -- git ls-remote git://{proxy}/project
+EXAMPLES = f"""examples:
+  netem meter --to :9418 -- git ls-remote git://{{proxy}}/project
       how many round trips git takes to list the refs of a server on port 9418
-  netem meter --to :4155 --prepare 'rm -rf /tmp/clone' -- git clone hpss://{host}:{port}/project /tmp/clone
+  netem meter --to :4155 --prepare 'rm -rf /tmp/clone' -- git clone hpss://{{host}}:{{port}}/project /tmp/clone
       the same of a clone, into a place that is made free before each run
   netem meter --to :9418 --listen :4001 --rtts 100ms,300ms,500ms,900ms --repeat 5 --json -- git -C work fetch
       at four RTTs, five times each, as JSON; the remote of `work` names port 4001
 
-{proxy} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
+{{proxy}} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
 trips, all that really happens included: connecting, and what programs wait for each other. Time that does not grow with
 the RTT (computing, disks) is the intercept. Both ends of the proxy are on this machine: TCP's slow start is not in it.
 
-Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, for the machine was too busy, the
-time no straight line, or the proxy not used; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
+There is no verdict where late timers may have moved the slope by more than {MOST_TILT:g} round trips,
+or {MOST_TILT_SHARE:.0%} of them where that is more: if all messages that waited for each other came as late as the
+latest in a hundred timers of this process, in the runs of the longer RTTs alone or of the shorter ones. Nor where a run
+lies off the line by more than {MOST_RESIDUAL:.0%} of the greatest RTT. RTTs that are further apart help
+against the first.
+
+Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, or the proxy was not used; 1: the
+proxy failed; 2: wrong arguments; 130: interrupted."""
 
 
 class Unmeasured(Exception):
@@ -67,22 +75,16 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Its command line."""
-    meter = commands.add_parser(
-        "meter",
-        help="count the round trips of any command, by running it over links of several lengths",
-        usage="netem meter --to HOST:PORT [options] -- COMMAND...",
+    meter = add_command(
+        commands, "meter", run,
+        summary="count the round trips of any command, by running it over links of several lengths",
+        usage="netem meter --to HOST:PORT [OPTION ...] -- COMMAND [ARGUMENT ...]",
         description="Run a command at three RTTs or more, several times each; its slope is its round trips.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    meter.set_defaults(run=run)
-    meter.add_argument(
-        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
-        help="the server; without host 127.0.0.1",
     )  # fmt: skip
+    add_to(meter)
     meter.add_argument(
         "--rtts", type=argument(parse_rtts), default="200ms,600ms,1000ms", metavar="TIME,TIME,...",
         help="round trips, three or more (default: %(default)s)",
@@ -93,17 +95,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     meter.add_argument(
         "--prepare", metavar="COMMAND", help="for the shell: run before each run, and not timed; {proxy} is known to it"
     )
-    meter.add_argument(
-        "--listen", type=argument(parse_address), default=":0", metavar="HOST:PORT",
-        help="where the proxy listens; without host on 127.0.0.1 (default: any free port)",
-    )  # fmt: skip
-    meter.add_argument("--json", action="store_true", help="print one JSON object")
+    add_listen(meter, default=":0")
+    add_json(meter, "one JSON object")
 
 
 def filled(word: str, host: str, port: int) -> str:
     """A word of a command with the proxy's address in it; other braces stay."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return word.replace("{proxy}", address).replace("{host}", host).replace("{port}", str(port))
+    return word.replace("{proxy}", show_address((host, port))).replace("{host}", host).replace("{port}", str(port))
 
 
 @dataclass
@@ -115,7 +113,7 @@ class Measurement:
     listen: tuple[str, int]
     prepare: str | None = None
     runs: list[tuple[float, Counts, float]] = field(default_factory=list)
-    """RTT, counts, and how late the latest timer was."""
+    """RTT, counts, and by how much 99 of 100 timers were late at the most."""
 
     def __call__(self, rtt: float) -> float:
         """One run; its seconds.
@@ -135,20 +133,20 @@ class Measurement:
             counts = proxy.take()
         self._check(ended, "the command")
         if not counts.connections:
-            where = filled("{proxy}", *self.listen)
+            where = show_address(self.listen)
             raise Unmeasured(
                 NOT_JUDGED,
                 f"not judged: the command opened no connection to the proxy at {where}; write {{proxy}} in it",
             )
-        self.runs.append((rtt, counts, kept.late))
-        late = f"timers up to {kept.late * 1000:.1f} ms late"
+        self.runs.append((rtt, counts, kept.p99))
+        late = f"99 in 100 timers no more than {kept.p99 * 1000:.1f} ms late"
         complain(f"RTT {rtt * 1000:g} ms: {ended.seconds:.3f} s; {plural(counts.rounds, 'round trip')} counted; {late}")
         return ended.seconds
 
     @property
-    def late(self) -> float:
-        """How late the latest timer of all runs was."""
-        return max(late for _, _, late in self.runs)
+    def late(self) -> list[float]:
+        """By how many seconds each run may have been late: each of the messages that waited for each other was."""
+        return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: Ended, what: str) -> None:
         if ended.status:
@@ -156,7 +154,7 @@ class Measurement:
             raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
 
     def _refused(self, error: OSError) -> None:
-        complain(f"cannot connect to {filled('{proxy}', *self.to)}: {reason(error)}")
+        cannot("connect to", self.to, error)
 
 
 def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
@@ -167,7 +165,7 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
         "rounds": round(found.rounds, 4),
         "intercept": round(found.intercept, 6),
         "residual": round(found.residual, 6),
-        "late": round(measurement.late, 6),
+        "tilt": round(tilt(found, measurement.late), 4),
         "runs": [
             {**numbers(counts), "rtt": rtt, "seconds": round(seconds, 6), "late": round(late, 6)}
             for (rtt, counts, late), (_, seconds) in zip(measurement.runs, found.points, strict=True)
@@ -178,8 +176,8 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
 def sentences(found: Slope, measurement: Measurement) -> str:
     """The form for people."""
     return (
-        f"{found.rounds:.2f} round trips, and {found.intercept:.3f} s besides; no run is more than "
-        f"{found.residual * 1000:.0f} ms off the line, no timer was more than {measurement.late * 1000:.1f} ms late\n"
+        f"{found.rounds:.2f} round trips, moved by late timers by no more than {tilt(found, measurement.late):.2f}, "
+        f"and {found.intercept:.3f} s besides; no run is more than {found.residual * 1000:.0f} ms off the line\n"
         f"the proxy counted: {line(measurement.runs[-1][1])}"
     )
 
@@ -187,8 +185,7 @@ def sentences(found: Slope, measurement: Measurement) -> str:
 def run(arguments: argparse.Namespace) -> int:
     """`netem meter`. The exit status."""
     if not arguments.client:
-        complain("meter: no command; write it after -- (see netem meter --help)")
-        return 2
+        return misses("meter", "command")
     measurement = Measurement(arguments.client, arguments.to, arguments.listen, arguments.prepare)
     try:
         with interruptible():
@@ -200,7 +197,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain("interrupted")
         return INTERRUPTED
     except OSError as error:
-        complain(f"cannot listen on {filled('{proxy}', *measurement.listen)}: {reason(error)}")
+        cannot("listen on", measurement.listen, error)
         return 1
     except ProxyError as error:
         complain(str(error))

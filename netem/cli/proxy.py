@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from netem.cli.words import Totals, add_link, argument, complain, line, numbers, parse_address, reason
+from netem.cli.options import Commands, add_command, add_json, add_link, add_listen, add_to
+from netem.cli.words import Totals, cannot, complain, line, numbers
 from netem.counter import Counts
 from netem.effects import Effect
 from netem.proxy import Proxy, ProxyError
-from netem.units import plural
+from netem.units import plural, show_address
 
 LOOK = 0.2
 """Seconds between looks at the proxy's health while it runs."""
@@ -34,27 +35,18 @@ printed, and a total at the end (Ctrl-C). A round trip is half the longest chain
 other, up to the last one the client got; the handshake of a connection is one."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Its command line."""
-    proxy = commands.add_parser(
-        "proxy",
-        help="a TCP proxy with the delay of a link, printing round trips, connections and bytes of each operation",
+    proxy = add_command(
+        commands, "proxy", run,
+        summary="a TCP proxy with the delay of a link, printing round trips, connections and bytes of each operation",
         description="Relay TCP connections over an emulated link and print what each operation did.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    proxy.set_defaults(run=run)
+    )  # fmt: skip
     add_link(proxy, rate="most each way and connection, e.g. 1mbit or 125kB/s (default: no limit)")
-    proxy.add_argument(
-        "--listen", required=True, type=argument(parse_address), metavar="HOST:PORT",
-        help="where clients connect; without host on 127.0.0.1, port 0: any free one",
-    )  # fmt: skip
-    proxy.add_argument(
-        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
-        help="the server; without host 127.0.0.1",
-    )  # fmt: skip
-    proxy.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_listen(proxy)
+    add_to(proxy)
+    add_json(proxy, "one JSON object a line")
 
 
 class Report:
@@ -91,16 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
     report = Report(sys.stdout, as_json=arguments.json, gone=stop.set)
 
-    def refused(error: OSError) -> None:
-        host, port = arguments.to
-        complain(f"cannot connect to {host}:{port}: {reason(error)}")
-
     up: Sequence[Effect] = arguments.up
     down: Sequence[Effect] = arguments.down
     try:
         proxy = Proxy(
             arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
-            seed=arguments.seed, on_operation=report.operation, on_refused=refused,
+            seed=arguments.seed, on_operation=report.operation,
+            on_refused=lambda error: cannot("connect to", arguments.to, error),
         )  # fmt: skip
     except ValueError as error:
         complain(f"proxy: {error}")
@@ -110,11 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         proxy.start()
     except OSError as error:
-        complain(f"cannot listen on {arguments.listen[0]}:{arguments.listen[1]}: {reason(error)}")
+        cannot("listen on", arguments.listen, error)
         return 1
-    to_host, to_port = arguments.to
-    where = f"listening on {proxy.host}:{proxy.port}, to {to_host}:{to_port}"
-    print(f"netem: {where}, RTT {arguments.rtt * 1000:g} ms", file=sys.stderr, flush=True)
+    where = f"listening on {show_address((proxy.host, proxy.port))}, to {show_address(arguments.to)}"
+    complain(f"{where}, RTT {arguments.rtt * 1000:g} ms")
     try:
         while not stop.wait(LOOK):
             proxy.check()

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TextIO
 
-from netem.cli.words import add_link, argument, complain, line, numbers
+from netem.cli.options import Commands, add_command, add_json, add_link, argument
+from netem.cli.words import complain, line, misses, numbers
 from netem.effects import Loss
 from netem.link import Link
 from netem.packets.devices import BACKENDS, check_setting
@@ -52,18 +53,15 @@ class Stopped(Exception):
     """A signal came while there was no client, or for the second time."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Its command line."""
-    run = commands.add_parser(
-        "run",
-        help="run any client and server across a link of real TCP, and print what that cost",
+    run = add_command(
+        commands, "run", run_client,
+        summary="run any client and server across a link of real TCP, and print what that cost",
         usage="netem run --rtt TIME --server COMMAND [OPTION ...] -- CLIENT [ARGUMENT ...]",
         description="Run a client and its server across an emulated link of real TCP, and print what it cost.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    run.set_defaults(run=run_client)
+    )  # fmt: skip
     add_link(run, rate="most each way, all connections together, e.g. 1mbit or 125kB/s (default: no limit)")
     run.add_argument(
         "--loss", type=argument(parse_share), metavar="PERCENT", help="lose so many packets each way, e.g. 1%%"
@@ -76,7 +74,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--set", dest="settings", type=argument(parse_setting), action="append", default=[], metavar="NAME=VALUE",
         help="a setting of the kernel's network on both sides, e.g. net.ipv4.tcp_fastopen=3; may be repeated",
     )  # fmt: skip
-    run.add_argument("--json", action="store_true", help="print the cost as one JSON object to stdout, not to stderr")
+    add_json(run, "the cost as one JSON object to stdout, not to stderr")
     run.add_argument("--svg", metavar="FILE", help="draw the messages over time")
     run.add_argument(
         "--backend",
@@ -92,8 +90,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run_client(arguments: argparse.Namespace) -> int:
     """`netem run`. The exit status."""
     if not arguments.client:
-        complain("run: no client; write it behind --, e.g. netem run ... -- git clone git://{server}/x")
-        return 2
+        return misses("run", "client")
     try:
         link = make_link(arguments)
     except ValueError as error:
@@ -114,6 +111,7 @@ def run_client(arguments: argparse.Namespace) -> int:
         status: int = crossed.status
         return status if status >= 0 else 128 - status
     except Stopped as stopped:
+        complain("interrupted")
         return 128 + int(stopped.args[0])
     except (RunError, PacketsError, Unavailable) as error:
         complain(str(error))
@@ -202,7 +200,7 @@ def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: Te
         print(json.dumps(costs(crossed, backend)), file=out or sys.stdout, flush=True)
     else:
         took = f" ({counts.seconds / link.rtt:.1f} RTT)" if link.rtt else ""
-        lost = f", {counts.dropped} lost, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
+        lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
         packets = f"{plural(counts.packets_up, 'packet')} up, {counts.packets_down} down{lost}"
         print(f"netem: {line(counts)}{took}, {packets}", file=out or sys.stderr, flush=True)
     if crossed.lateness.p99 > LATE * link.rtt > 0:

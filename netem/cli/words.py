@@ -1,25 +1,17 @@
-"""What the commands share: arguments that describe a link, and how counts and complaints are printed."""
+"""The words of every command: how counts and complaints are printed, and what interrupts."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
 
 from netem.counter import Counts
-from netem.effects import EFFECTS, parse_effect
-from netem.units import parse_rate, parse_time, plural, show_size
-
-_T = TypeVar("_T")
-
-INTERRUPTED = 130
-"""Exit status after SIGINT or SIGTERM."""
+from netem.units import plural, show_address, show_size
 
 
 @dataclass
@@ -41,57 +33,6 @@ class Totals:
         self.operations += 1
         for name in numbers(counts):
             setattr(self, name, getattr(self, name) + getattr(counts, name))
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """A parser that complains in one line, instead of with the usage block."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with status 2."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """`parse` for argparse: its error message reaches the user."""
-
-    def parsed(text: str) -> _T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`.
-
-    Raises:
-        ValueError: no port, or one out of range.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r} is not an address; write an IPv6 host in brackets: [{host}]:{port}")
-    return host or "127.0.0.1", int(port)
-
-
-def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
-    """The arguments that describe a link; `rate`: help for that one."""
-    parser.add_argument(
-        "--rtt", required=True, type=argument(parse_time), metavar="TIME", help="round trip, e.g. 1000ms"
-    )
-    parser.add_argument("--rate", type=argument(parse_rate), metavar="RATE", help=rate)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all that happens by chance (default 0)")
-    effects = ", ".join(f"{name}:{effect.arguments}" for name, effect in sorted(EFFECTS.items()))
-    for direction, whose in (("up", "client"), ("down", "server")):
-        parser.add_argument(
-            f"--{direction}", type=argument(parse_effect), action="append", default=[], metavar="EFFECT",
-            help=f"do this to what the {whose} sends; may be repeated: {effects}",
-        )  # fmt: skip
 
 
 def numbers(counts: Counts | Totals) -> dict[str, int | float]:
@@ -127,6 +68,17 @@ def reason(error: OSError) -> str:
 def complain(text: str) -> None:
     """One line on stderr."""
     print(f"netem: {text}", file=sys.stderr, flush=True)
+
+
+def cannot(what: str, address: tuple[str, int], error: OSError) -> None:
+    """One line on stderr: we cannot `connect to`, or `listen on`, that address."""
+    complain(f"cannot {what} {show_address(address)}: {reason(error)}")
+
+
+def misses(command: str, what: str) -> int:
+    """One line on stderr: there is nothing after `--`; the exit status."""
+    complain(f"{command}: no {what}; write it after -- (see netem {command} --help)")
+    return 2
 
 
 @contextlib.contextmanager

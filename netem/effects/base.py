@@ -43,15 +43,6 @@ class Parcel:
         view = memoryview(self.content)
         return replace(self, content=view[:at], ending=Ending.MORE), replace(self, content=view[at:])
 
-    def after(self, left: int) -> tuple[Parcel | None, Parcel | None]:
-        """What of it is among the next `left` bytes, and what comes after them; None: nothing.
-
-        An end of stream alone is before them while any of them is to come.
-        """
-        if len(self.content) <= left and (self.content or left):
-            return self, None
-        return self.split(left) if left else (None, self)
-
     def pieces(self, size: int) -> Iterator[Parcel]:
         """The same in pieces of at most `size` bytes."""
         rest = self
@@ -73,38 +64,6 @@ class Parcel:
 
 Stage = Callable[[Parcel], Iterable[Parcel]]
 """One effect at work: for each parcel that enters, those that follow from it, in order."""
-
-
-def stage_after(after: int, then: Stage) -> Stage:
-    """A stage that lets the first `after` bytes pass and does `then` to what follows."""
-    left = after
-
-    def stage(parcel: Parcel) -> Iterable[Parcel]:
-        nonlocal left
-        before, beyond = parcel.after(left)
-        if before is not None:
-            left -= len(before.content)
-            yield before
-        if beyond is not None:
-            yield from then(beyond)
-
-    return stage
-
-
-def packets_after(after: int, then: Stage) -> Stage:
-    """The same of whole packets: the one that holds byte `after` of all packets is the first of what follows."""
-    left = after
-
-    def stage(parcel: Parcel) -> Iterable[Parcel]:
-        nonlocal left
-        if len(parcel.content) <= left:
-            left -= len(parcel.content)
-            return (parcel,)
-        left = 0
-        return then(parcel)
-
-    return stage
-
 
 EFFECTS: dict[str, type[Effect]] = {}
 """Every effect by its name."""

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from netem.effects.base import Effect, Parcel, Stage, packets_after, register, stage_after
+from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.beyond import beyond, packets_beyond
 from netem.units import NEVER, parse_size
 
 
@@ -31,18 +32,19 @@ class Blackhole(Effect):
     def begin(self) -> Stage:
         """A stage that lets what comes after byte `after` leave, and never arrive: a stream must not have holes, should
         the link be changed for a better one."""
-
-        def lose(parcel: Parcel) -> Iterable[Parcel]:
-            parcel.at = NEVER
-            return (parcel,)
-
-        return stage_after(self.after, lose)
+        return beyond(self.after, _under_way)
 
     def begin_packets(self) -> Stage:
         """A stage that swallows the packet that holds byte `after` of all packets, and what follows."""
-        return packets_after(self.after, lambda _: ())
+        return packets_beyond(self.after, lambda _: ())
 
     @classmethod
     def parse(cls, after: str = "0") -> Blackhole:
         """`blackhole`, `blackhole:64KiB`."""
         return cls(parse_size(after))
+
+
+def _under_way(parcel: Parcel) -> Iterable[Parcel]:
+    """It has left, and is for ever on the way."""
+    parcel.at = NEVER
+    return (parcel,)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from netem.effects.base import Effect, Parcel, Stage, packets_after, register, stage_after
+from netem.effects.base import Effect, Parcel, Stage, register
+from netem.effects.beyond import Fate, beyond, packets_beyond
 from netem.units import NEVER, nanoseconds, parse_size, parse_time
 
 
@@ -29,13 +30,13 @@ class Stall(Effect):
 
     def begin(self) -> Stage:
         """A stage that holds every parcel after byte `after` until one time, set by the first of them."""
-        return stage_after(self.after, self._hold())
+        return beyond(self.after, self._holding())
 
     def begin_packets(self) -> Stage:
-        """The same of whole packets."""
-        return packets_after(self.after, self._hold())
+        """The same of whole packets: the one that holds byte `after` of all packets is held, and what follows."""
+        return packets_beyond(self.after, self._holding())
 
-    def _hold(self) -> Stage:
+    def _holding(self) -> Fate:
         until: int | None = None
 
         def hold(parcel: Parcel) -> Iterable[Parcel]:

@@ -141,6 +141,31 @@ def test_a_second_signal_ends_a_client_that_does_not_listen(words: tuple[str, li
     assert running.returncode == 128 + signal.SIGTERM
 
 
+def test_a_signal_before_there_is_a_client_ends_it(words: tuple[str, list[str]], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [*NETEM, *RTT, "--server", f"sh -c 'echo begun >{pipe}; sleep 1000'", "--", "true"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
+        assert pipe.read_text() == "begun\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, said) == (130, "netem: interrupted\n")
+
+
+def test_neither_client_nor_server_outlives_it(words: tuple[str, list[str]], tmp_path: Path) -> None:
+    """Killed without a word: both hold the pipe until they end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    server, _ = words
+    held_by = f'exec 3>{pipe}; trap "" TERM HUP; '
+    command = [*NETEM, *RTT, "--server", f"sh -c '{held_by} exec {server}'", "--"]
+    script = f"{held_by} echo begun >&3; setsid sleep 1000 & sleep 1000"
+    with subprocess.Popen([*command, "sh", "-c", script], cwd=ROOT) as running, pipe.open() as held:
+        assert held.readline() == "begun\n"
+        running.kill()
+        assert held.read() == ""
+
+
 def test_git_across_a_link(start: Start, tmp_path: Path) -> None:
     start(Link(0.02)).close()  # or skip
     author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -100,6 +101,20 @@ def test_a_command_that_does_not_use_the_proxy(server: Server) -> None:
     ended = meter("--to", server.address, "--rtts", RTTS, "--", "true")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "opened no connection to the proxy at 127.0.0.1:" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [["--", "sh", "-c"], ["--prepare"]])
+def test_killed(server: Server, words: list[str], tmp_path: Path) -> None:
+    """Neither the command nor the preparation goes on: the end of the pipe that it holds says so."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [*METER, "--to", server.address, *words, f"exec 3>{pipe}; echo begun >&3; sleep 1000; sleep 1000"]
+    if "--" not in command:
+        command += ["--", "true"]
+    with subprocess.Popen(command) as process, pipe.open() as held:
+        assert held.readline() == "begun\n"
+        process.kill()
+        assert held.read() == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -6,9 +6,11 @@ import contextlib
 import errno
 import socket
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from smartserver.client.media.ready import ready
-from smartserver.client.medium import CannotConnect, ConnectionLost, MediumError
+from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 CONNECT_TIMEOUT = 60.0
@@ -19,28 +21,47 @@ TCP_FASTOPEN_CONNECT = 30
 """Of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with it."""
 
 
+SYN_RETRIES = 5
+"""Of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or 67."""
+
+WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
+"""What is only said of a connection that there was."""
+
+Place = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+"""As `socket.getaddrinfo` gives it."""
+
+
 class TcpMedium:
     """A TCP connection; implements `Medium`."""
 
     def __init__(self, host: str, port: int, *, fast_open: bool = False) -> None:
         """Connect; `fast_open`: where this machine has met the server before, not until the first write.
 
-        What is then written first travels with the handshake, up to one packet of it, and may arrive twice. Only the
-        first address of a name is tried then, and what keeps it from being reached is told by the first read or write.
+        What is then written first travels with the handshake, up to one packet of it, and may arrive twice. Should it
+        find nobody, it is sent to the next address of the name, by the read or write that hears of it.
 
         Raises:
             CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
         """
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._others: Sequence[Place] = ()
+        """Where else the server may be, as long as nobody has answered."""
+        self._first = b""
+        """What has gone with a handshake that nobody has answered."""
         try:
-            self._socket = (_open if fast_open else socket.create_connection)((host, port), CONNECT_TIMEOUT)
-        except TimeoutError:
-            raise CannotConnect(where, f"no answer within {CONNECT_TIMEOUT:.0f} s") from None
+            if fast_open:
+                places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                self._socket, self._others = _open(places, fast_open=True)
+            else:
+                self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT)
         except OSError as wrong:
-            raise CannotConnect(where, wrong.strerror or str(wrong)) from None
+            raise CannotConnect(self._where, _why(wrong)) from None
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
-            raise CannotConnect(where, "no host can have that name") from None
-        self._where = where
+            raise CannotConnect(self._where, "no host can have that name") from None
+        self._made = not fast_open or _is_made(self._socket)
+        self._set_up()
+
+    def _set_up(self) -> None:
         with contextlib.suppress(OSError):  # It may be reset by now, which the first read tells.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):  # An older kernel: a refusal is then noticed a socket buffer later.
@@ -55,52 +76,103 @@ class TcpMedium:
         """What came, waiting for the first byte."""
         while True:
             try:
-                return self._socket.recv(size)
+                got = self._socket.recv(size)
             except BlockingIOError:
                 self.poll(read=True, write=False)
             except OSError as wrong:
-                raise self._failure(wrong) from None
+                self._try_others(wrong)
+            else:
+                self._answered()
+                return got
 
     def write_some(self, data: memoryview) -> int:
         """Send what fits."""
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
-        except OSError as wrong:
-            raise self._failure(wrong) from None
+        while True:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                return 0
+            except OSError as wrong:
+                self._try_others(wrong)
+            else:
+                if self._first:  # What comes after it is not taken before the answer to the handshake.
+                    self._answered()
+                elif not self._made:
+                    self._first = bytes(data[:sent])
+                return sent
 
-    def _failure(self, wrong: OSError) -> MediumError:
-        why = wrong.strerror or str(wrong)
-        # Only a connection that was never made is refused: one that waited for its first write.
-        return CannotConnect(self._where, why) if wrong.errno == errno.ECONNREFUSED else ConnectionLost(why)
+    def _answered(self) -> None:
+        self._made, self._first, self._others = True, b"", ()
+
+    def _try_others(self, wrong: OSError) -> None:
+        """Have a connection to another address, if this one was never made; what went with its handshake is sent again.
+
+        Raises:
+            ConnectionLost: it was made.
+            CannotConnect: there is no other address, or nobody there either.
+        """
+        if self._made or wrong.errno in WAS_MADE:
+            raise ConnectionLost(_words(wrong)) from None
+        if not self._others:
+            raise CannotConnect(self._where, _why(wrong)) from None
+        nobody = self._socket
+        try:
+            self._socket, _ = _open(self._others, fast_open=False)
+        except OSError as also:
+            raise CannotConnect(self._where, _why(also)) from None
+        nobody.close()
+        first = self._first
+        self._answered()
+        try:
+            self._socket.sendall(first)  # Of one packet, into an empty buffer.
+        except OSError as lost:
+            raise ConnectionLost(_words(lost)) from None
+        self._set_up()
 
     def close(self) -> None:
         """Close both directions."""
         self._socket.close()
 
 
-def _open(address: tuple[str, int], timeout: float) -> socket.socket:
-    """A connection as `socket.create_connection` makes it, which may wait for its first write (TCP Fast Open).
+def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, Sequence[Place]]:
+    """A connection to the first of them that answers, and those after it; `fast_open`: it may wait for its first write.
 
-    The kernel decides: without a cookie of the server's, or where it has learned that the way there does not let such
-    packets through, this waits for the handshake as ever.
+    The kernel decides that: without a cookie of the server's, or where it has learned that the way there does not let
+    such packets through, this waits for the handshake as ever.
 
     Raises:
-        OSError: the name is unknown, or no address of it answers.
+        OSError: none answers.
     """
     last = OSError("the name has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+    for tried, (family, kind, protocol, _, place) in enumerate(places, 1):
         made = socket.socket(family, kind, protocol)
         try:
-            if sys.platform == "linux":
+            if fast_open and sys.platform == "linux":
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, SYN_RETRIES)
                 with contextlib.suppress(OSError):  # A kernel before 4.11.
                     made.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
-            made.settimeout(timeout)
+            made.settimeout(CONNECT_TIMEOUT)
             made.connect(place)
         except OSError as wrong:
             made.close()
             last = wrong
         else:
-            return made
+            return made, places[tried:]
     raise last
+
+
+def _is_made(connection: socket.socket) -> bool:
+    """Whether there is one already, and not only the will to make it with the first write."""
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+def _why(unreached: OSError) -> str:
+    return f"no answer within {CONNECT_TIMEOUT:.0f} s" if isinstance(unreached, TimeoutError) else _words(unreached)
+
+
+def _words(wrong: OSError) -> str:
+    return wrong.strerror or str(wrong)

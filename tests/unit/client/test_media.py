@@ -10,8 +10,10 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,20 +147,115 @@ def test_tcp_that_may_wait_for_its_first_write(listener: socket.socket) -> None:
         TcpMedium(host, port, fast_open=True)
 
 
-def test_tcp_that_finds_nobody_when_it_first_writes(listener: socket.socket) -> None:
-    class Refused:
-        def send(self, _: object) -> int:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+class Nobody:
+    """The socket of a connection that waits for its first write and then finds nobody: at once or by the first read."""
 
-        recv = send
+    def __init__(self, number: int, *, at_once: bool) -> None:
+        self._error = OSError(number, os.strerror(number))
+        self._at_once = at_once
+        self.closed = False
 
-    host, port = listener.getsockname()
-    medium = TcpMedium(host, port)
+    def setsockopt(self, *_: object) -> None: ...
+
+    settimeout = setblocking = connect = setsockopt
+
+    def getpeername(self) -> None:
+        raise OSError(errno.ENOTCONN, "")
+
+    def send(self, data: memoryview) -> int:
+        if self._at_once:
+            raise self._error
+        return len(data)
+
+    def recv(self, _: int) -> bytes:
+        raise self._error
+
+    def close(self) -> None:
+        self.closed = True
+
+
+UNREACHED = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EACCES)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, nobody: Nobody, *others: tuple[str, int]) -> TcpMedium:
+    """A medium to a name whose first address is nobody's."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in (("192.0.2.1", 4155), *others)]
+    real, given = socket.socket, [nobody]
+
+    def make(*asked: Any, **more: Any) -> Any:
+        return given.pop() if given else real(*asked, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", make)
+    return TcpMedium("example.org", 4155, fast_open=True)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("number", UNREACHED)
+def test_tcp_that_finds_nobody_when_it_first_writes(
+    monkeypatch: pytest.MonkeyPatch, number: int, at_once: bool
+) -> None:
+    why = "no answer within 60 s" if number == errno.ETIMEDOUT else os.strerror(number)
+    medium = at(monkeypatch, nobody := Nobody(number, at_once=at_once))
+    with pytest.raises(CannotConnect, match=f"^cannot connect to example.org:4155: {why}$"):
+        medium.write_some(memoryview(b"x")) and medium.read(1)
     medium.close()
-    medium._socket = Refused()  # type: ignore[assignment]
-    for attempt in (lambda: medium.write_some(memoryview(b"x")), lambda: medium.read(1)):
-        with pytest.raises(CannotConnect, match=f"cannot connect to {host}:{port}: Connection refused"):
-            attempt()
+    assert nobody.closed
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("number", UNREACHED)
+def test_tcp_goes_on_to_the_next_address_with_what_it_first_wrote(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, number: int, at_once: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        gone = closed.getsockname()
+    got = []
+
+    def answer() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            got.append(peer.recv(5, socket.MSG_WAITALL))
+            peer.sendall(b"answer")
+
+    peer = threading.Thread(target=answer)
+    peer.start()
+    medium = at(monkeypatch, nobody := Nobody(number, at_once=at_once), gone, listener.getsockname())
+    assert medium.write_some(memoryview(b"first")) == 5
+    assert nobody.closed is at_once
+    assert medium.read(100) == b"answer"
+    peer.join()
+    assert (got, nobody.closed) == ([b"first"], True)
+    medium.close()
+
+
+def test_tcp_whose_other_addresses_are_nobodys_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        gone = closed.getsockname()
+    medium = at(monkeypatch, Nobody(errno.EHOSTUNREACH, at_once=False), gone)
+    assert medium.write_some(memoryview(b"first")) == 5
+    with pytest.raises(CannotConnect, match=r"cannot connect to example\.org:4155: Connection refused"):
+        medium.read(1)
+    medium.close()
+
+
+@pytest.mark.parametrize("number", [errno.ECONNRESET, errno.EPIPE])
+def test_tcp_that_was_reset_is_not_tried_elsewhere(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    medium = at(monkeypatch, Nobody(number, at_once=False), listener.getsockname())
+    assert medium.write_some(memoryview(b"first")) == 5
+    with pytest.raises(ConnectionLost, match=os.strerror(number)):
+        medium.read(1)
+
+
+def test_tcp_that_takes_more_was_answered(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second write is taken by a connection alone that is there: should it fail, it was lost."""
+    medium = at(monkeypatch, Nobody(errno.ETIMEDOUT, at_once=False), listener.getsockname())
+    assert medium.write_some(memoryview(b"first")) == 5
+    assert medium.write_some(memoryview(b"second")) == 6
+    with pytest.raises(ConnectionLost, match=os.strerror(errno.ETIMEDOUT)):
+        medium.read(1)
 
 
 def test_tcp_reset_is_a_lost_connection(pair: tuple[TcpMedium, socket.socket]) -> None:

@@ -1,4 +1,4 @@
-"""netem.cli.main, netem.cli.proxy, netem.cli.words: the command line, and what is printed of an operation."""
+"""netem.cli.commands, netem.cli.options, netem.cli.proxy, netem.cli.words: the command line, and what is printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from netem.cli import main, proxy, run, words
+from netem.cli import commands, main, options, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
 from netem.packets.network import Lateness
@@ -34,7 +34,7 @@ RUN = "run --rtt 1s --server x"
 
 def test_arguments() -> None:
     link = ["--rtt", "1000ms", "--rate", "1mbit", "--up", "cut:10", "--up", "stall:1kB"]
-    found = main.parser().parse_args(["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"])
+    found = commands.parser().parse_args(["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"])
     assert (found.rtt, found.listen, found.to, found.rate) == (1.0, ("127.0.0.1", 4001), ("example.org", 4155), 125_000)
     assert (found.up, found.down, found.json) == ([Cut(10), Stall(1000)], [], True)
 
@@ -95,7 +95,7 @@ def test_what_means_nothing_there_is_one_line_and_status_2(line: str, capsys: py
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert re.match(
-        r"netem: (proxy: .*use `netem run`|run: .*use `netem proxy`|run: no client; write it behind --)", err
+        r"netem: (proxy: .*use `netem run`|run: .*use `netem proxy`|run: no client; write it after --)", err
     )
 
 
@@ -122,7 +122,7 @@ def test_the_proxy_is_told_the_seed(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     [(":0", ("127.0.0.1", 0)), ("h:1", ("h", 1)), ("[::1]:4001", ("::1", 4001)), ("0.0.0.0:80", ("0.0.0.0", 80))],
 )  # fmt: skip
 def test_address(text: str, address: tuple[str, int]) -> None:
-    assert words.parse_address(text) == address
+    assert options.parse_address(text) == address
 
 
 def test_lines() -> None:

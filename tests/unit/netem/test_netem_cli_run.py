@@ -8,7 +8,7 @@ import json
 import pytest
 
 from netem.cli import run
-from netem.cli.main import parser
+from netem.cli.commands import parser
 from netem.cli.words import Totals, line, numbers
 from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
@@ -50,7 +50,7 @@ def test_loss_both_ways_and_a_seed() -> None:
             Counts(dropped=1, repeated=2),
             Link(0),
             "netem: 0 round trips (0 handshakes), 0 connections, 0 B up, 0 B down, 0.000 s, "
-            "0 packets up, 0 down, 1 lost, 2 repeated\n",
+            "0 packets up, 0 down, 1 dropped, 2 repeated\n",
         ),
     ],
 )

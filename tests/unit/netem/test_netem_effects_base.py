@@ -95,24 +95,6 @@ def test_split_gives_the_ending_to_the_rest() -> None:
     assert (head.at, head.left, head.tag) == (rest.at, rest.left, rest.tag) == (5, 4, "tag")
 
 
-@pytest.mark.parametrize(
-    ("content", "left", "before", "beyond"),
-    [
-        (b"abc", 5, b"abc", None),
-        (b"abc", 3, b"abc", None),
-        (b"abc", 1, b"a", b"bc"),
-        (b"abc", 0, None, b"abc"),
-        (b"", 1, b"", None),
-        (b"", 0, None, b""),
-    ],
-)
-def test_what_comes_after_so_many_bytes(content: bytes, left: int, before: bytes | None, beyond: bytes | None) -> None:
-    """The end of the stream goes with the last bytes, wherever they are."""
-    found = Parcel(content, 0, 0, Ending.EOF).after(left)
-    assert [None if part is None else bytes(part.content) for part in found] == [before, beyond]
-    assert [part.ending for part in found if part is not None][-1] is Ending.EOF
-
-
 def test_pieces() -> None:
     pieces = list(Parcel(b"abcde", 5, 4, Ending.EOF, "tag").pieces(2))
     assert [(bytes(piece.content), piece.ending, piece.tag) for piece in pieces] == [

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from netem.units import nanoseconds, parse_rate, parse_size, parse_time, plural, show_size
+from netem.units import nanoseconds, parse_rate, parse_size, parse_time, plural, show_address, show_size
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,8 @@ def test_show_size(size: int, shown: str) -> None:
 
 def test_plural() -> None:
     assert [plural(n, "round trip") for n in (0, 1, 2)] == ["0 round trips", "1 round trip", "2 round trips"]
+
+
+def test_addresses_as_they_are_written() -> None:
+    assert show_address(("example.org", 9418)) == "example.org:9418"
+    assert show_address(("::1", 9418)) == "[::1]:9418"
