@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from netem import accuracy_sockets
 from netem.accuracy_sockets import CHUNK, dial
+from netem.effects import Loss
 from netem.link import Link
 from netem.packets.network import Packets
 from netem.proxy import Proxy
@@ -83,7 +84,7 @@ class Packeted:
         return accuracy_sockets.exchanges(self._over(0.0), count)
 
     def _over(self, rtt: float) -> accuracy_sockets.Connect:
-        self.network.change(Link(rtt))
+        self.network.change(self.link(rtt))
 
         def connect() -> socket.socket:
             made = self.network.connect(self.port)
@@ -91,6 +92,20 @@ class Packeted:
             return made
 
         return connect
+
+    def link(self, rtt: float) -> Link:
+        """What is measured: trains of segments pass whole."""
+        return Link(rtt)
+
+
+class OneByOne(Packeted):
+    """The same with an effect that sees each packet, and harms none."""
+
+    name: ClassVar[str] = "packets, one by one"
+
+    def link(self, rtt: float) -> Link:
+        """What is measured: trains are cut."""
+        return Link(rtt, up=[Loss(0)], down=[Loss(0)])
 
 
 class Simulated:

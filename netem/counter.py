@@ -207,9 +207,9 @@ class Counter:
         self._bytes[up] += size
         return message
 
-    def repeated(self) -> None:
-        """A packet enters that carries bytes, none of them for the first time."""
-        self._repeated += 1
+    def repeated(self, packets: int = 1) -> None:
+        """Packets enter that carry bytes, none of them for the first time."""
+        self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
         """Some of a message comes out at the far end."""

@@ -10,6 +10,7 @@ Instead of a number it may name a budget of the file that the ini option `round_
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,20 @@ from netem.simulated import SimulatedNetwork
 from netem.units import plural
 
 if TYPE_CHECKING:
+    from netem.packets.network import Packets
     from netem.proxy import Proxy
     from netem.watched import Watched
 
-__all__ = ["netem_link", "netem_rtt", "network", "proxy", "real_network", "round_trips"]
+__all__ = [
+    "netem_link",
+    "netem_packet_link",
+    "netem_rtt",
+    "network",
+    "packet_network",
+    "proxy",
+    "real_network",
+    "round_trips",
+]
 
 MARK = "max_round_trips"
 FILE = "round_trip_budgets"
@@ -182,8 +193,14 @@ def netem_link() -> Link:
 
 @pytest.fixture
 def netem_rtt() -> float:
-    """Seconds of a round trip on `real_network`: 50 ms. Override it for another."""
+    """Seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override it for another."""
     return 0.05
+
+
+@pytest.fixture
+def netem_packet_link(netem_rtt: float) -> Link:
+    """The link `packet_network` is made of: of `netem_rtt`, no rate. Override it for another."""
+    return Link(rtt=netem_rtt)
 
 
 @pytest.fixture
@@ -202,6 +219,28 @@ def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[W
     with Watched(netem_rtt) as made:
         _watch(request, made.counts)
         yield made
+
+
+@pytest.fixture
+def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> Iterator[Packets]:
+    """Two network namespaces joined by a link of real TCP, counted. Where there can be none the test is skipped with
+    the reason; with REQUIRE_ALL=1 in the environment it fails."""
+    from netem.packets.errors import Unavailable  # as above
+    from netem.packets.network import Packets
+
+    made = Packets(netem_packet_link)
+    try:
+        made.start()
+    except Unavailable as error:
+        if os.environ.get("REQUIRE_ALL") == "1":
+            pytest.fail(f"REQUIRE_ALL=1, but {error}", pytrace=False)
+        pytest.skip(str(error))
+    try:
+        _watch(request, made.counts)
+        yield made
+        made.check()
+    finally:
+        made.close()
 
 
 @pytest.fixture

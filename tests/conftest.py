@@ -1,11 +1,16 @@
-"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test is a failure."""
+"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test is a failure.
+
+And for those that run commands which make folders, where these are.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +44,15 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("LC_ALL", "C.UTF-8")
         yield
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands make their folders: nothing may be left there."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 def _why(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 
 from netem.accuracy import Measured, measure, table
-from netem.accuracy_networks import Loopback, Packeted, Proxied, Simulated
+from netem.accuracy_networks import Loopback, OneByOne, Packeted, Proxied, Simulated
 from netem.accuracy_sockets import server
 from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json
@@ -20,10 +20,11 @@ from netem.timekeeping import Timekeeping
 
 MEANING = """Late is what an exchange of one byte on an open connection takes beyond the RTT, computing of both ends
 included: compare with the row of no emulator. MB/s is one direction of one connection; messages are bytes there and
-back on 16 connections at once; both at RTT 0. The simulated network's delays are virtual, and so exact. Packets are
-left out, with a line that says why, where there can be none.
+back on 16 connections at once; both at RTT 0. The simulated network's delays are virtual, and so exact. Packets pass
+as trains of segments, or one by one where an effect (loss, a rate) has to see each. They are left out, with a line
+that says why, where there can be none.
 
-It takes a minute and a half. Run it alone: how late timers came meanwhile is said at the end."""
+It takes two minutes. Run it alone: how late timers came meanwhile is said at the end."""
 
 
 def add(commands: Commands) -> None:
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 packets = opened.enter_context(Packets(Link(0.0)))
                 _, port = opened.enter_context(server(packets.listen()))
-                networks.append(Packeted(packets, port))
+                networks += [Packeted(packets, port), OneByOne(packets, port)]
             except (PacketsError, Unavailable) as error:
                 complain(str(error))
             for network in networks:

@@ -63,10 +63,12 @@ class Broker:
             answer, given = getattr(self, f"_on_{question}")(*arguments, *([descriptors] if descriptors else []))
         except Exception as error:  # an argument that has no meaning here is the fault of who asks, and only his
             answer, given = error, []
-        with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
-            channel.send(answer, given)
-        for descriptor in (*descriptors, *given):
-            os.close(descriptor)
+        try:
+            with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+                channel.send(answer, given)
+        finally:
+            for descriptor in (*descriptors, *given):
+                os.close(descriptor)
         return True
 
     def _ended(self, descriptor: int) -> None:
@@ -131,7 +133,7 @@ def _sockets(sessions: Container[int]) -> set[str]:
     return found
 
 
-def _join(link: Link, backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:
+def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:
     """Make both sides and the devices between them, of the first kind that works: its name, the sides, the ports.
 
     Raises:
@@ -139,23 +141,29 @@ def _join(link: Link, backends: Sequence[str], congestion: str) -> tuple[str, tu
     """
     reasons: dict[str, str] = {}
     for backend in backends:
+        sides: list[Namespace] = []
         try:
-            sides = (Namespace(), Namespace())
-            return backend, sides, devices.join(backend, sides, trains=link.trains, congestion=congestion)
+            sides.append(Namespace())
+            sides.append(Namespace())
+            client, server = sides
+            return backend, (client, server), devices.join(backend, (client, server), congestion=congestion)
         except OSError as error:
+            for side in sides:
+                side.close()
             reasons[backend] = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
     each = "; ".join(f"{backend}: {reason}" for backend, reason in reasons.items())
     raise Unavailable(f"no packet network here: {each}")
 
 
-def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link) -> tuple[int, Channel]:
-    """Fork it: its process, and the channel that answers for it."""
+def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
+    """Fork it: its process, and the channel that answers for it. `others` is this process's own, and ends with it."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             here.close()
+            others.close()
             die_with_parent()
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what commands leave behind becomes its child
             Emulator(ports, link).run(there)
@@ -179,12 +187,12 @@ def main(descriptor: int) -> None:
             become_owner()
         except OSError as error:
             raise Unavailable(f"no packet network here: {error.strerror}") from error
-        backend, sides, ports = _join(link, backends, congestion)
+        backend, sides, ports = _join(backends, congestion)
     except Unavailable as error:
         with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
             channel.send(error)
         return
-    emulator, control = _start_emulator(ports, link)
+    emulator, control = _start_emulator(ports, link, channel)
     broker = Broker(sides)
     try:
         for port in ports:

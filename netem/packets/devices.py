@@ -1,9 +1,8 @@
 """The two ends of an emulated link: an interface in a namespace, and a descriptor that its packets come out of.
 
 Two kinds. `tun`: one interface a namespace and no Ethernet; needs the node /dev/net/tun. `veth`: a pair of interfaces,
-the near one read through a packet socket; needs no node, so an ordinary user's namespaces have it anywhere. Where
-`trains` are allowed a packet may be a train of segments, up to 64 KB, each of them no longer than the link allows: ten
-times the throughput, but what a link does to packets it then does to trains.
+the near one read through a packet socket; needs no node, so an ordinary user's namespaces have it anywhere. A packet
+may be a train of segments, up to 64 KB, each of them no longer than the link allows: see `trains`.
 
 Before each packet comes the header of virtio (linux/virtio_net.h), which says how long a train's segments are, and that
 a checksum is yet to be made; the far kernel needs neither it nor the checksum, so both are passed on.
@@ -21,10 +20,11 @@ from dataclasses import dataclass
 
 from netem.packets import netlink
 from netem.packets.namespaces import Namespace
+from netem.packets.trains import VIRTIO_BYTES
 from netem.tcp_model import INITIAL_WINDOW
 
 BACKENDS = ("tun", "veth")
-"""Tried in this order: `tun` is faster by a half without trains, and needs a node that may be closed to users."""
+"""Tried in this order: `tun` is a little faster, and needs a node that may be closed to users."""
 ADDRESSES = ("10.201.0.1", "10.201.0.2")
 """Of the client's side and the server's, inside their namespaces."""
 INTERFACE = "emu0"
@@ -35,10 +35,6 @@ QUEUE = 50_000
 """Packets that may wait in the kernel for the emulator; a link drops packets where it says so and nowhere else."""
 SOCKET_BUFFER = 64 << 20
 """Bytes of a packet socket's buffers, for the same reason."""
-
-VIRTIO_BYTES = 10
-HEADER_FIRST_BYTE_PLAIN = b"\0"
-"""Of a virtio header that promises nothing of the checksum: it is there, and to be looked at."""
 
 TUN = "/dev/net/tun"
 _SET_INTERFACE, _SET_OFFLOAD = 0x400454CA, 0x400454D0
@@ -66,34 +62,29 @@ class Port:
     """Bytes before the IP packet: offload's and Ethernet's. They are passed on as they are."""
 
 
-def join(backend: str, sides: tuple[Namespace, Namespace], *, trains: bool, congestion: str) -> tuple[Port, Port]:
+def join(backend: str, sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
     """Give both sides an interface, addresses and routes to each other, and return what is to be joined.
+
+    What fails half-way leaves no descriptor open; the interfaces it made go with the namespaces.
 
     Raises:
         OSError: not possible here; the message names the step.
     """
-    tun = backend == "tun"
-    if tun:
-        ports = (_open_tun(sides[0]), _open_tun(sides[1]))
-    else:
-        hub = Namespace()
-        ports = (_open_veth(sides[0], hub, 0), _open_veth(sides[1], hub, 1))
-        hub.close()  # the sockets keep it
-    for number, side in enumerate(sides):
-        _set_up(side, number, ethernet=not tun, trains=trains, congestion=congestion)
-    return ports
-
-
-def packets_in(frame: bytes, header: int) -> int:
-    """How many packets a frame is on the wire; `header`: bytes before the IP packet."""
-    train: int
-    headers: int
-    segment: int
-    _, train, headers, segment = struct.unpack_from("=BBHH", frame)
-    if not train or not segment:
-        return 1
-    content = len(frame) - VIRTIO_BYTES - headers
-    return max(1, -(-content // segment))
+    hub = None if backend == "tun" else Namespace()
+    ports: list[Port] = []
+    try:
+        for number, side in enumerate(sides):
+            ports.append(_open_tun(side) if hub is None else _open_veth(side, hub, number))
+        for number, side in enumerate(sides):
+            _set_up(side, number, ethernet=hub is not None, congestion=congestion)
+    except BaseException:
+        for port in ports:
+            os.close(port.descriptor)
+        raise
+    finally:
+        if hub is not None:
+            hub.close()  # the sockets keep it
+    return ports[0], ports[1]
 
 
 def check_setting(name: str) -> None:
@@ -153,7 +144,7 @@ def _open_veth(namespace: Namespace, hub: Namespace, number: int) -> Port:
             return Port(packets.detach(), VIRTIO_BYTES + _ETHERNET_BYTES)
 
 
-def _set_up(namespace: Namespace, number: int, *, ethernet: bool, trains: bool, congestion: str) -> None:
+def _set_up(namespace: Namespace, number: int, *, ethernet: bool, congestion: str) -> None:
     """Address the interface of side `number`, and lead everything for the other side through it."""
     own, other = ADDRESSES[number], ADDRESSES[1 - number]
     for name, value in _SETTINGS.items():
@@ -161,7 +152,7 @@ def _set_up(namespace: Namespace, number: int, *, ethernet: bool, trains: bool, 
             set_kernel(namespace, name, value)
     with namespace.entered():
         netlink.set_up("lo")
-        netlink.set_up(INTERFACE, mtu=MTU, queue=QUEUE, segments=None if trains else 1)
+        netlink.set_up(INTERFACE, mtu=MTU, queue=QUEUE)
         netlink.add_address(INTERFACE, own, 30)
         if ethernet:
             netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))

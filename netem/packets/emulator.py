@@ -7,25 +7,28 @@ how late it was is part of what it tells.
 from __future__ import annotations
 
 import errno
-import heapq
 import os
 import select
 import time
-from collections.abc import Sequence
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from netem.counter import Counter
 from netem.effects import Parcel, Stage
 from netem.link import Link
 from netem.packets.channel import Channel
-from netem.packets.devices import HEADER_FIRST_BYTE_PLAIN, Port, packets_in
+from netem.packets.devices import Port
 from netem.packets.namespaces import wake_up_in_time
 from netem.packets.segments import Seen, SegmentCounter
+from netem.packets.trains import cut, packets_in
 from netem.units import NANOSECONDS, NEVER
 
 AT_ONCE = 32
-"""Packets read of one port before the other, and what is due, get their turn."""
+"""Packets (or whole trains) read of one port before the other, and what is due, get their turn."""
 LARGEST = 65536 + 64
 """Bytes of a packet or train with what comes before it."""
 NAP = 200_000_000
@@ -35,6 +38,9 @@ KEPT_DELAYS = 100_000
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
 """What a device says of a packet that it cannot take now, or that an effect has damaged."""
+_UNCHECKED = b"\0"
+"""The first byte of a virtio header that promises nothing of the checksum: it is there, and to be looked at."""
+_AT = attrgetter("at")
 
 
 @dataclass(slots=True)
@@ -46,14 +52,10 @@ class Passed:
     """By an effect, a full queue of the link, or because the far end could take no more."""
 
 
-@dataclass(slots=True)
-class _Carried:
-    """What goes with the bytes of a packet: what stood before them, and what they mean to the counter."""
-
-    header: bytes
-    packet: memoryview
-    seen: Seen | None
-    packets: int
+_Carried = tuple[bytes, memoryview, Seen | None, int]
+"""What goes with a parcel: the frame it is, what of it the parcel holds (from the IP header on), what it means to the
+counter, and how many packets it is on the wire (more than one if it is a train). A tuple, for there are a hundred
+thousand a second."""
 
 
 @dataclass(slots=True)
@@ -62,8 +64,11 @@ class _Direction:
     source: Port
     target: Port
     stages: Sequence[Stage]
+    whole: bool
+    """Whether trains pass as they are; else they are cut, for the stages to see each packet."""
     passed: Passed = field(default_factory=Passed)
-    queue: list[tuple[int, int, Parcel]] = field(default_factory=list)
+    queue: deque[Parcel] = field(default_factory=deque)
+    """By when they are due; those due at one time in the order in which they came."""
 
 
 class Emulator:
@@ -71,12 +76,11 @@ class Emulator:
 
     def __init__(self, ports: tuple[Port, Port], link: Link) -> None:
         self._directions = (
-            _Direction(True, ports[0], ports[1], link.packet_stages(up=True)),
-            _Direction(False, ports[1], ports[0], link.packet_stages(up=False)),
+            _Direction(True, ports[0], ports[1], link.packet_stages(up=True), link.trains),
+            _Direction(False, ports[1], ports[0], link.packet_stages(up=False), link.trains),
         )
         self._segments = SegmentCounter(Counter())
-        self._order = 0
-        self._late: list[int] = []
+        self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
 
     def run(self, control: Channel) -> None:
         """Emulate until the other end of `control` is gone; it answers what is asked there.
@@ -91,6 +95,7 @@ class Emulator:
         while True:
             due = min([self._deliver(direction, now()) for direction in self._directions])
             nap = min(NAP, due - now()) if due < NEVER else NAP
+            # Not epoll, which in Python sleeps whole milliseconds.
             for descriptor in select.select(waiting, [], [], max(0, nap) / NANOSECONDS)[0]:
                 direction = ports.get(descriptor)
                 if direction is not None:
@@ -100,48 +105,58 @@ class Emulator:
 
     def _read(self, direction: _Direction, now: int) -> None:
         source = direction.source
-        for _ in range(AT_ONCE):
+        left = AT_ONCE
+        while left > 0:
             try:
                 frame = os.read(source.descriptor, LARGEST)
             except BlockingIOError:
                 return
-            seen = self._segments.sent(frame, source.header, now, up=direction.up)
-            header, packet = frame[: source.header], memoryview(frame)[source.header :]
-            carried = _Carried(header, packet, seen, packets_in(frame, source.header))
-            direction.passed.packets += carried.packets
-            self._enter(direction, carried, now)
+            packets = packets_in(frame, source.header)
+            seen = self._segments.sent(frame, source.header, now, up=direction.up, packets=packets)
+            direction.passed.packets += packets
+            self._enter(direction, frame, seen, packets, now)
+            left -= 1 if direction.whole else packets
 
-    def _enter(self, direction: _Direction, carried: _Carried, now: int) -> None:
-        parcels = [Parcel(carried.packet, now, now, tag=carried)]
-        for stage in direction.stages:
-            parcels = [after for parcel in parcels for after in stage(parcel)]
-        if not parcels:
-            direction.passed.dropped += carried.packets
-        for parcel in parcels:
-            self._order += 1
-            heapq.heappush(direction.queue, (parcel.at, self._order, parcel))
+    def _enter(self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int) -> None:
+        cuts = packets > 1 and not direction.whole
+        at, queue, stages = direction.source.header, direction.queue, direction.stages
+        for each in cut(frame, at) if cuts else (frame,):
+            packet = memoryview(each)[at:]
+            carried: _Carried = each, packet, seen, 1 if cuts else packets
+            parcels: Iterable[Parcel] = (Parcel(packet, now, now, tag=carried),)
+            for stage in stages:
+                parcels = [after for parcel in parcels for after in stage(parcel)]
+            if not parcels:
+                direction.passed.dropped += carried[3]
+            for parcel in parcels:
+                if not queue or queue[-1].at <= parcel.at:
+                    queue.append(parcel)
+                else:
+                    insort(queue, parcel, key=_AT)
 
     def _deliver(self, direction: _Direction, now: int) -> int:
         """Let out what is due; when the next is."""
-        queue = direction.queue
-        while queue and queue[0][0] <= now:
-            at, _, parcel = heapq.heappop(queue)
+        queue, target, late = direction.queue, direction.target, self._late
+        told: Seen | None = None
+        while queue and queue[0].at <= now:
+            parcel = queue.popleft()
             carried: _Carried = parcel.tag
-            whole = parcel.content is carried.packet
-            # Counted before it is written: who has read it finds it counted. What is damaged, the far kernel drops.
-            if carried.seen is not None and whole:
-                carried.seen.delivered(now)
-            header = carried.header if whole else HEADER_FIRST_BYTE_PLAIN + carried.header[1:]
+            frame, packet, seen, packets = carried
             try:
-                os.writev(direction.target.descriptor, [header, parcel.content])
+                if parcel.content is packet:
+                    # Counted before it is written: who has read it finds it counted.
+                    if seen is not told and seen is not None:
+                        seen.delivered(now)
+                        told = seen
+                    os.write(target.descriptor, frame)
+                else:  # damaged: the far kernel is to find that out, and drops it
+                    os.writev(target.descriptor, [_UNCHECKED + frame[1 : target.header], parcel.content])
             except OSError as error:
                 if error.errno not in _TRANSIENT:
                     raise
-                direction.passed.dropped += carried.packets
-            self._late.append(now - at)
-            if len(self._late) >= 2 * KEPT_DELAYS:
-                del self._late[:KEPT_DELAYS]
-        return queue[0][0] if queue else NEVER
+                direction.passed.dropped += packets
+            late.append(now - parcel.at)
+        return queue[0].at if queue else NEVER
 
     def _answer(self, control: Channel) -> bool:
         """Do what is asked; whether to go on."""
@@ -175,9 +190,10 @@ class Emulator:
     def _on_change(self, link: Link) -> None:
         now = time.monotonic_ns()
         for direction in self._directions:
-            direction.stages = link.packet_stages(up=direction.up)
-            queue = sorted(direction.queue, key=lambda entry: entry[:2])  # which is a heap, too
-            direction.queue = [entry for entry in queue if not entry[2].stuck]
-            for _, _, parcel in queue:
+            direction.stages, direction.whole = link.packet_stages(up=direction.up), link.trains
+            queue = direction.queue
+            direction.queue = deque(parcel for parcel in queue if not parcel.stuck)
+            for parcel in queue:
                 if parcel.stuck:
-                    self._enter(direction, parcel.tag, now)
+                    frame, _, seen, packets = parcel.tag
+                    self._enter(direction, frame, seen, packets, now)

@@ -15,15 +15,7 @@ _REQUEST, _ACK, _REPLACE, _EXCLUSIVE, _CREATE = 1, 4, 0x100, 0x200, 0x400
 _ERROR = 2
 _NESTED = 0x8000
 
-_LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_QUEUE, _LINK_DETAILS, _LINK_NAMESPACE, _LINK_SEGMENTS = (
-    1,
-    3,
-    4,
-    13,
-    18,
-    28,
-    40,
-)
+_LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_QUEUE, _LINK_DETAILS, _LINK_NAMESPACE = 1, 3, 4, 13, 18, 28
 _DETAILS_KIND, _DETAILS_PARAMETERS, _VETH_PEER = 1, 2, 1
 _UP = 1
 _ADDRESS, _LOCAL = 1, 2
@@ -38,14 +30,14 @@ _MESSAGE = struct.Struct("=IHHII")
 _numbers = itertools.count(1)
 
 
-def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None, segments: int | None = None) -> None:
-    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait, `segments`: most of one train.
+def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None) -> None:
+    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait.
 
     Raises:
         OSError: there is none, or it is not allowed.
     """
     attributes = b""
-    for kind, number in ((_LINK_MTU, mtu), (_LINK_QUEUE, queue), (_LINK_SEGMENTS, segments)):
+    for kind, number in ((_LINK_MTU, mtu), (_LINK_QUEUE, queue)):
         if number is not None:
             attributes += attribute(kind, struct.pack("=I", number))
     _ask(f"setting up {interface}", _NEWLINK, 0, _link(socket.if_nametoindex(interface), _UP) + attributes)

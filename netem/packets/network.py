@@ -218,12 +218,9 @@ class Packets:
         as if it were sent now.
 
         Raises:
-            ValueError: packets may pass in trains on the old one and not on the new one; or an effect has no meaning
-                for packets.
+            ValueError: an effect has no meaning for packets.
         """
         link.check_packets()
-        if self.link.trains and not link.trains:
-            raise ValueError("packets pass as trains on this link; start it with an effect that works on packets")
         self._ask(self._emulator, "change", link)
         self.link = link
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from netem.counter import Counter, Message
-from netem.packets.tcp import Segment, parse
+from netem.packets.tcp import ACK, FIN, RST, SYN, Segment, parse, turned
 
 _HALF = 1 << 31
 _ALL = (1 << 32) - 1
-
-_End = tuple[bytes, int]
 
 
 @dataclass(slots=True)
@@ -36,6 +34,8 @@ class _Stream:
 @dataclass(slots=True)
 class _Connection:
     number: int
+    ends: bytes
+    """Of what its client sends."""
     opening: int
     """The sequence number of its SYN: another one is another connection between the same ports."""
     undecided: Seen | None = None
@@ -70,7 +70,8 @@ class SegmentCounter:
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
-        self._connections: dict[tuple[_End, _End], _Connection] = {}
+        self._connections: dict[bytes, _Connection] = {}
+        """By the ends of what the client sends, and by those of what the server does."""
         self._count = 0
 
     def begin(self, counter: Counter) -> None:
@@ -79,49 +80,53 @@ class SegmentCounter:
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None
 
-    def sent(self, frame: bytes, at: int, now: int, *, up: bool) -> Seen | None:
-        """A frame enters the link, its IPv4 header at `at`. Call `delivered` of the result when it comes out."""
+    def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Seen | None:
+        """A frame of so many packets enters the link, its IPv4 header at `at`. Call `delivered` of the result when it
+        comes out, or the first packet of it."""
         segment = parse(frame, at)
         if segment is None:
             return None
-        name = (segment.source, segment.target) if up else (segment.target, segment.source)
-        connection = self._connections.get(name)
-        if segment.syn and not segment.ack and (connection is None or connection.opening != segment.number):
-            connection = self._connections[name] = self._open(segment, now)
-            if segment.size:
+        flags, size = segment.flags, segment.size
+        opening = flags & (SYN | ACK) == SYN
+        connection = self._connections.get(segment.ends)
+        if opening and (connection is None or connection.opening != segment.number):
+            connection = self._open(segment, now)
+            if size:
                 message = self._carried(connection, segment, now, up=up)
                 connection.undecided = Seen(self.counter, message=message)
                 return None
         if connection is None:
             return None  # opened before we looked
-        established = connection.number if segment.syn and segment.ack else 0
+        established = connection.number if flags & SYN and not opening else 0
         if established and connection.undecided is not None:
             self._decide(connection, connection.undecided, segment, now)
-        message = self._carried(connection, segment, now, up=up) if segment.size or segment.fin else None
-        if segment.syn and not segment.ack:
+        message = self._carried(connection, segment, now, up=up, packets=packets) if size or flags & FIN else None
+        if opening:
             return None  # a copy
         stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)
-        if segment.fin:
-            stream.after = (segment.number + segment.syn + segment.size + 1) & _ALL
+        if flags & FIN:
+            stream.after = (segment.number + bool(flags & SYN) + size + 1) & _ALL
         closing = None
-        if segment.rst or other.after is not None:
-            closing = partial(self._closing, name, connection, segment, other)
+        if flags & RST or other.after is not None:
+            closing = partial(self._closing, connection, segment, other)
         return Seen(self.counter, established, message, closing) if established or message or closing else None
 
-    def _closing(self, name: tuple[_End, _End], connection: _Connection, segment: Segment, other: _Stream) -> None:
+    def _closing(self, connection: _Connection, segment: Segment, other: _Stream) -> None:
         """A segment came out that breaks the connection, or may acknowledge the end of the other stream: a connection
         of which nothing more can come is forgotten."""
-        if segment.ack and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
+        if segment.flags & ACK and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
             other.taken = True
-        done = segment.rst or (connection.up.taken and connection.down.taken)
-        if done and self._connections.get(name) is connection:
-            del self._connections[name]
+        done = segment.flags & RST or (connection.up.taken and connection.down.taken)
+        if done and self._connections.get(connection.ends) is connection:
+            del self._connections[connection.ends], self._connections[turned(connection.ends)]
 
     def _open(self, segment: Segment, now: int) -> _Connection:
         self._count += 1
         # A first segment that carries bytes waits for no handshake, unless they are refused.
         self.counter.opened(self._count, now, handshake=not segment.size)
-        return _Connection(self._count, segment.number)
+        made = _Connection(self._count, segment.ends, segment.number)
+        self._connections[segment.ends] = self._connections[turned(segment.ends)] = made
+        return made
 
     def _decide(self, connection: _Connection, first: Seen, answer: Segment, now: int) -> None:
         """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
@@ -133,18 +138,21 @@ class SegmentCounter:
             first.counter.refused(first.message)
             connection.up.next, connection.up.message = begin, None
 
-    def _carried(self, connection: _Connection, segment: Segment, now: int, *, up: bool) -> Message | None:
+    def _carried(
+        self, connection: _Connection, segment: Segment, now: int, *, up: bool, packets: int = 1
+    ) -> Message | None:
         stream, other = (connection.up, connection.down) if up else (connection.down, connection.up)
-        after = (segment.number + segment.syn + segment.size) & _ALL
-        new = segment.size if stream.next is None else min(_ahead(after, stream.next), segment.size)
+        size, fin = segment.size, bool(segment.flags & FIN)
+        after = (segment.number + bool(segment.flags & SYN) + size) & _ALL
+        new = size if stream.next is None else min(_ahead(after, stream.next), size)
         if new > 0:
             stream.next = after
-        if new > 0 or (segment.fin and not stream.ended):
-            stream.ended = stream.ended or segment.fin
-            message = self.counter.sent(connection.number, now, max(0, new), up=up, end=segment.fin, ended=other.ended)
+        if new > 0 or (fin and not stream.ended):
+            stream.ended = stream.ended or fin
+            message = self.counter.sent(connection.number, now, max(0, new), up=up, end=fin, ended=other.ended)
             stream.message = message or stream.message
         else:
-            self.counter.repeated()
+            self.counter.repeated(packets)
         return stream.message
 
 

@@ -18,7 +18,7 @@ from smartserver.client.plain import plain
 COMMANDS = {
     "serve": "smartserver.cli.serve",
     "demo": "smartserver.cli.demo",
-    "bench": "smartserver.cli.bench",
+    "bench": "smartserver.cli.bench.command",
     "verify": "smartserver.cli.verify",
     "ping": "smartserver.cli.ping",
     "setup": "smartserver.cli.setup",

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from smartserver.cli.errors import CommandError
 
 START_WITHIN = 20.0
 """Seconds a server may take to listen."""
+
+LOOK = 0.02
+"""Seconds between looks at whether it does: the kernel tells nobody."""
 
 STOP_WITHIN = 5.0
 """Seconds a server may take to stop before it is killed."""
@@ -161,18 +164,8 @@ class Workspace:
                 process.wait()
 
         self.later(stop)
-        deadline = time.monotonic() + START_WITHIN
-        while True:
-            try:
-                socket.create_connection((HOST, port), 1).close()
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    said = log.read().decode("utf-8", "replace").strip()
-                    raise CommandError(f"{' '.join(command[:4])} did not start: {said}") from None
-                time.sleep(0.02)
-            else:
-                return process.pid
+        until_it_listens(lambda: _answers(port), lambda: process.poll() is not None, " ".join(command[:4]), log)
+        return process.pid
 
 
 def attempt(
@@ -195,6 +188,28 @@ def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, s
     if done.returncode:
         raise CommandError(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
     return done.stdout
+
+
+def until_it_listens(listens: Callable[[], bool], ended: Callable[[], bool], name: str, log: IO[bytes]) -> None:
+    """Wait for a server of this name, which writes to `log`.
+
+    Raises:
+        CommandError: it ended, or takes too long; with what it wrote.
+    """
+    deadline = time.monotonic() + START_WITHIN
+    while not listens():
+        if ended() or time.monotonic() > deadline:
+            log.seek(0)
+            raise CommandError(f"{name} did not start: {log.read().decode('utf-8', 'replace').strip()}")
+        time.sleep(LOOK)
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def free_port() -> int:

@@ -9,8 +9,8 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import check_bytes, revision_record, verify_record
@@ -19,6 +19,7 @@ from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
 from smartserver.records.varint import Malformed
+from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.document import PackEntry
@@ -38,14 +39,8 @@ REBASED_DEPTH = 47
 """How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
-LARGE = 32 << 20
-"""Bytes of a record's text and its base's over which it is decoded while no other such one is: what all pushes to this
-process hold at once then is that of one. The largest takes 1 s, and 16 s where it must be encoded anew."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
-
-_large = threading.Lock()
-"""Had by whoever decodes a large record."""
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
@@ -190,7 +185,7 @@ class Intake:
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
             if not self._is_repeat(proof, entry, place, base_key, frame):
-                with _large if self._is_large(entry, base_key, row) else contextlib.nullcontext():
+                with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
                     anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
@@ -203,16 +198,6 @@ class Intake:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
         draft.add(self._content, segment, rows)
-
-    def _is_large(self, entry: Entry, base_key: Key | None, row: Row) -> bool:
-        """Whether the texts that are held while it is decoded, its own and its base's, are large."""
-        if row.chain_kib <= LARGE >> 10:
-            return False
-        size = entry.length
-        if base_key is not None:
-            stored = None if self._snapshot is None else self._snapshot.first(entry.kind, base_key)
-            size += self._arrivals.length(entry.kind, base_key) if stored is None else stored.length
-        return size > LARGE
 
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
@@ -362,6 +347,13 @@ class Intake:
 
     def _stored_row(self, kind: int, key: Key) -> Row | None:
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
+
+    def _text_length(self, kind: int, key: Key | None) -> int:
+        """Of a base's text; 0 for no base."""
+        if key is None:
+            return 0
+        stored = None if self._snapshot is None else self._snapshot.first(kind, key)
+        return self._arrivals.length(kind, key) if stored is None else stored.length
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the pack so far, of the segment under check too."""

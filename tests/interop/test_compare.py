@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
+from benches import bench
 from click.testing import CliRunner, Result
 
 from netem.packets.errors import Unavailable
-from smartserver.cli.compare_links import ProxyLine
-from smartserver.cli.compare_table import BEGIN, END
+from smartserver.cli.compare.links import ProxyLine
+from smartserver.cli.compare.table import BEGIN, END
 from smartserver.cli.main import group
 from smartserver.cli.peers.base import CLONE, DIVERGED, PUSH_ONE
 from smartserver.cli.peers.git import Git
@@ -26,19 +26,8 @@ pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 SHORT = ("--rtt", "10ms", "--repeat", "1", "--only", "proxy")
 
 
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command makes its folders: nothing may be left there."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 def compare(temporary: Path, *arguments: str) -> Result:
-    result = CliRunner().invoke(group, ["bench", "compare", *SHORT, *arguments], catch_exceptions=False)
-    assert list(temporary.iterdir()) == [], "something was left behind"
-    return result
+    return bench(temporary, "compare", *SHORT, *arguments)
 
 
 def only(*names: str) -> list[str]:

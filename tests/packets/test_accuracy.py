@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from netem.accuracy import measure
-from netem.accuracy_networks import Packeted
+from netem.accuracy_networks import OneByOne, Packeted
 from netem.accuracy_sockets import server
 from netem.cli import accuracy
 from netem.cli.main import main
@@ -22,14 +22,16 @@ Start = Callable[..., Packets]
 SIZE = 100_000
 
 
-def test_packets_are_measured(start: Start) -> None:
+@pytest.mark.parametrize("kind", [Packeted, OneByOne])
+def test_packets_are_measured(start: Start, kind: type[Packeted]) -> None:
     network = start(Link(0.0))
     with server(network.listen()) as (_, port):
-        measured = Packeted(network, port)
+        measured = kind(network, port)
         assert all(seconds >= 0.02 for seconds in measured.echo(0.02, 3))
         counts = network.take()
         assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 5, 4)
         assert measured.bulk(SIZE) > 0
+        assert network.link.trains is (kind is Packeted)
         counts = network.take()
         assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, SIZE + 1, 1)
         assert measured.exchanges(20) > 0
@@ -43,5 +45,11 @@ def test_the_command_has_a_row_of_them(
     monkeypatch.setattr(accuracy, "measure", functools.partial(measure, echoes={0.01: 2}, bulk=SIZE, exchanges=20))
     assert main(["accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["name"] for each in found] == ["simulated", "none (loopback)", "proxy", "packets"]
+    assert [each["name"] for each in found] == [
+        "simulated",
+        "none (loopback)",
+        "proxy",
+        "packets",
+        "packets, one by one",
+    ]
     assert found[-1]["late"]["0.01"]["p50"] > 0

@@ -1,45 +1,36 @@
-"""cli.bench_bulk, cli.bench_cold, cli.bench_held: they run on small numbers, and leave nothing behind."""
+"""cli.bench.bulk, cold, held and warm: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 
-import tempfile
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from benches import bench
 
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
-from smartserver.cli import bench_bulk, bench_cold, bench_link
+from netem.run import Crossing
+from smartserver.cli.bench import bulk, cold, link
+from smartserver.cli.bench.warm import Warm
 from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
 Start = Callable[..., Packets]
 
 
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands make their folders: nothing may be left there."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def bench(temporary: Path, *arguments: str) -> Result:
-    result = CliRunner().invoke(group, ["bench", *arguments], catch_exceptions=False)
-    assert list(temporary.iterdir()) == [], "something was left behind"
-    return result
-
-
 def test_bulk(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Link(0.0)).close()  # or skip
     # What so little takes is the time Python takes to start.
-    monkeypatch.setattr(bench_bulk, "SHARE", 0.0)
+    monkeypatch.setattr(bulk, "SHARE", 0.0)
     result = bench(temporary, "bulk", "--size", "100kB", "--link", "4ms", "100mbit")
     assert (result.exit_code, result.stderr.count("wrong")) == (0, 0)
     assert "bare TCP" in result.stdout
@@ -51,7 +42,7 @@ def test_bulk_that_is_too_slow_or_asked_for_wrongly(
     start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(Link(0.0)).close()  # or skip
-    monkeypatch.setattr(bench_bulk, "SHARE", 1e6)
+    monkeypatch.setattr(bulk, "SHARE", 1e6)
     result = bench(temporary, "bulk", "--size", "1kB", "--link", "4ms", "100mbit")
     assert result.exit_code == 1
     assert "MISSED" in result.stdout
@@ -61,10 +52,10 @@ def test_bulk_that_is_too_slow_or_asked_for_wrongly(
 
 def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Link(0.0)).close()  # or skip
-    monkeypatch.setattr(bench_cold, "LARGE", 20_000)
-    monkeypatch.setattr(bench_cold, "LARGE_RTT", 0.1)
-    monkeypatch.setattr(bench_cold, "PAUSE", 0.1)
-    monkeypatch.setattr(bench_cold, "HELD_PUSHES", 1)
+    monkeypatch.setattr(cold, "LARGE", 20_000)
+    monkeypatch.setattr(cold, "LARGE_RTT", 0.1)
+    monkeypatch.setattr(cold, "PAUSE", 0.1)
+    monkeypatch.setattr(cold, "HELD_PUSHES", 1)
     result = bench(temporary, "cold", "--repeat", "1", "--rtt", "20ms")
     lines = {line.rpartition("  ")[0].strip() or line: line for line in result.stdout.splitlines()}
     fresh = [line.split() for line in lines.values() if line.startswith("git push of one revision")]
@@ -72,11 +63,45 @@ def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sum("push of 20.0 KB by the library" in line for line in lines.values()) == 6
 
 
+RTTS = (0.2, 0.6)
+"""Of which the difference tells round trips; both are long beside what a busy machine is late by."""
+
+
+def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(Link(0.0)).close()  # or skip
+    (tmp_path / "served").mkdir()
+    servers = [
+        f"{sys.executable} -m smartserver.cli.main serve {tmp_path / 'served'} --anonymous write",
+        # To force and to delete is for clients of the server's own machine.
+        "netem proxy --rtt 0ms --listen {server}:4156 --to 127.0.0.1:4155",
+    ]
+    with Crossing(Packets(Link(0.004), backend="veth"), servers) as crossing:
+        network = crossing.network
+        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: network.connect(address[1]))
+        with Client(lambda: TcpMedium(network.server_address, 4156), agent="test") as client:
+            remote = RemoteRepository(client, "project", Knowledge(None, "hpss://server/project"))
+            shortest: list[dict[str, float]] = [{}, {}]
+            for _ in range(5):  # a pause of the machine makes a run longer and never shorter
+                for rtt, found in zip(RTTS, shortest, strict=True):
+                    network.change(Link(rtt))
+                    for row in Warm(client, remote, network, 1).rows():
+                        assert row.round_trips == 1, row.operation
+                        found[row.operation] = min(row.milliseconds / 1000, found.get(row.operation, 1e9))
+                short, long = shortest
+                slopes = {name: round((long[name] - short[name]) / (RTTS[1] - RTTS[0])) for name in short}
+                if set(slopes.values()) == {1}:
+                    break
+    assert "push one commit" in slopes
+    assert slopes == dict.fromkeys(slopes, 1)
+
+
 def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_here(link: object) -> None:
         raise Unavailable("no packet network here: this is a test")
 
-    monkeypatch.setattr(bench_link, "Packets", none_here)
+    monkeypatch.setattr(link, "Packets", none_here)
     with pytest.raises(CommandError, match="no packet network here: this is a test"):
         bench(temporary, "cold", "--repeat", "1")
     assert list(temporary.iterdir()) == []

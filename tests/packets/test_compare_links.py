@@ -1,23 +1,23 @@
-"""cli.compare_links over packets: a tool's server and clients in namespaces of their own."""
+"""cli.compare.links over packets: a tool's server and clients in namespaces of their own."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from benches import bench
 
-from smartserver.cli.main import group
 from smartserver.cli.peers.base import CLONE, PUSH_ONE
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
 
-def test_git_is_counted_over_packets() -> None:
+def test_git_is_counted_over_packets(temporary: Path) -> None:
     arguments = ["--rtt", "10ms", "--repeat", "1", "--json"]
     for name in ("packets", "git", CLONE, PUSH_ONE):
         arguments += ["--only", name]
-    result = CliRunner().invoke(group, ["bench", "compare", *arguments], catch_exceptions=False)
+    result = bench(temporary, "compare", *arguments)
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     if found["notes"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ SOON = 0.004
 RTTS = (0.2, 0.7)
 """Of which the difference tells round trips; both are long beside what a busy machine is late by, and shorter than the
 second after which the kernel sends a handshake again."""
+TRIES = 5
+"""What else the machine does makes a push longer, and never shorter: the shortest counts."""
 
 
 class Stage:
@@ -75,14 +78,19 @@ def stage(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.parametrize(("fast_open", "rounds"), [(False, 2), (True, 1)])
 def test_round_trips_of_a_push_on_a_fresh_connection(stage: Stage, fast_open: bool, rounds: int) -> None:
-    seconds = []
-    for rtt in RTTS:
-        stage.network.change(Link(rtt))
-        pushed = stage.push(fast_open=fast_open)
-        assert (pushed.counts.connections, pushed.counts.rounds) == (1, rounds)
-        assert pushed.counts.rounds_without_handshake == 1
-        seconds.append(pushed.seconds)
-    assert round((seconds[1] - seconds[0]) / (RTTS[1] - RTTS[0])) == rounds
+    shortest = dict.fromkeys(RTTS, math.inf)
+    for _ in range(TRIES):
+        for rtt in RTTS:
+            stage.network.change(Link(rtt))
+            pushed = stage.push(fast_open=fast_open)
+            assert (pushed.counts.connections, pushed.counts.rounds) == (1, rounds)
+            assert pushed.counts.rounds_without_handshake == 1
+            assert pushed.seconds >= rounds * rtt
+            shortest[rtt] = min(shortest[rtt], pushed.seconds)
+        found = round((shortest[RTTS[1]] - shortest[RTTS[0]]) / (RTTS[1] - RTTS[0]))
+        if found == rounds:
+            break
+    assert found == rounds
 
 
 def test_without_leave_it_is_a_handshake_as_ever(stage: Stage) -> None:

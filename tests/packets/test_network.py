@@ -33,7 +33,12 @@ pytestmark = pytest.mark.packets
 
 Start = Callable[..., Packets]
 RTT = 0.2
+TRIES = 5
+"""Of what is told by the clock: what else the machine does makes it longer, and never shorter."""
 SOON = 0.004
+UDP = socket.SOCK_DGRAM
+UDP_SEGMENT = 103
+"""Of Linux (linux/udp.h), which Python has no name for."""
 
 
 def have_tun() -> bool:
@@ -57,14 +62,19 @@ def test_slow_start_of_a_fresh_connection(start: Start, backend: str) -> None:
     network = start(Link(RTT), backend=backend)
     with Source(network) as source:
         for size, rounds in ((14_480, 1), (14_600, 2), (100_000, 3)):
-            network.take()
-            begun = time.monotonic()
-            with source.connect() as client:
-                connected = time.monotonic()
-                ask(client, size)
-                answered = time.monotonic()
-            counts = network.take()
-            found = [round((connected - begun) / RTT), round((answered - connected) / RTT)]
+            for _ in range(TRIES):
+                network.take()
+                begun = time.monotonic()
+                with source.connect() as client:
+                    connected = time.monotonic()
+                    ask(client, size)
+                    answered = time.monotonic()
+                counts = network.take()
+                assert connected - begun >= RTT
+                assert answered - connected >= rounds * RTT
+                found = [round((connected - begun) / RTT), round((answered - connected) / RTT)]
+                if found == [1, rounds]:
+                    break
             assert found == [1, rounds], f"{size} bytes; the emulator was late by {network.lateness()}"
             assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 1)  # of the programs
             assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (len(str(size)) + 1, size, 0)
@@ -142,10 +152,50 @@ def test_a_link_goes_down_and_comes_back(start: Start, effect: Effect) -> None:
         assert client.recv(100) == content(12)
 
 
+@pytest.mark.parametrize("backend", WORKING)
+@pytest.mark.parametrize(
+    ("effect", "seen"),
+    [
+        (Loss(0.1, seed=1), "dropped"),
+        (Duplicate(0.3), "content"),
+        (Corrupt(0.1), "repeated"),
+        (Jitter(0.004, ordered=False), "content"),
+        (Rate(1_000_000, 20_000), "dropped"),
+    ],
+    ids=repr,
+)
+def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: Effect, seen: str) -> None:
+    """In the middle of a connection that sent trains before, and does so again afterwards."""
+    network = start(Link(SOON), backend=backend)
+    with Source(network) as source, source.connect() as client:
+        assert ask(client, 200_000) == content(200_000)
+        assert network.take().dropped == 0
+        network.change(Link(SOON, down=[effect]))
+        assert ask(client, 200_000) == content(200_000)
+        counts = network.take()
+        assert (counts.bytes_down, counts.packets_down >= 200_000 / 1448) == (200_000, True)
+        if seen != "content":
+            assert getattr(counts, seen) > 0
+        network.change(Link(SOON))
+        assert ask(client, 200_000) == content(200_000)
+        assert network.take().bytes_down == 200_000
+
+
+@pytest.mark.parametrize("backend", WORKING)
+@pytest.mark.parametrize("link", [Link(SOON), Link(SOON, up=[Loss(0)])], ids=["trains", "packets"])
+def test_datagrams_that_were_sent_as_one_train(start: Start, backend: str, link: Link) -> None:
+    network = start(link, backend=backend)
+    with network.make_socket(SERVER, kind=UDP) as server, network.make_socket(CLIENT, kind=UDP) as client:
+        server.settimeout(PATIENCE)
+        server.bind((network.server_address, 0))
+        client.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
+        client.sendto(content(2500), server.getsockname())
+        assert [server.recv(5000) for _ in range(3)] == [content(2500)[at : at + 1000] for at in (0, 1000, 2000)]
+        assert network.take().packets_up == 3
+
+
 def test_what_cannot_be_changed(start: Start) -> None:
     network = start(Link(SOON))
-    with pytest.raises(ValueError, match="start it with an effect that works on packets"):
-        network.change(Link(SOON, up=[Loss(0.5)]))
     with pytest.raises(ValueError, match="cut is of streams"):
         network.change(Link(SOON, up=[Cut(5)]))
 

@@ -120,9 +120,9 @@ def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
 
 
 def test_an_upload_that_stopped_leaves_nothing(tmp_path: Path) -> None:
+    history = History()
+    segment = history.segment(history.commit({"a": b"b" * 5000}))
     with Server(tmp_path, "--idle-timeout", "1") as server, raw(server.port) as (connection, client):
-        history = History()
-        segment = history.segment(history.commit({"a": b"b" * 5000}))
         connection.sendall(client.send(Request(1, UPLOAD, body=True)) + client.send(Body(1, segment[:1000])))
         (goaway,) = [each for each in events_until_the_end(connection, client) if not isinstance(each, Ping)]
         assert goaway == GoAway(b"nothing of the rest of a request came for 1 s")
@@ -134,9 +134,9 @@ def test_an_upload_that_stopped_leaves_nothing(tmp_path: Path) -> None:
 def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
     history, content = History(), random.Random("stopped")
     tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
+    with Server(tmp_path) as server, connected(server.port) as remote:
+        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
     with Server(tmp_path, "--idle-timeout", "1") as server:
-        with connected(server.port) as remote:
-            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PULL)))
             wait_until(lambda: has_line(server, "dropped: it took nothing of its answer for 1 s"), "it is dropped")

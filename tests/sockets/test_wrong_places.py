@@ -215,12 +215,13 @@ def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "IDLE_TIMEOUT", 0.2)
     monkeypatch.setattr(retry, "PAUSES", ())
     history = History()
-    tip = history.commit({"big": random.Random("silence").randbytes(8 << 20)})
+    small = history.commit({"a": b"b"})  # Sent at one go, whatever the machine does meanwhile.
+    tip = history.commit({"big": random.Random("silence").randbytes(8 << 20)}, [small])
     with stranger(strangers.silent) as port:
         with connected(port) as remote, pytest.raises(MediumError, match="no sign of life"):
             remote.pull()
         with connected(port) as remote, pytest.raises(OutcomeUnknown, match="no sign of life"):
-            push(remote, Source(history), MAIN, tip)
+            push(remote, Source(history), MAIN, small)
     with (
         stranger(strangers.deaf) as port,
         connected(port) as remote,

@@ -32,7 +32,7 @@ class Git(Peer):
 
     @classmethod
     def convert(cls, _run: Callable[..., str], fixtures: Path) -> None:
-        """It is made in git's form (`compare_history`)."""
+        """It is made in git's form (`compare.history`)."""
 
     def server(self, host: str, port: int) -> Sequence[str]:
         """`git daemon`, writable."""

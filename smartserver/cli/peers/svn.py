@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from smartserver.cli.compare_history import REVISIONS
+from smartserver.cli.compare.history import REVISIONS
 from smartserver.cli.peers import base
 from smartserver.cli.peers.base import CLIENT, OTHER, Act, Peer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,6 @@ OPERATIONS = (
     "first push of all history", "clone", "push one commit", "fetch one commit", "push a new branch", "push nothing",
     "fetch nothing", "diverged push, refused",
 )  # fmt: skip
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the demo makes its folder."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def test_every_operation_is_shown_beside_gits(tmp_path: Path, temporary: Path) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
-import tempfile
 from pathlib import Path
 
 import pytest
 
+from smartserver.cli import servers
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import HOST, Workspace, attempt, free_port, run
+from smartserver.cli.servers import HOST, Workspace, attempt, free_port, run, until_it_listens
 
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("temporary")
 
 
 def test_an_environment_has_nothing_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +52,12 @@ def test_a_server_that_does_not_start_says_why(temporary: Path) -> None:
     with pytest.raises(CommandError, match=r"did not start: .*is not a folder"), Workspace("test") as work:
         work.serve(["smartserver", "serve", str(work.folder / "none")], free_port())
     assert list(temporary.iterdir()) == []
+
+
+def test_a_server_that_never_listens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "START_WITHIN", 0.0)
+    with pytest.raises(CommandError, match=r"^one of two did not start: still thinking$"):
+        until_it_listens(lambda: False, lambda: False, "one of two", io.BytesIO(b"still thinking\n"))
 
 
 def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

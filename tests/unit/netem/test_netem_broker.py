@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from netem.link import Link
 from netem.packets import broker, devices
 from netem.packets.errors import Unavailable
+
+
+class Open:
+    """A namespace by name; it holds a descriptor as a real one does."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
 
 NO_NODE = FileNotFoundError(errno.ENOENT, "No such file or directory", "/dev/net/tun")
 NO_PAIR = OSError(errno.EOPNOTSUPP, "a pair of veth interfaces: Operation not supported")
@@ -23,9 +34,15 @@ def joined(monkeypatch: pytest.MonkeyPatch, errors: Mapping[str, OSError]) -> st
         return "ports"
 
     monkeypatch.setattr(devices, "join", join)
-    monkeypatch.setattr(broker, "Namespace", object)
-    backend, _, ports = broker._join(Link(0.1), devices.BACKENDS, "cubic")
-    assert ports == "ports"
+    monkeypatch.setattr(broker, "Namespace", Open)
+    before = os.listdir("/proc/self/fd")
+    try:
+        backend, sides, ports = broker._join(devices.BACKENDS, "cubic")
+        assert ports == "ports"
+        for side in sides:
+            side.close()
+    finally:
+        assert os.listdir("/proc/self/fd") == before, "a kind that failed left a namespace open"
     return backend
 
 
@@ -41,3 +58,19 @@ def test_none_works_and_each_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         "no packet network here: tun: No such file or directory: /dev/net/tun; "
         "veth: a pair of veth interfaces: Operation not supported"
     )
+
+
+def test_a_second_namespace_that_cannot_be_closes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Open] = []
+
+    def one() -> Open:
+        if made:
+            raise OSError(errno.EMFILE, "Too many open files")
+        made.append(Open())
+        return made[0]
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(broker, "Namespace", one)
+    with pytest.raises(Unavailable, match="tun: Too many open files"):
+        broker._join(["tun"], "cubic")
+    assert os.listdir("/proc/self/fd") == before

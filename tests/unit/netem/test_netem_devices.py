@@ -1,23 +1,14 @@
-"""netem.packets.devices: how many packets a frame is, and whose a setting is. Devices are tried in tests/packets."""
+"""netem.packets.devices: whose a setting is, and what fails half-way. Devices are tried in tests/packets."""
 
 from __future__ import annotations
 
-import struct
+import os
+from typing import Any
 
 import pytest
 
-from netem.packets.devices import VIRTIO_BYTES, check_setting, packets_in
-
-
-@pytest.mark.parametrize(
-    ("train", "segment", "content", "packets"),
-    [(0, 0, 1448, 1), (0, 0, 0, 1), (1, 1448, 1448, 1), (1, 1448, 1449, 2), (1, 1448, 14480, 10), (1, 1448, 0, 1)],
-)
-@pytest.mark.parametrize("ethernet", [0, 14])
-def test_packets_of_a_train(train: int, segment: int, content: int, packets: int, ethernet: int) -> None:
-    headers = ethernet + 52
-    frame = struct.pack("=BBHHHH", 1, train, headers, segment, 0, 0) + bytes(headers + content)
-    assert packets_in(frame, VIRTIO_BYTES + ethernet) == packets
+from netem.packets import devices
+from netem.packets.devices import Port, check_setting
 
 
 def test_a_setting_of_the_network() -> None:
@@ -30,3 +21,45 @@ def test_a_setting_of_the_network() -> None:
 def test_a_setting_of_the_whole_machine_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name!r} is no setting of the network"):
         check_setting(name)
+
+
+class Half:
+    """The steps of `join`, each of which opens a real descriptor, and the n-th of which fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+        self._left = fails
+        monkeypatch.setattr(devices, "Namespace", self)
+        monkeypatch.setattr(devices, "_open_tun", self._port)
+        monkeypatch.setattr(devices, "_open_veth", self._port)
+        monkeypatch.setattr(devices, "_set_up", self._step)
+
+    def __call__(self) -> Any:
+        """The hub's namespace."""
+        self._step()
+        return open(os.devnull, "rb")
+
+    def _step(self, *_: Any, **__: Any) -> None:
+        if not self._left:
+            raise PermissionError
+        self._left -= 1
+
+    def _port(self, *_: Any) -> Port:
+        self._step()
+        return Port(os.open(os.devnull, os.O_RDONLY), 10)
+
+
+@pytest.mark.parametrize(("backend", "steps"), [("tun", 4), ("veth", 5)])
+def test_a_kind_that_fails_half_way_leaves_no_descriptor(
+    backend: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    sides: Any = (None, None)
+    for fails in range(steps):
+        Half(monkeypatch, fails)
+        with pytest.raises(PermissionError):
+            devices.join(backend, sides, congestion="cubic")
+        assert os.listdir("/proc/self/fd") == before, f"step {fails} left one"
+    Half(monkeypatch, steps)
+    for port in devices.join(backend, sides, congestion="cubic"):
+        os.close(port.descriptor)
+    assert os.listdir("/proc/self/fd") == before

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from frames import ACK, SYN, frame
+from frames import ACK, SYN, frame, train
 
-from netem.effects import Blackhole, Corrupt, Duplicate, Loss, Stall
+from netem.effects import Blackhole, Corrupt, Duplicate, Effect, Jitter, Loss, Rate, Stall
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
 from netem.packets.emulator import Emulator
+from netem.packets.trains import cut
 
 PATIENCE = 30.0
 """Seconds after which a test is stuck."""
@@ -99,6 +100,68 @@ def test_a_damaged_packet_promises_nothing_of_its_checksum_and_is_not_delivered(
     assert damaged != frame(2, 100)
     (counts, _, _), _ = emulated.control.ask("counts")
     assert [(message.size, message.delivered) for message in counts.messages] == [(100, None)]
+
+
+PACKETS = 20
+TRAIN = train(1, PACKETS * 1000, 1000)
+
+
+@over()
+def test_a_train_passes_whole_and_is_counted_as_its_packets(emulated: Emulated) -> None:
+    emulated.client.send(TRAIN)
+    assert emulated.server.recv(70_000) == TRAIN
+    assert emulated.control.ask("counts")[0][1].packets == PACKETS
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["from the start", "switched to"])
+@pytest.mark.parametrize(
+    "effect", [Loss(0.5, seed=1), Duplicate(0.5), Corrupt(0.5), Jitter(0.001, ordered=False), Rate(10**9)], ids=repr
+)
+def test_an_effect_on_packets_sees_each_of_a_train(effect: Effect, running: bool) -> None:
+    link = Link(0.002, up=[effect])
+    emulated = Emulated(Link(0.002) if running else link)
+    try:
+        if running:
+            emulated.client.send(TRAIN)
+            assert emulated.server.recv(70_000) == TRAIN
+            emulated.control.ask("change", link)
+            emulated.control.ask("take")
+        emulated.client.send(frame(1, flags=SYN))
+        emulated.client.send(TRAIN)
+        emulated.server.send(train(5, 2000, 1000))  # what goes the other way is cut, too, and passes
+        assert [len(emulated.client.recv(70_000)) for _ in range(2)] == [1050, 1050]
+        emulated.control.ask("change", Link(0.05))
+        emulated.client.send(TRAIN)  # comes last
+        whole = [frame(1, flags=SYN), *cut(TRAIN, HEADER)]
+        found = []
+        while (got := emulated.server.recv(70_000)) != TRAIN:
+            found.append(got)
+        _, up, _ = emulated.control.ask("counts")[0]
+        assert up.packets == 1 + 2 * PACKETS
+        changed = [got for got in found if got not in whole]
+        assert len({*found} - {*changed}) + len(changed) + up.dropped == len(whole)
+        many = range(PACKETS // 5, PACKETS - PACKETS // 5)
+        if isinstance(effect, Loss):
+            assert up.dropped in many
+        elif isinstance(effect, Duplicate):
+            assert len(found) - len(whole) in many
+        elif isinstance(effect, Corrupt):
+            assert len(changed) in many
+        elif isinstance(effect, Jitter):
+            assert found != whole
+        else:
+            assert found == whole
+    finally:
+        emulated.close()
+
+
+@over(up=[Stall(0)])
+def test_a_train_that_was_held_is_cut_where_the_new_link_sees_packets(emulated: Emulated) -> None:
+    emulated.client.send(TRAIN)
+    while emulated.control.ask("counts")[0][1].packets != PACKETS:
+        pass
+    emulated.control.ask("change", Link(0.002, up=[Loss(0)]))
+    assert [emulated.server.recv(70_000) for _ in range(PACKETS)] == cut(TRAIN, HEADER)
 
 
 @over(up=[Stall(0)], down=[Blackhole()])

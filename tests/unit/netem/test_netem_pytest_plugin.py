@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from netem import pytest_plugin
+from netem.packets.errors import Unavailable
+from netem.packets.network import Packets
 
 pytest_plugins = ["pytester"]
 
@@ -267,3 +269,17 @@ def test_budgets_are_not_lowered_by_tests_that_are_distributed(
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(["*--update-budgets: not with pytest-xdist; run the tests in one process*"])
     assert ("pull = 3" in budgets.read_text()) is refused
+
+
+@pytest.mark.parametrize(("required", "outcomes"), [("0", {"skipped": 1}), ("1", {"errors": 1})])
+def test_where_there_is_no_packet_network_a_test_says_why(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcomes: dict[str, int]
+) -> None:
+    def start(_: Packets) -> None:
+        raise Unavailable("no packet network here: this is a test")
+
+    monkeypatch.setattr(Packets, "start", start)
+    monkeypatch.setenv("REQUIRE_ALL", required)
+    result = run(pytester, "def test_it(packet_network): pass", "-rs")
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines(["*no packet network here: this is a test*"])

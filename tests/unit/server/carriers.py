@@ -1,4 +1,4 @@
-"""What Twisted's transports do, noted: carriers of sessions for tests, and clients to hear what was said."""
+"""What Twisted's transports do, noted: carriers of sessions, clients that hear what was said, and time that passes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from smartserver.server.limits import Limits
 from smartserver.server.sessions import Clock as ReactorClock
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection
 from smartserver.wire.events import Event, Request
-from smartserver.wire.messages import encode
+from smartserver.wire.limits import PING_INTERVAL
+from smartserver.wire.messages import RequestFlag, encode
 from transports.errors import CodedError
 
 PING = Request(1, encode(message((server_ping, PingRequest()), path="")))
+
+INSERT = encode(message((repository_insert_pack, InsertPackRequest()), flags=RequestFlag.BODY))
 
 ROOM = 65_536
 """Bytes above which Twisted says that it has enough."""
@@ -126,3 +130,18 @@ def heard(carrier: Carrier, client: Connection) -> list[Event]:
     while (event := client.next_event()) is not None:
         events.append(event)
     return events
+
+
+def wait(clock: Clock, seconds: float) -> None:
+    """In the steps in which a reactor would."""
+    while seconds > 0:
+        clock.advance(min(seconds, PING_INTERVAL))
+        seconds -= PING_INTERVAL
+
+
+class Never:
+    """An executor that is busy."""
+
+    def run(self, *_: object, **__: object) -> None: ...
+
+    def soon(self, *_: object) -> None: ...

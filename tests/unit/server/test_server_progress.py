@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
-from session_calls import INSERT, PING, code, set_main
+from session_calls import INSERT, PING, code, set_ref
 
 from smartserver.server import exchange, progress
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
@@ -79,7 +79,7 @@ def test_a_large_push_says_what_is_done_after_its_end(
     monkeypatch.setattr(progress, "LARGE_UPLOAD", len(body))
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     for at in range(0, len(body), 100):
         dialog.send(Body(number, body[at : at + 100]))
     stepped.step()
@@ -101,7 +101,7 @@ def test_a_large_push_that_must_be_checked_again_says_so(
     body = served.history.body(line[4:6])
     monkeypatch.setattr(progress, "LARGE_UPLOAD", len(body))
     dialog = Dialog(served.site)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     dialog.send(Body(number, body))
     served.push(line[4:5], {MAIN: line[4]})
     dialog.send(End(number, 2, len(body)))
@@ -111,7 +111,7 @@ def test_a_large_push_that_must_be_checked_again_says_so(
 
 def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: list[bytes]) -> None:
     dialog = Dialog(served.site)
-    dialog.ask(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY), served.history.segment(line[4]), 1)
+    dialog.ask(message(INSERT, set_ref(line[4]), flags=RequestFlag.BODY), served.history.segment(line[4]), 1)
     assert [type(event) for event in dialog.heard] == [Reply]
 
     def advance() -> float:
@@ -121,7 +121,7 @@ def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: li
     served.site.clock = advance
     slow = Dialog(served.site)
     body = served.history.segment(line[5])
-    slow.ask(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
+    slow.ask(message(INSERT, set_ref(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
     assert phases(slow) == [("commit", 0, 0)]
 
 
@@ -137,7 +137,7 @@ def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
 
 def test_no_progress_before_the_end_of_an_upload(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     """A verification in a request that changes something would hold the lock for minutes: it is refused."""
-    request = message((repository_verify, VerifyRequest()), INSERT, set_main(line[5]), flags=RequestFlag.BODY)
+    request = message((repository_verify, VerifyRequest()), INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
     assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "unsupported"
     assert [type(event) for event in dialog.heard] == [Error]
     assert served.refs() == {MAIN: line[3]}

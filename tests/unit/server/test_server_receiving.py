@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dialogs import Served, message, numbered
-from session_calls import INSERT, set_main
+from session_calls import INSERT, set_ref
 
 from smartserver.errors import AccessDenied, LimitExceeded, Unsupported
 from smartserver.records.segment import encode_graph
@@ -22,7 +22,7 @@ def receiving(
     allowed: Anonymous = Anonymous.WRITE,
     phases: list[str] | None = None,
 ) -> Receiving:
-    asked = message(INSERT, set_main(tip), flags=RequestFlag.BODY | flags, request=numbered(7))
+    asked = message(INSERT, set_ref(tip), flags=RequestFlag.BODY | flags, request=numbered(7))
 
     def progress(phase: str, done: int, total: int) -> None:
         if phases is not None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
-from session_calls import INSERT, PING, PULL, code, set_main
+from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import CorruptFile
 from smartserver.server import exchange, progress, session
@@ -69,7 +69,7 @@ def test_an_empty_pull_has_no_body(dialog: Dialog, line: list[bytes]) -> None:
 
 
 def test_a_push(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    request = message(INSERT, set_main(line[5]), flags=RequestFlag.BODY)
+    request = message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
     answer = dialog.ask(request, served.history.body(line[4:6]), 2)
     assert isinstance(answer, ReplyMessage)
     assert served.refs() == {MAIN: line[5]}
@@ -116,7 +116,7 @@ def test_the_frame_and_the_flag_must_agree_on_a_body(dialog: Dialog, in_frame: b
 
 def test_ping_is_answered_at_any_time(dialog: Dialog, line: list[bytes]) -> None:
     assert dialog.send(Ping(b"1")) == [Pong(b"1")]
-    dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     assert dialog.send(Ping(b"2")) == [Pong(b"2")]
 
 
@@ -151,7 +151,7 @@ def test_a_pull_cancelled_while_it_waits_for_its_turn(served: Served, line: list
 
 def test_a_pull_beside_an_upload(served: Served, line: list[bytes]) -> None:
     dialog = Dialog(served.site)
-    number = dialog.begin(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[4]), flags=RequestFlag.BODY))
     segment = served.history.segment(line[4])
     dialog.send(Body(number, segment[:10]))
     pull = dialog.begin(message(PULL, request=numbered(2)))
@@ -213,7 +213,7 @@ def test_reading_pauses_while_much_of_an_upload_is_unchecked(
     monkeypatch.setattr(session, "BACKLOG_LOW", 30)
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[4]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[4]), flags=RequestFlag.BODY))
     for at in range(0, len(segment), 10):
         dialog.send(Body(number, segment[at : at + 10]))
     assert dialog.paused == [True]
@@ -257,7 +257,7 @@ def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decod
     monkeypatch.setattr(session, "BACKLOG_HIGH", 50_000)
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(padded(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(padded(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     assert dialog.paused == [True]
     stepped.run_all()
     assert dialog.paused == [True, False]
@@ -271,7 +271,7 @@ def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decod
 def test_what_ends_early_is_held_no_longer(served: Served, what: str) -> None:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(padded(PING if what == "cancelled" else set_main(bytes(20))))
+    number = dialog.begin(padded(PING if what == "cancelled" else set_ref(bytes(20))))
     if what == "cancelled":
         dialog.send(Cancel(number))
     stepped.run_all()
@@ -283,7 +283,7 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     body = served.history.body(line[4:6])
     dialog.send(Body(number, body[:-10]))
     assert served.files() != before
@@ -299,7 +299,7 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
 def test_a_bug_in_giving_up_is_said_once(
     dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
     monkeypatch.setattr(RequestWork, "abandon", lambda *_: 1 / 0)
     dialog.send(Body(number, b"x"))
@@ -374,7 +374,7 @@ def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: p
 
 def large(line: list[bytes], calls: int = 2000) -> list[tuple[AnyVerb, Arguments]]:
     """Many calls, that the request is decoded apart."""
-    made = [set_main(line[5])] * calls
+    made = [set_ref(line[5])] * calls
     assert len(encode(message(*made))) >= exchange.LARGE_REQUEST
     return made
 
@@ -450,7 +450,7 @@ def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[b
 def test_a_refusal_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
     dialog = Dialog(served.site)
     dialog.ask(message(PULL))
-    answer = dialog.ask(message(set_main(line[1])))
+    answer = dialog.ask(message(set_ref(line[1])))
     assert isinstance(answer, Failure)
     # As a change, but for the swap; and the root once more, for the state that comes with it.
     root = len(served.transport.get("project/root"))
@@ -487,7 +487,7 @@ def test_a_body_that_breaks_off_says_what_was_read_of_it(
 def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "smartserver")
     dialog = Dialog(served.site)
-    spent = dialog.ask(message(*([set_main(line[2])] * 5))).counters
+    spent = dialog.ask(message(*([set_ref(line[2])] * 5))).counters
     dialog.send(Request(2, b"no request"))
     set_it = "Branch.set_last_revision"
     assert [record.message for record in caplog.records] == [
@@ -507,6 +507,6 @@ def test_many_requests_at_once(served: Served) -> None:
 
 def test_creating_and_filling_in_one_request(served: Served, line: list[bytes]) -> None:
     dialog = Dialog(served.site)
-    request = message((repository_create, CREATE), INSERT, set_main(line[2]), path="new/one", flags=RequestFlag.BODY)
+    request = message((repository_create, CREATE), INSERT, set_ref(line[2]), path="new/one", flags=RequestFlag.BODY)
     assert code(dialog.ask(request, served.history.body(line[:3]), 3)) == "ok"
     assert served.refs("new/one") == {MAIN: line[2]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message
-from session_calls import INSERT, PING, PULL, code, set_main
+from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import (
@@ -45,7 +45,7 @@ def test_a_client_that_ended_still_gets_its_answers(served: Served) -> None:
 def test_an_end_in_the_middle_of_an_upload_abandons_it(served: Served, line: list[bytes], part: str) -> None:
     dialog = Dialog(served.site)
     before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     if part == "body":
         dialog.send(Body(number, served.history.segment(line[4])))
         assert served.files() != before
@@ -59,7 +59,7 @@ def test_a_lost_connection_abandons_what_was_not_committed(served: Served, line:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
     before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     body = served.history.body(line[4:6])
     dialog.send(Body(number, body))
     stepped.step()
@@ -129,7 +129,7 @@ def test_garbage_closes_without_an_answer(served: Served, caplog: pytest.LogCapt
 def test_garbage_after_a_request_abandons_it(served: Served, line: list[bytes]) -> None:
     dialog = Dialog(served.site)
     before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     dialog.send(Body(number, served.history.segment(line[4])))
     dialog.session.data_received(b"\xff" * 9)
     assert dialog.closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from dialogs import Dialog, Lanes, Served, message
-from session_calls import INSERT, PING, PULL, code, set_main
+from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.server import exchange
 from smartserver.server.executor import Lane
@@ -46,7 +46,7 @@ def test_reads(joined: Dialog, lanes: Lanes, calls: list[tuple[AnyVerb, Argument
 def test_a_push_is_checked_and_made_apart_from_reads(
     joined: Dialog, lanes: Lanes, served: Served, line: list[bytes]
 ) -> None:
-    number = joined.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = joined.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     body = served.history.body(line[4:6])
     joined.send(Body(number, body[:100]), Body(number, body[100:]), End(number, 2, len(body)))
     lanes.run_all()
@@ -55,14 +55,14 @@ def test_a_push_is_checked_and_made_apart_from_reads(
 
 
 def test_a_change_without_a_body(joined: Dialog, lanes: Lanes, line: list[bytes]) -> None:
-    number = joined.begin(message(set_main(line[3])))
+    number = joined.begin(message(set_ref(line[3])))
     lanes.run_all()
     assert code(joined.answer(number)) == "ok"
     assert lanes.lanes[0] is Lane.COMMIT
 
 
 def test_what_is_given_up_waits_for_no_commit(joined: Dialog, lanes: Lanes, served: Served, line: list[bytes]) -> None:
-    number = joined.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = joined.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     joined.send(Body(number, served.history.body(line[4:6])[:100]), Cancel(number))
     lanes.run_all()
     assert code(joined.answer(number)) == "cancelled"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
-from session_calls import INSERT, PING, PULL, code, set_main
+from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.server.work import RequestWork
 from smartserver.wire.events import (
@@ -25,7 +25,7 @@ def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served
     flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
     body = served.history.body(side, graph_first=True)
     graph = body[: len(body) - len(served.history.body(side))]
-    number = dialog.begin(message(INSERT, set_main(side[2]), flags=flags))
+    number = dialog.begin(message(INSERT, set_ref(side[2]), flags=flags))
     (error,) = dialog.send(Body(number, graph))
     assert isinstance(error, Error)
     assert code(dialog.answer(number)) == "refused"
@@ -36,7 +36,7 @@ def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served
 
 
 def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes]) -> None:
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     (error,) = dialog.send(Body(number, b"\x05garbage of a segment"))
     assert isinstance(error, Error)
     assert code(dialog.answer(number)) == "corrupt-record"
@@ -48,7 +48,7 @@ def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> 
     """What was queued for the store before the refusal was known is dropped."""
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     dialog.send(Body(number, b"\x05garbage of a segment"), Body(number, b"more"), End(number, 1, 25))
     stepped.run_all()
     assert [type(event) for event in dialog.heard] == [Error]
@@ -58,7 +58,7 @@ def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> 
 
 def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     before = served.files()
-    number = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     segment = served.history.segment(line[4])
     assert dialog.send(Body(number, segment)) == []
     assert served.files() != before
@@ -75,13 +75,13 @@ def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[b
     dialog = Dialog(served.site, executor=stepped)
     body = served.history.body(line[4:6])
 
-    first = dialog.begin(message(INSERT, set_main(line[5]), flags=RequestFlag.BODY))
+    first = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     dialog.send(Body(first, body), End(first, 2, len(body)), Cancel(first))
     stepped.run_all()
     assert code(dialog.answer(first)) == "cancelled"
     assert served.refs() == {MAIN: line[3]}
 
-    second = dialog.begin(message(INSERT, set_main(line[5]), request=numbered(2), flags=RequestFlag.BODY))
+    second = dialog.begin(message(INSERT, set_ref(line[5]), request=numbered(2), flags=RequestFlag.BODY))
     dialog.send(Body(second, body), End(second, 2, len(body)))
     stepped.run_all()
     assert code(dialog.answer(second)) == "ok"
@@ -106,7 +106,7 @@ def test_cancel_in_the_commit_changes_nothing_more(
         return finish(work, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestWork, "_commit", cancelled)
-    request = message(INSERT, set_main(line[5]), flags=RequestFlag.BODY)
+    request = message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
     before = served.files()
     assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
     assert served.files() == before

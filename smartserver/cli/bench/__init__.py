@@ -1,0 +1,1 @@
+"""`smartserver bench`: its command, one file each measurement, and what they share."""

@@ -1,0 +1,341 @@
+"""`smartserver bench`: measurements a user can repeat, ours beside git's, each with its bar."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.trace.text import size
+
+if TYPE_CHECKING:
+    from smartserver.cli.bench.report import Report
+
+SOURCE = click.Path(path_type=Path, exists=True)
+"""A git repository or bundle."""
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Numbers of 1 or more with commas between them."""
+    try:
+        found = tuple(int(number) for number in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: expected numbers with commas between them, e.g. 1,1000") from None
+    if min(found) < 1:
+        raise click.BadParameter(f"{value!r}: expected numbers of 1 or more")
+    return found
+
+
+@click.group()
+def command() -> None:
+    """Measure: ours beside git's in one run, with the bar; exit status 1 when one is missed.
+
+    Servers run on loopback, ours and `git daemon`, in a temporary folder that is removed. PATH is a git repository or
+    a bundle, and only read. All but `warm` start their own servers.
+
+    \b
+    smartserver bench trips
+    smartserver bench commits ~/src/project -n 100
+    """
+
+
+@command.command()
+@click.argument("url")
+@click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="Rounds of all operations.")
+@click.option("--rtt", default="0", show_default=True, help="Round-trip time of a link to put in front, e.g. 1000ms.")
+@click.pass_obj
+def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
+    """Many operations on one connection to the server of URL: each must be one round trip.
+
+    A branch named smartserver-bench is pushed to, fetched from and deleted in the repository at URL, which is made if
+    it is not there. Round trips are counted on the link, by a proxy in front of the server. Exit status 1 when an
+    operation takes more than one.
+
+    \b
+    smartserver bench warm hpss://localhost/bench
+    smartserver bench warm hpss://localhost/bench -n 3 --rtt 1000ms
+    """
+    from smartserver.cli.bench.warm import run
+
+    seconds = _time(rtt)
+    head = f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}"
+    too_many = False
+    with one_line(url):
+        for row in run(url, count, seconds, traced="hpss" in flags):
+            if head:
+                click.echo(head)  # Not before there is something to put under it.
+                head = ""
+            click.echo(
+                f"{row.operation:24} {row.round_trips:>5} {size(row.bytes_up):>9} {size(row.bytes_down):>9} "
+                f"{row.milliseconds:>10.1f}"
+            )
+            too_many |= row.round_trips > 1
+    if too_many:
+        sys.exit(1)
+
+
+@command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("--rtt", "rtts", multiple=True, help="Round-trip time of the link; three or more for a slope.")
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Runs at each RTT.")
+def trips(path: Path | None, rtts: Sequence[str], repeat: int) -> None:
+    """Round trips of every git operation on a fresh connection, and of those on a held one.
+
+    They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
+    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. Takes about 7 minutes; with --rtt 100ms
+    --repeat 1 they are only counted, in half a minute. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench trips
+    smartserver bench trips ~/src/project --rtt 100ms --repeat 1
+    """
+    from smartserver.cli.bench.trips import RTTS, run_trips
+
+    _finish(*run_trips(path, [_time(rtt) for rtt in rtts] or RTTS, repeat, _say))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Timed rounds.")
+@click.option("--stages/--no-stages", default=True, show_default=True, help="Time the client's work alone as well.")
+def history(path: Path, repeat: int, stages: bool) -> None:
+    """First push of all of PATH and a clone of it: time, CPU, memory, bytes and sizes.
+
+    Git pushes from and serves a copy repacked with -adf. The clone over hpss:// must equal the source: every ref,
+    `git rev-list --objects --all`, output and status of `git fsck --strict`.
+
+    \b
+    smartserver bench history ~/src/project
+    smartserver bench history history.bundle --repeat 1
+    """
+    from smartserver.cli.bench.history import run_history
+
+    _finish(*run_history(path, repeat, _say, stages=stages))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(1), default=500, show_default=True, help="The newest commits.")
+@click.option("--branch", help="Whose commits; by default HEAD's.")
+@click.option("--refs", callback=_numbers, default="1", show_default=True, help="Numbers of refs on the server.")
+def commits(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -> None:
+    """Bytes of one-commit pushes, each to servers that hold exactly the parents.
+
+    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
+    more numbers of refs 50 of the pushes are done again with that many refs on the server: they must not grow.
+
+    \b
+    smartserver bench commits ~/src/project -n 100
+    smartserver bench commits history.bundle --refs 1,1000,20000
+    """
+    from smartserver.cli.bench.commits import run_commits
+
+    _finish(*run_commits(path, branch, count, refs, _say))
+
+
+@command.command()
+@click.argument("path", type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(1), default=2000, show_default=True, help="The oldest commits.")
+@click.option("--branch", help="Whose commits; by default HEAD's.")
+@click.option(
+    "--by",
+    type=click.Choice(["library", "git"]),
+    default="library",
+    show_default=True,
+    help="What pushes: the client library on one connection, or a `git push` each, beside git's own server.",
+)
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="A push's time is its best of so many runs."
+)
+def pushes(path: Path, count: int, branch: str | None, by: str, repeat: int) -> None:
+    """One-commit pushes in a row, into an empty repository: what they leave, beside one push of the same.
+
+    None may be refused, no base chain be deeper than 128; under 20 packs, at most 1.5 times the store of one push, and
+    p99 of a push at most 2 times its median.
+
+    \b
+    smartserver bench pushes ~/src/project -n 200
+    smartserver bench pushes history.bundle --by git
+    """
+    from smartserver.cli.bench.pushes import run_pushes
+
+    _finish(*run_pushes(path, branch, count, by, repeat, _say))
+
+
+@command.command()
+@click.option("-n", "count", type=click.IntRange(1), default=50, show_default=True, help="Pushes of each writer.")
+@click.option("--writers", "number", type=click.IntRange(1), default=4, show_default=True, help="Processes that push.")
+def writers(count: int, number: int) -> None:
+    """Several processes push at once to one repository: through one server, and through a server each.
+
+    Every push that was acknowledged must be there and the repository sound.
+
+    \b
+    smartserver bench writers
+    smartserver bench writers -n 10 --writers 16
+    """
+    from smartserver.cli.bench.writers import run_writers
+
+    _finish(*run_writers(number, count, _say))
+
+
+@command.command()
+@click.option("--size", "content", default="20MB", show_default=True, help="Content of the push.")
+@click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the link.")
+@click.option("--rate", default="1mbit", show_default=True, help="Bandwidth of the link each way.")
+def diverged(content: str, rtt: str, rate: str) -> None:
+    """A large push that has diverged: it must be refused after one round trip, with little sent in vain.
+
+    \b
+    smartserver bench diverged
+    smartserver bench diverged --size 2MB --rtt 300ms --rate 10mbit
+    """
+    from netem.units import parse_rate, parse_size
+    from smartserver.cli.bench.diverged import run_diverged
+
+    try:
+        bytes_, bytes_per_second = parse_size(content), parse_rate(rate)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+    _finish(*run_diverged(bytes_, _time(rtt), bytes_per_second, _say))
+
+
+@command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("-n", "count", type=click.IntRange(4), default=100, show_default=True, help="Pushes with and without.")
+@click.option("--clones", type=click.IntRange(1), default=1, show_default=True, help="Clones that have stalled.")
+def stall(path: Path | None, count: int, clones: int) -> None:
+    """Pushes beside a clone that has stopped reading: no slower, and the server's memory stays flat.
+
+    The clone is of PATH, which must be larger than all socket buffers together; without it 64 MB are made.
+
+    \b
+    smartserver bench stall
+    smartserver bench stall --clones 32
+    """
+    from smartserver.cli.bench.stall import run_stall
+
+    _finish(*run_stall(path, clones, count, _say))
+
+
+@command.command()
+@click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="Pushes at each RTT.")
+@click.option("--rtt", "rtts", multiple=True, help="Round-trip time of the link; three or more for a slope.")
+def cold(repeat: int, rtts: Sequence[str]) -> None:
+    """Pushes on a fresh connection over real TCP: 2 round trips, 1 with Fast Open; and slow start of a large one.
+
+    Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
+    make namespaces). Takes two minutes. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench cold
+    smartserver bench cold --repeat 1 --rtt 100ms
+    """
+    from smartserver.cli.bench.cold import RTTS, run_cold
+
+    _finish(*run_cold(repeat, [_time(rtt) for rtt in rtts] or RTTS, _say))
+
+
+@command.command()
+@click.option("--size", "content", default="50MB", show_default=True, help="Random bytes to push and to clone.")
+@click.option("--link", "links", nargs=2, multiple=True, metavar="RTT RATE", help="A link, e.g. 250ms 100mbit.")
+@click.option("--buffers", default="64MiB", show_default=True, help="Most that a socket may hold, on both sides.")
+def bulk(content: str, links: Sequence[tuple[str, str]], buffers: str) -> None:
+    """A large push and a clone over long, fast links of real TCP: 90 % of the pace of a bare connection.
+
+    Links by default: 1000 ms with 20 Mbit/s, 250 ms with 100 Mbit/s; three minutes for both. Client and server are in
+    network namespaces (Linux, as root or where users may make namespaces), where --buffers is the most of
+    net.ipv4.tcp_rmem and tcp_wmem: the system's own may be too small for such a link.
+
+    \b
+    smartserver bench bulk
+    smartserver bench bulk --size 10MB --link 500ms 50mbit
+    """
+    from netem.units import parse_rate, parse_size
+    from smartserver.cli.bench.bulk import LINKS, run_bulk
+
+    try:
+        bytes_, most = parse_size(content), parse_size(buffers)
+        lines = [(_time(rtt), parse_rate(rate)) for rtt, rate in links]
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+    _finish(*run_bulk(bytes_, lines or LINKS, most, _say))
+
+
+@command.command()
+@click.option(
+    "--rtt",
+    "rtts",
+    multiple=True,
+    help="Round-trip time of the link; three or more for a slope (100, 200 and 300 ms).",
+)
+@click.option("--repeat", type=click.IntRange(1), default=2, show_default=True, help="Runs at each RTT.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Some tools, networks or operations: hg, packets, clone; repeatable."
+)
+@click.option(
+    "--tools", type=click.Path(path_type=Path, file_okay=False), help="Where programs are looked for before PATH."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--write", is_flag=True, help="Also write doc/performance.md and doc/compare.svg, here.")
+def compare(
+    rtts: Sequence[str], repeat: int, only: Sequence[str], tools: Path | None, as_json: bool, write: bool
+) -> None:
+    """Git, hg, brz, svn and ours side by side: round trips and seconds of the same operations on the same links.
+
+    Each tool has the same history of 100 revisions and 50 files, and its own server; the links are a proxy, which
+    counts, and packets of real TCP between two namespaces. A tool that is not installed is left out and named. Every
+    outcome is looked at: exit status 1 when one is wrong. All of it takes about 20 minutes; with one RTT of 20 ms
+    trips are only counted, in two. Another load on the machine falsifies slopes.
+
+    \b
+    smartserver bench compare --rtt 20ms --repeat 1 --only proxy
+    smartserver bench compare --only git --only hpss --only clone
+    """
+    from smartserver.cli.compare.comparison import RTTS, names, run_compare
+    from smartserver.cli.compare.picture import svg
+    from smartserver.cli.compare.table import markdown, page, put
+
+    if unknown := [name for name in only if name not in names()]:
+        raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names())}")
+    performance, picture = Path("doc/performance.md"), Path("doc/compare.svg")
+    before = performance.read_text(encoding="utf-8") if write else ""
+    if write:
+        put(before, "")  # What is wrong with the page is said before anything is measured.
+    found = run_compare([_time(rtt) for rtt in rtts] or RTTS, repeat, only, tools, _say)
+    if write and found.costs:
+        performance.write_text(put(before, page(found, picture.name)), encoding="utf-8")
+        picture.write_text(svg(found), encoding="utf-8")
+    click.echo(json.dumps(found.as_json()) if as_json else markdown(found))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if found.problems:
+        sys.exit(1)
+
+
+def _time(text: str) -> float:
+    from netem.units import parse_time
+
+    try:
+        return parse_time(text)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+
+
+def _say(words: str) -> None:
+    click.echo(words, err=True)
+
+
+def _finish(report: Report, problems: Sequence[str]) -> None:
+    """Print the table; leave with status 1 where something is wrong or does not reach its bar."""
+    for line in report.lines():
+        click.echo(line)
+    for problem in problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if report.missed or problems:
+        sys.exit(1)

@@ -1,0 +1,99 @@
+"""Our server across a link of real TCP (`netem.packets`), for the measurements that need one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from netem.link import Link
+from netem.packets.command import Command
+from netem.packets.errors import PacketsError, Unavailable
+from netem.packets.network import CLIENT, SERVER, Packets
+from smartserver.cli.bench.process import Cost, Watch
+from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import Workspace, until_it_listens
+
+PORT = 4155
+
+
+class Across:
+    """A server on the far side of a link, and commands on the near one; made by `across`."""
+
+    def __init__(self, work: Workspace, network: Packets, server: Command) -> None:
+        self.network = network
+        self.server = server.pid
+        self._work = work
+
+    def url(self, name: str) -> str:
+        """The URL of a repository."""
+        return f"hpss://{self.network.server_address}:{PORT}/{name}"
+
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[float, Cost, str]:
+        """Run a command on the near side: seconds, what it cost, and what it wrote.
+
+        Raises:
+            CommandError: it failed.
+        """
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
+            begun = time.monotonic()
+            running = self.network.run(
+                CLIENT, command, environment=environment, folder=str(folder),
+                stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
+            )  # fmt: skip
+            try:
+                with Watch(running.pid) as watch:
+                    status = running.wait()
+                    seconds = time.monotonic() - begun
+            finally:
+                running.kill()
+                running.close()
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode("utf-8", "replace"))
+        if status:
+            raise CommandError(f"{' '.join(command)}: status {status}: {texts[1].strip()}")
+        return seconds, watch.cost, texts[0]
+
+    def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
+        """Run git."""
+        return self.run(["git", *arguments], folder, environment)[:2]
+
+    def ask(self, module: str, *arguments: str) -> list[list[object]]:
+        """Run a module of ours, and read the JSON it prints."""
+        words = [sys.executable, "-m", module, *arguments]
+        return json.loads(self.run(words, self._work.folder, self._work.environment("asked"))[2])  # type: ignore[no-any-return]
+
+
+@contextmanager
+def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
+    """Start a link with a server behind it; `settings` of the kernel's are set on both sides first.
+
+    Raises:
+        CommandError: there can be none here, or the server does not start.
+    """
+    served = work.folder / "served"
+    served.mkdir(exist_ok=True)
+    try:
+        with Packets(link) as network, tempfile.TemporaryFile() as log:
+            for name, value in settings:
+                network.setting(name, value)
+            words = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--anonymous", "write"]
+            where = ["--listen", f"{network.server_address}:{PORT}", "--fast-open"]
+            server = network.run(
+                SERVER, [*words, *where], environment=work.environment("server"), stdout=log.fileno(),
+                stderr=log.fileno(),
+            )  # fmt: skip
+            try:
+                until_it_listens(lambda: network.listening(SERVER) > 0, server.ended, "the server", log)
+                yield Across(work, network, server)
+            finally:
+                server.close()
+    except (Unavailable, PacketsError) as wrong:
+        raise CommandError(str(wrong)) from wrong

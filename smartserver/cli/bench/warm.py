@@ -1,0 +1,225 @@
+"""Operations on one held connection, counted on the link in front of the server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import click
+
+from netem.counter import Counts
+from netem.proxy import Proxy
+from smartserver.cli.errors import CommandError
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.url import parse
+from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
+from smartserver.records.delta import compress
+from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
+from smartserver.records.segment import encode_segment
+from smartserver.trace import text
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+
+BRANCH = b"refs/heads/smartserver-bench"
+TOPIC = b"refs/heads/smartserver-bench-topic"
+VCS = "git sha1"
+KINDS = KINDS_OF[VCS]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmRow:
+    """One operation: the most round trips and bytes of all its runs, and its median time."""
+
+    operation: str
+    round_trips: int
+    bytes_up: int
+    bytes_down: int
+    milliseconds: float
+
+
+class Commits:
+    """Commits of one small file, made here: what a push brings without a version-control system."""
+
+    def __init__(self) -> None:
+        self.tip: RevisionId = b""
+        self.before: RevisionId = b""
+        """The parent of the tip."""
+        self._number = 0
+
+    def next(self, content: int = 0) -> _Commit:
+        """A commit on top of the one before; its file has `content` random bytes and a line."""
+        self._number += 1
+        file = os.urandom(content) + f"{os.urandom(8).hex()} number {self._number}\n".encode()
+        blob = _object(BLOB, file)
+        tree = _object(TREE, b"100644 bench\0" + blob[0])
+        parent = b"parent %s\n" % self.tip.hex().encode() if self.tip else b""
+        who = b"Bench <bench@example.org> %d +0000" % int(time.time())
+        head = b"tree %s\n%sauthor %s\ncommitter %s\n\nCommit %d\n"
+        commit = _object(COMMIT, head % (tree[0].hex().encode(), parent, who, who, self._number))
+        made = _Commit(commit[0], (Parent(self.tip),) if self.tip else (), [commit, tree, blob])
+        self.before, self.tip = self.tip, commit[0]
+        return made
+
+
+_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob"}
+
+
+def _object(meta: bytes, content: bytes) -> tuple[Key, bytes, bytes]:
+    key = hashlib.sha1(b"%s %d\0%s" % (_NAMES[meta], len(content), content)).digest()
+    return key, meta, content
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """One commit as a push source and as its plan."""
+
+    id: RevisionId
+    parents: tuple[Parent, ...]
+    objects: Sequence[tuple[Key, bytes, bytes]]
+
+    def plan(self, tips: object, haves: object) -> _Commit:
+        return self
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return [Announced(self.id, self.parents)]
+
+    def segments(self) -> Iterator[bytes]:
+        frames = [compress(content) for _, _, content in self.objects]
+        entries = [
+            Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(content), len(frame), b"")
+            for (key, meta, content), (encoding, frame) in zip(self.objects, frames, strict=True)
+        ]
+        yield encode_segment(self.id, self.parents, entries, [frame for _, frame in frames], KINDS)
+
+    def without_bases(self, keys: object) -> _Commit:
+        return self
+
+
+class _Nothing:
+    """A source that has nothing to send."""
+
+    graph: Sequence[Announced] = ()
+
+    def plan(self, tips: object, haves: object) -> _Nothing:
+        return self
+
+    def segments(self) -> Iterator[bytes]:
+        return iter(())
+
+    def without_bases(self, keys: object) -> _Nothing:
+        return self
+
+
+def run(url: str, count: int, rtt: float, *, traced: bool = False) -> Iterator[WarmRow]:
+    """Run each operation `count` times through a link of `rtt` seconds; one row an operation.
+
+    Raises:
+        BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
+        CommandError: an operation had a wrong result.
+    """
+    location = parse(url)
+    recorder = text.printing(lambda line: click.echo(line, err=True)) if traced else None
+    # Asked for without the proxy: what is wrong with the server is then said of the server.
+    TcpMedium(location.host, location.port).close()
+    with Proxy(rtt, (location.host, location.port)) as proxy:
+        observers = [recorder] if recorder is not None else []
+        with Client(lambda: TcpMedium(proxy.host, proxy.port), observers, agent="bench") as client:
+            remote = RemoteRepository(client, location.path, Knowledge(None, url))
+            yield from Warm(client, remote, proxy, count).rows()
+
+
+class Counting(Protocol):
+    """Any network of netem, for what it counted."""
+
+    def take(self) -> Counts:
+        """The counts since the last `take`."""
+
+
+class Warm:
+    """Operations of one client, each `count` times, on a connection that a network counts."""
+
+    def __init__(self, client: Client, remote: RemoteRepository, network: Counting, count: int) -> None:
+        self._client = client
+        self._remote = remote
+        self._network = network
+        self._count = count
+        self._commits = Commits()
+
+    def rows(self) -> Iterator[WarmRow]:
+        """The operations in order; the first connects and makes the repository, and is not measured."""
+        self._push()
+        yield self._measure("ping", lambda: self._client.call(server_ping, PingRequest()))
+        yield self._measure("list refs", self._remote.learn_refs)
+        yield self._measure("push one commit", self._push)
+        yield self._measure("fetch one commit", self._fetch, before=self._push)
+        yield self._measure("fetch nothing", self._fetch_nothing)
+        yield self._measure("push nothing", self._push_nothing)
+        yield self._measure("push a new branch", self._push_topic, after=self._delete_topic)
+        yield self._measure("delete a branch", self._delete_topic, before=self._push_topic)
+        yield self._measure("diverged push, refused", self._push_diverged)
+        self._update(RefUpdate(BRANCH, None), _Nothing(), Outcome.DONE)
+
+    def _measure(
+        self,
+        operation: str,
+        run: Callable[[], object],
+        before: Callable[[], object] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+    ) -> WarmRow:
+        trips = up = down = 0
+        times = []
+        for _ in range(self._count):
+            before()
+            self._network.take()
+            start = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - start) * 1000)
+            counts = self._network.take()
+            trips = max(trips, counts.rounds)
+            up, down = max(up, counts.bytes_up), max(down, counts.bytes_down)
+            after()
+        return WarmRow(operation, trips, up, down, statistics.median(times))
+
+    def _push(self) -> None:
+        commit = self._commits.next()
+        rule = Rule.FF if commit.parents else Rule.FORCE  # An interrupted run may have left the branch behind.
+        self._update(RefUpdate(BRANCH, commit.id, rule), commit, Outcome.DONE)
+
+    def _push_nothing(self) -> None:
+        self._update(RefUpdate(BRANCH, self._commits.tip), _Nothing(), Outcome.UNCHANGED)
+
+    def _push_topic(self) -> None:
+        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), _Nothing(), Outcome.DONE)
+
+    def _delete_topic(self) -> None:
+        self._update(RefUpdate(TOPIC, None), _Nothing(), Outcome.DONE)
+
+    def _push_diverged(self) -> None:
+        other = Commits().next()
+        self._update(RefUpdate(BRANCH, other.id), other, Outcome.REFUSED)
+
+    def _fetch(self) -> None:
+        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.before])
+        self._expect(pulled.result.segments == 1 and sum(map(len, pulled.body)) == pulled.result.size, "fetch")
+
+    def _fetch_nothing(self) -> None:
+        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
+        self._expect(not list(pulled.body), "fetch nothing")
+
+    def _update(self, update: RefUpdate, source: _Commit | _Nothing, expected: Outcome) -> Updated:
+        done = self._remote.push([update], source, NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"}))[0]
+        self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")
+        return done
+
+    def _expect(self, right: bool, what: str) -> None:
+        if not right:
+            raise CommandError(f"wrong result: {what}")

@@ -1,0 +1,26 @@
+"""Large records are decoded one at a time: what all pushes to this process hold at once then is the texts of one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+LARGE = 32 << 20
+"""Bytes of a record's text and its base's over which it is decoded while no other such one is. The largest takes 1 s,
+and 16 s where it must be encoded anew."""
+
+_turn = threading.Lock()
+"""Had by whoever decodes a large record."""
+_NOBODY = contextlib.nullcontext()
+
+
+def turn(chain_kib: int, length: int, base_length: Callable[[], int]) -> AbstractContextManager[object]:
+    """What to enter while a record is decoded: where it is large, that waits until no other is.
+
+    `length` and `base_length`: of its text, and of its base's, which is asked for only where `chain_kib`, the KiB of
+    all texts of its chain, leaves room for a large one.
+    """
+    large = chain_kib > LARGE >> 10 and length + base_length() > LARGE
+    return _turn if large else _NOBODY

@@ -1,0 +1,273 @@
+"""client.call: a change is sent again as a repeat, and is made, not made, or said to be unknown."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from exchanges import DELETE, MAIN, banner, broken, closed, upload
+from scripted import Answering, ScriptedMedium, Server, done, refuse, refused, reply
+
+from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.certainty import NoServer
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.retry import PAUSES
+from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, ServerBusy
+from smartserver.verbs.branch_delete import BranchDeleteResult
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.frames import PREFACE
+from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode
+from smartserver.wire.messages import Reply as ReplyMessage
+from transports.errors import CodedError, Locked, NoSpace
+
+LOCKED = refused(Locked("project/lock", 30))
+
+
+DELETED = done(BranchDeleteResult([]))
+
+
+def refuse_times(times: int) -> Answering:
+    """Somebody holds the lock, so many times."""
+    left = [times]
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request) and not event.body:
+            left[0] -= 1
+            medium.say(Error(event.id, LOCKED) if left[0] >= 0 else Reply(event.id, DELETED))
+        elif isinstance(event, End):
+            medium.say(Error(event.id, LOCKED))
+
+    return answering
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_lost_request_is_sent_again_with_its_id(how: Answering) -> None:
+    server = Server([how, how, reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 3
+    assert server.pauses == list(PAUSES)
+    assert [connection.closed for connection in server.connections] == [1, 1, 1]
+
+
+def test_a_repeat_tells_how_old_it_is() -> None:
+    server = Server([broken, reply(done(BranchDeleteResult([])))])
+
+    def sleep(seconds: float) -> None:
+        server.now += seconds
+
+    with Client(server.connect, clock=lambda: server.now, sleep=sleep) as client:
+        client.request(DELETE)
+    assert [connection.request.age for connection in server.connections] == [0, int(PAUSES[0] * 1000)]
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_change_that_was_sent_and_never_answered_is_unknown(how: Answering) -> None:
+    server = Server([how] * 3)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="it is unknown whether the change was made"):
+        client.request(DELETE)
+    assert server.tried == 3
+
+
+def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
+    server = Server([broken])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="Connection reset by peer"):
+        client.request(DELETE)
+    assert server.tried == 3
+    assert server.pauses == list(PAUSES)
+
+
+@pytest.mark.parametrize("error", [ServerBusy("connections", 7), AccessDenied("write", "why"), NoSpace("p")])
+def test_a_repeat_refused_before_the_log_was_read_leaves_it_unknown(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(OutcomeUnknown) as raised:
+        client.request(DELETE)
+    assert raised.value.why == str(error)
+    assert server.tried == 2
+
+
+def test_a_repeat_that_waits_in_vain_leaves_it_unknown() -> None:
+    """The first sending may be in line for the same lock."""
+    server = Server([broken, refuse_times(9)])
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="held by another writer"):
+        client.request(DELETE)
+
+
+@pytest.mark.parametrize("error", [DivergedBranches(MAIN, b"t" * 20), OutcomeUnknown("the log is too short")])
+def test_a_repeat_refused_for_its_change_is_answered(error: CodedError) -> None:
+    server = Server([broken, refuse(refused(error))])
+    with server.client() as client, pytest.raises(Refusal) as raised:
+        client.request(DELETE)
+    assert type(raised.value.error) is type(error)
+
+
+def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
+    def leaving(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, LOCKED), GoAway(b"the server is stopping"))
+
+    server = Server([leaving])
+    with server.client() as client, pytest.raises(CannotConnect):
+        client.request(DELETE)
+    assert server.tried == 2
+
+
+def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
+    server = Server([broken] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost):
+        client.request(Outgoing("project", DELETE.calls, RequestFlag.CHECK_ONLY))
+
+
+def test_a_push_cut_off_before_its_end_was_not_made() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Body):
+            medium.break_off()
+
+    server = Server([answering] * 3)
+    with server.client() as client, pytest.raises(ConnectionLost):
+        client.request(upload(10))
+    assert server.tried == 3
+
+
+def test_a_push_whose_end_was_sent_may_have_been_made() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.end()
+
+    server = Server([answering])
+    with server.client() as client, pytest.raises(OutcomeUnknown):
+        client.request(upload(10))
+
+
+NO_RESULTS = [
+    encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
+    for result in (b"\xc0", b"\x91\xc0", b"\x90", b"\x91\x91\xa1a")
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (banner(PREFACE + bytes(40)), "frame type"),
+        *[(reply(done(*[BranchDeleteResult([])] * count)), f"each of 1 calls, got {count}") for count in (0, 2)],
+        (reply(b"\xc1"), "expected a reply, got 1 bytes that are none"),
+        (refuse(b"\xc1"), "expected an error, got 1 bytes that are none"),
+        *[(reply(each), r"expected a result of Branch\.delete") for each in NO_RESULTS],
+    ],
+)
+def test_a_change_whose_answer_is_none_is_repeated_and_then_unknown(said: Answering, named: str) -> None:
+    server = Server([said] * 3)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match=f"it is unknown whether.*{named}") as raised:
+        client.request(DELETE)
+    assert isinstance(raised.value.__cause__, RemoteProtocolError)
+    assert server.ids == [DELETE.id] * 3
+    assert server.pauses == list(PAUSES)
+    assert [connection.closed for connection in server.connections] == [1, 1, 1]
+
+
+def test_the_repetition_of_a_change_whose_answer_was_none_is_answered() -> None:
+    server = Server([reply(b"\xc1"), reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 2
+
+
+@pytest.mark.parametrize("scripts", [[broken, reply(b"\xc1")], [reply(b"\xc1"), broken], [reply(b"\xc1")]])
+def test_a_broken_rule_is_named_before_a_broken_connection(scripts: list[Answering]) -> None:
+    server = Server(scripts)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="expected a reply") as raised:
+        client.request(DELETE)
+    assert isinstance(raised.value.__cause__, RemoteProtocolError)
+    assert server.tried == 3
+
+
+def test_a_server_of_another_version_has_changed_nothing() -> None:
+    server = Server([banner(b"hpss! 2 3\n")] * 3)
+    with server.client() as client, pytest.raises(NotOurProtocol):
+        client.request(DELETE)
+    assert server.tried == 1
+
+
+def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
+    """What he says may have been put in front of an answer: the same change is asked for again."""
+    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n"), reply(done(BranchDeleteResult([])))])
+    with server.client() as client:
+        client.request(DELETE)
+    assert server.ids == [DELETE.id] * 2
+
+
+def test_a_change_that_only_somebody_else_got_is_said_to_have_found_no_server() -> None:
+    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n")] * 3)
+    with (
+        server.client() as client,
+        pytest.raises(NoServer, match=r"does not speak hpss: .*SSH.*; if an hpss server got"),
+    ):
+        client.request(DELETE)
+    assert server.pauses == list(PAUSES)
+
+
+def test_but_who_was_there_before_him_may_have_made_it() -> None:
+    for said, tried in ((b"SSH-2.0-OpenSSH_9.6\r\n", 3), (b"hpss! 2 3\n", 2)):
+        server = Server([broken, banner(said), banner(said)])
+        with server.client() as client, pytest.raises(OutcomeUnknown, match="hpss") as raised:
+            client.request(DELETE)
+        assert type(raised.value) is OutcomeUnknown
+        assert server.tried == tried
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"), [(KeyError("an object is gone"), OutcomeUnknown), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_a_body_that_fails_when_it_is_sent_again_leaves_it_unknown(
+    failing: BaseException, error: type[BaseException]
+) -> None:
+    """An interrupt remains one."""
+    whole = iter([[(b"abc", 1)]])
+
+    def body() -> list[tuple[bytes, int]]:
+        for pieces in whole:
+            return pieces
+        raise failing
+
+    def dying(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.break_off()
+
+    server = Server([dying] * 3)
+    with server.client() as client, pytest.raises(error) as raised:
+        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
+    assert [connection.closed for connection in server.connections] == [1, 1]
+    if error is OutcomeUnknown:
+        assert raised.value.__cause__ is failing
+        for said in ("Connection reset by peer", "it could not be sent again: 'an object is gone'"):
+            assert said in str(raised.value)
+
+
+def test_what_may_succeed_a_moment_later_is_sent_again_as_a_repeat() -> None:
+    server = Server([refuse_times(2)])
+    server.client().request(DELETE)
+    (connection,) = server.connections
+    requests = [decode_request(event.payload) for event in connection.heard if isinstance(event, Request)]
+    assert [request.id for request in requests] == [DELETE.id] * 3
+    assert [request.age > 0 for request in requests] == [False, True, True]
+    assert server.pauses == list(PAUSES)
+
+
+def test_it_is_not_sent_for_ever() -> None:
+    server = Server([refuse_times(9)])
+    with pytest.raises(Refusal) as raised:
+        server.client().request(DELETE)
+    assert isinstance(raised.value.error, Locked)
+    assert str(raised.value.error) == ("'project/lock' is held by another writer, who did not let go of it within 30 s")
+    assert server.pauses == list(PAUSES)
+
+
+def test_a_large_body_is_not_sent_again_unasked() -> None:
+    server = Server([refuse_times(9)])
+    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
+    body = [(b"x" * 100, 1)]
+    outgoing = Outgoing("project", [(repository_insert_pack, InsertPackRequest())], flags, body=lambda: body)
+    with pytest.raises(Refusal):
+        server.client().request(outgoing)
+    assert server.pauses == []

@@ -1,0 +1,281 @@
+"""server.work, server.receiving: what a change does to the store, and a check of one, which does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from builders import MAIN
+from dialogs import CREATE, Dialog, Served, message, numbered
+from session_calls import BODY, CREATION, INSERT, done, known, refused, set_ref
+
+from smartserver.errors import KnownRevisions
+from smartserver.records.segment import encode_graph
+from smartserver.server.site import Site
+from smartserver.store.incoming import Upload
+from smartserver.store.repository import PackRepository
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_create import repository_create
+from smartserver.verbs.repository_insert_pack import InsertPackResult
+from smartserver.verbs.rules import Rule
+from smartserver.wire.events import Body, Cancel, End
+from smartserver.wire.messages import Failure, Reply, RequestFlag, Status
+from transports.errors import NoSpace
+
+
+def test_a_change_without_a_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    answer = done(dialog.ask(message(set_ref(line[1], b"refs/heads/x"), known=known(served))))
+    assert answer.state is not None
+    assert answer.state.refs == {b"refs/heads/x": [[line[1]]]}
+    assert served.refs()[b"refs/heads/x"] == line[1]
+
+
+def test_nothing_to_change_is_no_swap(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = known(served)
+    answer = done(dialog.ask(message(set_ref(line[3]))))
+    assert answer.outcomes[0].status == Status.DONE
+    assert known(served) == before
+
+
+def test_a_body_that_brings_nothing_new(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = served.files()
+    request = message(INSERT, set_ref(line[3]), flags=BODY)
+    answer = done(dialog.ask(request, served.history.body(line[2:4]), 2))
+    assert msgspec.msgpack.decode(answer.outcomes[0].result, type=InsertPackResult).new == 0
+    assert served.files() == before
+
+
+def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """The answers were lost, somebody moved the refs, and the requests are repeated."""
+    served.push([], {b"refs/heads/x": line[3]})
+    force = (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[3], Rule.FORCE))
+    delete = (branch_delete, BranchDeleteRequest(b"refs/heads/y"))
+    requests = [message(force, request=numbered(1)), message(delete, request=numbered(2))]
+    before = known(served)
+    first = [done(dialog.ask(request)) for request in requests]
+    assert known(served).version == before.version + 2
+    served.push([], {b"refs/heads/x": line[1], b"refs/heads/y": line[1]})
+    again = [done(dialog.ask(msgspec.structs.replace(request, age=5000))) for request in requests]
+    assert [each.outcomes for each in again] == [each.outcomes for each in first]
+    assert served.refs() == {MAIN: line[3], b"refs/heads/x": line[1], b"refs/heads/y": line[1]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3])),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.NEW)),
+        lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.LEASE, expected=line[0])),
+        lambda line: (branch_delete, BranchDeleteRequest(b"refs/heads/y", line[0])),
+    ],
+)
+def test_what_has_a_condition_writes_nothing_in_vain(
+    dialog: Dialog, served: Served, line: list[bytes], call: Callable[[list[bytes]], tuple[AnyVerb, Arguments]]
+) -> None:
+    before = known(served)
+    answer = done(dialog.ask(message(call(line))))
+    assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 0)
+    assert known(served) == before
+
+
+def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = known(served)
+    force = (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.FORCE))
+    assert done(dialog.ask(message(force, flags=RequestFlag.CHECK_ONLY)))
+    assert known(served) == before
+
+
+def test_an_empty_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    assert done(dialog.ask(message(INSERT, set_ref(line[1], b"refs/heads/x"), flags=BODY)))
+    assert served.refs()[b"refs/heads/x"] == line[1]
+
+
+def test_bringing_revisions_alone(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    assert done(dialog.ask(message(INSERT, flags=BODY), served.history.body(line[4:6]), 2))
+    assert served.refs() == {MAIN: line[3]}
+    assert served.repository().begin(b"", "x").is_stored(line[5])
+
+
+def test_a_body_for_no_repository(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = served.files()
+    request = message(INSERT, set_ref(line[3]), path="nowhere", flags=BODY)
+    assert refused(dialog.ask(request, served.history.body(line[:4]), 4)).code == "no-such-repository"
+    assert served.files() == before
+
+
+def test_creating_over_another_system(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    wrong = (repository_create, msgspec.structs.replace(CREATE, vcs="hg"))
+    request = message(wrong, INSERT, set_ref(line[3]), flags=BODY)
+    answer = dialog.ask(request, served.history.body(line[:4]), 4)
+    assert refused(answer).code == "wrong-vcs"
+    assert isinstance(answer, Failure)
+    assert answer.state is not None
+
+
+def test_a_refused_ref_before_the_body_is_refused_alone(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """It has its own verdict; the body and the other refs go through."""
+    stale = (branch_delete, BranchDeleteRequest(b"refs/heads/x", line[0]))
+    served.push([], {b"refs/heads/x": line[1]})
+    request = message(stale, INSERT, set_ref(line[5]), flags=BODY)
+    answer = done(dialog.ask(request, served.history.body(line[4:6]), 2))
+    assert [outcome.status for outcome in answer.outcomes] == [Status.REFUSED, Status.DONE, Status.DONE]
+    assert served.refs() == {MAIN: line[5], b"refs/heads/x": line[1]}
+
+
+def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
+    request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
+    body = graph + served.history.segment(line[4])
+    assert refused(dialog.ask(request, body, 1)).code == "corrupt-record"
+    assert served.refs() == {MAIN: line[3]}
+
+
+@pytest.mark.parametrize("body", [b"\x80", b"\x00", b"\xff" * 20, b"\x80" * 9 + b"\x02", b"\x03abc"])
+def test_a_body_that_is_none(dialog: Dialog, served: Served, body: bytes) -> None:
+    for flags in (BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY):
+        answer = dialog.ask(message(INSERT, flags=flags), body, 1)
+        assert refused(answer).code in ("corrupt-record", "limit-exceeded"), flags
+
+
+def test_much_that_is_known_cuts_a_push_short(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
+    number = dialog.begin(request)
+    graph = encode_graph([served.history.announced(each) for each in line])
+    dialog.send(Body(number, graph))
+    answer = dialog.answer(number)
+    assert answer is not None
+    error = refused(answer)
+    assert isinstance(error, KnownRevisions)
+    assert error.tips == [line[3]]
+    dialog.send(Cancel(number))
+
+
+def test_a_failure_of_the_store_is_told(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        (upload,) = (each for each in arguments if isinstance(each, Upload))
+        upload.abandon()  # As a commit does whatever happens to it.
+        raise NoSpace("project/packs/x")
+
+    monkeypatch.setattr(PackRepository, "commit", full)
+    answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), served.history.body(line[4:6]), 2)
+    assert refused(answer).code == "no-space"
+    assert not any(path.startswith("project/incoming/") for path in served.files())
+
+
+@pytest.mark.parametrize("creating", [False, True])
+def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
+    served: Served, line: list[bytes], creating: bool
+) -> None:
+    """All that comes is stored already when it comes, and is gone, with the whole repository, before the end."""
+    dialog = Dialog(served.site)
+    calls = [CREATION] * creating + [INSERT, set_ref(line[3], b"refs/heads/x")]
+    number = dialog.begin(message(*calls, flags=BODY))
+    body = served.history.body(line[:4])
+    dialog.send(Body(number, body))
+    served.repository().delete(numbered(90), 0, "somebody")
+    if not creating:
+        other = served.history.line(1, None, "other")
+        served.push(other, {MAIN: other[0]})
+    dialog.send(End(number, 4, len(body)))
+    answer = dialog.answer(number)
+    assert answer is not None
+    assert refused(answer).code == "missing-parents"
+    assert served.refs() == ({} if creating else {MAIN: other[0]})
+    again = dialog.ask(message(CREATION, *calls[-2:], flags=BODY, request=numbered(91)), body, 4)
+    assert done(again)
+    assert served.repository().verify().problems == ()
+
+
+def test_a_change_that_is_made_is_no_error_whatever_is_damaged(served: Served, line: list[bytes]) -> None:
+    served.push(line[:4], {b"refs/tags/%06d" % number: line[1] for number in range(800)})
+    (table,) = (path for path in served.files() if "/tables/" in path)
+    damaged = bytearray(served.transport.get(table))
+    damaged[len(damaged) // 2] ^= 1
+    served.transport.delete(table)
+    served.transport.put(table, [bytes(damaged)])
+    version = served.repository().snapshot().root.version
+    dialog = Dialog(Site(served.transport, wall_clock=lambda: served.now))
+    answer = dialog.ask(message(set_ref(line[3], b"refs/tags/000001")))
+    assert done(answer)
+    assert answer.state is None
+    assert served.repository().snapshot().root.version == version + 1
+
+
+@pytest.mark.parametrize("moment", ["begin", "commit", "receive"])
+def test_a_bug_is_internal_and_leaks_nothing(
+    dialog: Dialog,
+    served: Served,
+    line: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    moment: str,
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a secret of the server")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PackRepository, moment, broken)
+        body = served.history.body(line[4:6])
+        answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), body, 2)
+    error = refused(answer)
+    assert error.code == "internal"
+    assert set(error.wire_arguments()) == {"reference"}
+    assert b"secret" not in bytes(dialog.raw)
+    assert "a secret of the server" in caplog.text
+    assert str(error.wire_arguments()["reference"]) in caplog.text
+
+
+def test_a_check_changes_nothing_and_says_what_would_be(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = served.files()
+    graph = encode_graph([served.history.announced(each) for each in line[4:6]])
+    flags = BODY | RequestFlag.CHECK_ONLY | RequestFlag.GRAPH_FIRST
+    request = message(INSERT, set_ref(line[5]), set_ref(line[1], b"refs/heads/x"), flags=flags)
+    answer = done(dialog.ask(request, graph))
+    assert [outcome.status for outcome in answer.outcomes] == [Status.DONE] * 3
+    assert msgspec.msgpack.decode(answer.outcomes[0].result, type=InsertPackResult).new == 2
+    assert answer.state is not None
+    assert served.files() == before
+    assert served.refs() == {MAIN: line[3]}
+
+
+def test_the_graph_of_a_check_may_come_in_pieces(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    graph = encode_graph([served.history.announced(each) for each in line[4:6]])
+    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.CHECK_ONLY))
+    for at in range(0, len(graph), 7):
+        dialog.send(Body(number, graph[at : at + 7]))
+    dialog.send(End(number, 0, len(graph)))
+    assert isinstance(dialog.answer(number), Reply)
+
+
+def test_a_check_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    before = served.files()
+    graph = encode_graph([served.history.announced(each) for each in line])
+    request = message(CREATION, INSERT, set_ref(line[5]), path="new", flags=BODY | RequestFlag.CHECK_ONLY)
+    answer = done(dialog.ask(request, graph))
+    assert answer.state is None
+    assert served.files() == before
+
+
+def test_a_check_that_refuses(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    answer = dialog.ask(message(set_ref(line[1]), flags=RequestFlag.CHECK_ONLY))
+    assert refused(answer).code == "diverged"
+    assert isinstance(answer, Failure)
+    assert answer.state is not None
+
+
+def test_a_check_brings_no_segments(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    graph = encode_graph([served.history.announced(line[4])])
+    flags = BODY | RequestFlag.CHECK_ONLY
+    for extra in (served.history.segment(line[4]), b"\0", b"\0" * 100_000):
+        answer = dialog.ask(message(INSERT, set_ref(line[4]), flags=flags), graph + extra, 1)
+        assert refused(answer).code in ("corrupt-record", "limit-exceeded")
+
+
+def test_a_check_without_its_graph(dialog: Dialog, line: list[bytes]) -> None:
+    flags = BODY | RequestFlag.CHECK_ONLY
+    assert refused(dialog.ask(message(INSERT, set_ref(line[4]), flags=flags))).code == "unsupported"

@@ -1,0 +1,109 @@
+"""store.large: of the pushes to one process, one decodes a large record at a time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from builders import MAIN, History, Repeatable, push, upload
+
+from smartserver.errors import CorruptRecord
+from smartserver.records import delta
+from smartserver.store import incoming, large
+from smartserver.store.repository import PackRepository
+from transports.memory import MemoryTransport
+
+PATIENCE = 60
+LARGE = 1 << 20
+
+
+class Turn:
+    """Stands for the lock; tells when somebody asks for it."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.count += 1
+        self.asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+@pytest.fixture
+def turn(monkeypatch: pytest.MonkeyPatch) -> Turn:
+    made = Turn()
+    monkeypatch.setattr(large, "_turn", made)
+    monkeypatch.setattr(large, "LARGE", LARGE)
+    return made
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that were decoded."""
+    lengths: list[int] = []
+
+    def decompress(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
+        lengths.append(length)
+        return delta.decompress(encoding, frame, length, base)
+
+    monkeypatch.setattr(incoming, "decompress", decompress)
+    return lengths
+
+
+def send(*sizes: int) -> None:
+    """A push of a file that has these sizes one after the other, each version a delta on the one before."""
+    history = History()
+    line: list[bytes] = []
+    for number, size in enumerate(sizes):
+        line.append(history.commit({"file": bytes(size - 8) + b"%8d" % number}, line[-1:]))
+    sent = upload(PackRepository(MemoryTransport(), "project", randomness=Repeatable()), history.body(line), len(line))
+    assert sent.entry is not None
+    sent.abandon()
+
+
+def test_who_decodes_one_is_waited_for(turn: Turn, decoded: list[int]) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        waiting: list[Future[None]] = []
+        with turn:
+            assert turn.asked.acquire(timeout=PATIENCE)
+            for _ in range(2):
+                waiting.append(threads.submit(send, LARGE + 1))
+                assert turn.asked.acquire(timeout=PATIENCE)
+            assert not [length for length in decoded if length > LARGE]
+        for each in waiting:
+            each.result(PATIENCE)
+    assert [length for length in decoded if length > LARGE] == [LARGE + 1] * 2
+
+
+def test_smaller_ones_wait_for_nobody(turn: Turn) -> None:
+    """However long the chain is that they end."""
+    with turn:
+        send(LARGE)
+        send(*range(LARGE // 8, LARGE // 8 + 40))
+    assert turn.count == 1
+
+
+def test_a_base_counts(turn: Turn) -> None:
+    send(LARGE // 2, LARGE // 2 + 1)
+    assert turn.count == 1
+    send(LARGE // 2, LARGE // 2)
+    assert turn.count == 1
+
+
+def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "LARGE", 100)
+    history = History()
+    (tip,) = history.line(1)
+    segment = bytearray(history.segment(tip))
+    segment[-3] ^= 255
+    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+    with pytest.raises(CorruptRecord):
+        upload(repository, bytes(segment), 1)
+    push(repository, history, [tip], {MAIN: tip})
+    assert repository.snapshot().view.refs()[MAIN][0].id == tip
