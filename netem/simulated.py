@@ -28,7 +28,7 @@ class SimulatedNetwork:
     """Connections over one link, on one virtual clock, counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
-        link.check_streams()
+        link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
         """Those of the next connections, one each; when there is none left, `link`."""
@@ -51,7 +51,7 @@ class SimulatedNetwork:
         Raises:
             ValueError: an effect has no meaning for streams.
         """
-        link.check_streams()
+        link.check_streams(simulated=True)
         self.link = link
         for _, end in sorted(self._ends.items()):
             end.change(link)

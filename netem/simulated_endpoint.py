@@ -43,7 +43,7 @@ class Endpoint(ABC):
         self._link = link
         self._up = up
         self._number = number
-        self._lane: Lane = link.lane(up=up)
+        self._lane: Lane = link.lane(up=up, connection=number)
         self._congestion = None if link.tcp is None else link.tcp.begin(link.round_trip)
         self._outbox: deque[bytes] = deque()
         self._outbox_size = 0
@@ -138,7 +138,7 @@ class Endpoint(ABC):
         self._link = link
         if self._congestion is not None:
             self._congestion.measured(link.round_trip)
-        self._under_way(self._lane.change(self._clock.nanoseconds, link, up=self._up))
+        self._under_way(self._lane.change(self._clock.nanoseconds, link))
         self._pump()
 
     @abstractmethod

@@ -108,6 +108,15 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
 
+def test_the_proxy_is_told_the_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*_: object, seed: int, **__: object) -> None:
+        raise ValueError(f"the seed is {seed}")
+
+    monkeypatch.setattr(proxy, "Proxy", told)
+    assert main.main([*PROXY.split(), "--seed", "5"]) == 2
+    assert capsys.readouterr().err == "netem: proxy: the seed is 5\n"
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [(":0", ("127.0.0.1", 0)), ("h:1", ("h", 1)), ("[::1]:4001", ("::1", 4001)), ("0.0.0.0:80", ("0.0.0.0", 80))],

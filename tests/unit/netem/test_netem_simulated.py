@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
-from netem.effects import Delay, Loss, Stall
+from netem.effects import Corrupt, Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
 
@@ -136,6 +136,28 @@ def test_extra_delay_makes_a_longer_round_trip() -> None:
     ask(net.connect(Echo))
     counts = net.take()
     assert (net.clock.now, counts.application_rounds, counts.rounds) == (3.0, 2.0, 2)
+
+
+def test_delay_is_on_the_way_wherever_it_was_written() -> None:
+    """It fills no sender's buffer: bulk takes as long as over a link with that RTT."""
+
+    def seconds(link: Link) -> float:
+        net = SimulatedNetwork(link)
+        stream = net.connect(Kept(on_eof=lambda sink: sink.transport.write(b"taken")))
+        stream.send(bytes(1_000_000))
+        stream.half_close()
+        assert stream.read(100)
+        return net.clock.now
+
+    way = [Delay(0.3)]
+    assert seconds(Link(0, 1e6, way, way)) == seconds(Link(0.6, 1e6))
+
+
+def test_chance_is_each_connections_own() -> None:
+    net = SimulatedNetwork(Link(1.0, up=[Corrupt(1)]))
+    first, again = (ask(net.connect(Echo), bytes(1000)) for _ in range(2))
+    assert first != again
+    assert first == ask(SimulatedNetwork(net.link).connect(Echo), bytes(1000))
 
 
 def test_a_link_without_delay_counts_depth_alone() -> None:
