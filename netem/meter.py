@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-MOST_LATE = 0.02
-"""Share of the smallest RTT that a timer may be late by, for the measurement to be judged."""
+MOST_TILT = 0.1
+"""Round trips that late timers may have added to the slope or taken from it: far from the half at which a whole number
+of trips would be read as the next."""
+
+MOST_TILT_SHARE = 0.02
+"""The same as a share of the slope, where that is more: the waits that can be late are as many as the trips."""
 
 MOST_RESIDUAL = 0.1
 """Share of the greatest RTT that a run may lie off the line by. Were all runs at one end late by so much, with RTTs of
@@ -59,14 +63,27 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
     return Slope(rounds, intercept, residual, tuple(points))
 
 
-def doubt(found: Slope, late: float) -> str:
-    """Why the measurement should not be judged, `late` being the seconds of the latest timer; empty when it may be."""
-    may_be_late = MOST_LATE * min(rtt for rtt, _ in found.points)
+def tilt(found: Slope, late: Sequence[float]) -> float:
+    """By how many round trips lateness may have moved the slope, if run after run was late by no more than `late`.
+
+    What makes all runs late alike is in the intercept. The slope moves most when the runs of the longer RTTs were late
+    and the others were not, or the other way round.
+    """
+    mean = sum(rtt for rtt, _ in found.points) / len(found.points)
+    spread = sum((rtt - mean) ** 2 for rtt, _ in found.points)
+    shifts = [(rtt - mean) * seconds / spread for (rtt, _), seconds in zip(found.points, late, strict=True)]
+    return max(sum(shift for shift in shifts if shift > 0), -sum(shift for shift in shifts if shift < 0))
+
+
+def doubt(found: Slope, late: Sequence[float]) -> str:
+    """Why the measurement should not be judged, `late` being seconds run after run; empty when it may be."""
+    may_tilt = max(MOST_TILT, MOST_TILT_SHARE * found.rounds)
     may_be_off = MOST_RESIDUAL * max(rtt for rtt, _ in found.points)
-    if late > may_be_late:
+    tilted = tilt(found, late)
+    if tilted > may_tilt:
         return (
-            f"a timer came {late * 1000:.1f} ms late, where {may_be_late * 1000:.1f} ms are the most "
-            f"({MOST_LATE:.0%} of the smallest RTT): this machine is too busy for such RTTs"
+            f"late timers may have moved the slope by {tilted:.2f} round trips, where {may_tilt:.2f} are the most: "
+            "this machine is too busy for such RTTs; take them further apart"
         )
     if found.residual > may_be_off:
         return (

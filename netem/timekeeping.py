@@ -1,4 +1,4 @@
-"""Whether this machine keeps time: how late a thread wakes that sleeps for short times beside the work.
+"""Whether this machine keeps time: how late a thread wakes that sleeps for short times, again and again.
 
 It is a thread of this process, as the proxy's is: what makes it late makes the proxy late.
 """
@@ -15,18 +15,18 @@ PAUSE = 0.005
 """Seconds of each sleep: short beside any RTT that is measured, and one part in a thousand of a processor."""
 
 
-def latest(
+def wakings(
     running: Callable[[], object],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
-) -> float:
-    """Sleep again and again while `running`; by how many seconds the latest waking was late."""
-    greatest = 0.0
+) -> list[float]:
+    """Sleep again and again while `running`; by how many seconds each waking was late."""
+    late = []
     while running():
         due = clock() + PAUSE
         sleep(PAUSE)
-        greatest = max(greatest, clock() - due)
-    return greatest
+        late.append(clock() - due)
+    return late
 
 
 class Timekeeping:
@@ -35,11 +35,15 @@ class Timekeeping:
     def __init__(self) -> None:
         self.late = 0.0
         """By how many seconds the latest waking was late; known when it is left."""
+        self.p99 = 0.0
+        """By how many seconds 99 of 100 were late at the most."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="netem timekeeping", daemon=True)
 
     def _run(self) -> None:
-        self.late = latest(lambda: not self._stopped.is_set())
+        late = sorted(wakings(lambda: not self._stopped.is_set()))
+        if late:
+            self.late, self.p99 = late[-1], late[len(late) * 99 // 100]
 
     def __enter__(self) -> Self:
         """Begin."""

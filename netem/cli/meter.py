@@ -11,7 +11,7 @@ from typing import Any
 
 from netem.cli.words import INTERRUPTED, argument, complain, interruptible, line, numbers, parse_address, reason
 from netem.counter import Counts
-from netem.meter import Slope, doubt, slope
+from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
 from netem.timed_command import Ended, timed
 from netem.timekeeping import Timekeeping
@@ -20,20 +20,26 @@ from netem.units import parse_time, plural
 NOT_JUDGED = 3
 """Exit status when there are figures that should not be believed."""
 
-EXAMPLES = """examples:
-  netem meter --to :9418 -- git ls-remote git://{proxy}/project
+EXAMPLES = f"""examples:
+  netem meter --to :9418 -- git ls-remote git://{{proxy}}/project
       how many round trips git takes to list the refs of a server on port 9418
-  netem meter --to :4155 --prepare 'rm -rf /tmp/clone' -- git clone hpss://{host}:{port}/project /tmp/clone
+  netem meter --to :4155 --prepare 'rm -rf /tmp/clone' -- git clone hpss://{{host}}:{{port}}/project /tmp/clone
       the same of a clone, into a place that is made free before each run
   netem meter --to :9418 --listen :4001 --rtts 100ms,300ms,500ms,900ms --repeat 5 --json -- git -C work fetch
       at four RTTs, five times each, as JSON; the remote of `work` names port 4001
 
-{proxy} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
+{{proxy}} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
 trips, all that really happens included: connecting, and what programs wait for each other. Time that does not grow with
 the RTT (computing, disks) is the intercept. Both ends of the proxy are on this machine: TCP's slow start is not in it.
 
-Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, for the machine was too busy, the
-time no straight line, or the proxy not used; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
+There is no verdict where late timers may have moved the slope by more than {MOST_TILT:g} round trips,
+or {MOST_TILT_SHARE:.0%} of them where that is more: if all messages that waited for each other came as late as the
+latest in a hundred timers of this process, in the runs of the longer RTTs alone or of the shorter ones. Nor where a run
+lies off the line by more than {MOST_RESIDUAL:.0%} of the greatest RTT. RTTs that are further apart help
+against the first.
+
+Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, or the proxy was not used; 1: the
+proxy failed; 2: wrong arguments; 130: interrupted."""
 
 
 class Unmeasured(Exception):
@@ -115,7 +121,7 @@ class Measurement:
     listen: tuple[str, int]
     prepare: str | None = None
     runs: list[tuple[float, Counts, float]] = field(default_factory=list)
-    """RTT, counts, and how late the latest timer was."""
+    """RTT, counts, and by how much 99 of 100 timers were late at the most."""
 
     def __call__(self, rtt: float) -> float:
         """One run; its seconds.
@@ -140,15 +146,15 @@ class Measurement:
                 NOT_JUDGED,
                 f"not judged: the command opened no connection to the proxy at {where}; write {{proxy}} in it",
             )
-        self.runs.append((rtt, counts, kept.late))
-        late = f"timers up to {kept.late * 1000:.1f} ms late"
+        self.runs.append((rtt, counts, kept.p99))
+        late = f"99 in 100 timers no more than {kept.p99 * 1000:.1f} ms late"
         complain(f"RTT {rtt * 1000:g} ms: {ended.seconds:.3f} s; {plural(counts.rounds, 'round trip')} counted; {late}")
         return ended.seconds
 
     @property
-    def late(self) -> float:
-        """How late the latest timer of all runs was."""
-        return max(late for _, _, late in self.runs)
+    def late(self) -> list[float]:
+        """By how many seconds each run may have been late: each of the messages that waited for each other was."""
+        return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: Ended, what: str) -> None:
         if ended.status:
@@ -167,7 +173,7 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
         "rounds": round(found.rounds, 4),
         "intercept": round(found.intercept, 6),
         "residual": round(found.residual, 6),
-        "late": round(measurement.late, 6),
+        "tilt": round(tilt(found, measurement.late), 4),
         "runs": [
             {**numbers(counts), "rtt": rtt, "seconds": round(seconds, 6), "late": round(late, 6)}
             for (rtt, counts, late), (_, seconds) in zip(measurement.runs, found.points, strict=True)
@@ -178,8 +184,8 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
 def sentences(found: Slope, measurement: Measurement) -> str:
     """The form for people."""
     return (
-        f"{found.rounds:.2f} round trips, and {found.intercept:.3f} s besides; no run is more than "
-        f"{found.residual * 1000:.0f} ms off the line, no timer was more than {measurement.late * 1000:.1f} ms late\n"
+        f"{found.rounds:.2f} round trips, moved by late timers by no more than {tilt(found, measurement.late):.2f}, "
+        f"and {found.intercept:.3f} s besides; no run is more than {found.residual * 1000:.0f} ms off the line\n"
         f"the proxy counted: {line(measurement.runs[-1][1])}"
     )
 

@@ -23,7 +23,7 @@ METER = ["meter", "--to", ":9418", "--", "git", "fetch"]
 
 
 def measures(
-    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], float] = lambda rtt: 2 * rtt + 0.25, late: float = 0.001
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], float] = lambda rtt: 2 * rtt + 0.25, late: float = 0.002
 ) -> list[tuple[Sequence[str], str | None]]:
     """Let runs take `seconds`, and timers be `late`; each measurement's command and preparation."""
     made: list[tuple[Sequence[str], str | None]] = []
@@ -85,8 +85,8 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert main(METER) == 0
     assert made == [(["git", "fetch"], None)]
     assert capsys.readouterr() == (
-        "2.00 round trips, and 0.250 s besides; no run is more than 0 ms off the line, no timer was more than "
-        "1.0 ms late\n"
+        "2.00 round trips, moved by late timers by no more than 0.01, and 0.250 s besides; no run is more than "
+        "0 ms off the line\n"
         "the proxy counted: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.000 s\n",
         "",
     )
@@ -97,16 +97,20 @@ def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert main(["meter", "--to", ":9418", "--json", "--repeat", "1", "--", "git", "fetch"]) == 0
     found = json.loads(capsys.readouterr().out)
     runs = found.pop("runs")
-    assert found == {"judged": True, "why_not": None, "rounds": 2.0, "intercept": 0.25, "residual": 0.0, "late": 0.001}
+    assert found == {"judged": True, "why_not": None, "rounds": 2.0, "intercept": 0.25, "residual": 0.0, "tilt": 0.01}
     assert runs[0] == {
-        "rtt": 0.2, "seconds": 0.65, "late": 0.0002, "rounds": 2, "handshake_rounds": 1, "connections": 1,
+        "rtt": 0.2, "seconds": 0.65, "late": 0.0004, "rounds": 2, "handshake_rounds": 1, "connections": 1,
         "bytes_up": 1100, "bytes_down": 240, "flights_up": 1, "flights_down": 1,
     }  # fmt: skip
     assert [run["rtt"] for run in runs] == [0.2, 0.6, 1.0]
 
 
 @pytest.mark.parametrize(
-    ("late", "bent", "why"), [(0.01, 0.0, "a timer came 10.0 ms late"), (0.001, 1.0, "a run lies 107 ms off the line")]
+    ("late", "bent", "why"),
+    [
+        (0.04, 0.0, "late timers may have moved the slope by 0.20 round trips, where 0.10 are the most"),
+        (0.001, 1.0, "a run lies 107 ms off the line"),
+    ],
 )
 def test_what_cannot_be_judged(
     late: float, bent: float, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

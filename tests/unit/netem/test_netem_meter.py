@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from simulated_servers import Echo
 
 from netem.link import Link
-from netem.meter import doubt, fit, slope
+from netem.meter import Slope, doubt, fit, slope, tilt
 from netem.simulated import SimulatedNetwork
 
 
@@ -64,23 +66,48 @@ def test_too_little_to_see_a_line_is_refused() -> None:
         fit([(1, 1), (1, 2)])
 
 
+def line(trips: float, rtts: Sequence[float] = (0.2, 0.6, 1.0), repeat: int = 1) -> Slope:
+    return fit([(rtt, trips * rtt) for rtt in rtts] * repeat)
+
+
+def test_what_is_late_at_one_end_of_the_rtts_tilts_the_line() -> None:
+    """As far as a line through runs that were late says it, and no further when the others were late too."""
+    late = [0.0, 0.0, 0.008]
+    tilted = fit([(x, y + seconds) for (x, y), seconds in zip(line(2).points, late, strict=True)])
+    assert tilt(line(2), late) == pytest.approx(tilted.rounds - 2) == pytest.approx(0.01)
+    assert tilt(line(2), late[::-1]) == pytest.approx(0.01)
+    assert tilt(line(2), [0.008] * 3) == pytest.approx(0.01)
+    assert tilt(line(2, repeat=3), [0.008] * 9) == pytest.approx(0.01)
+    assert tilt(line(2, (0.02, 0.06, 0.1)), [0.008] * 3) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(
-    ("late", "off", "why"),
+    ("trips", "late", "why"),
     [
-        (0.004, 0.0, ""),
-        (0.0041, 0.0, "a timer came 4.1 ms late, where 4.0 ms are the most (2% of the smallest RTT): this machine"),
-        (0.0, 0.149, ""),
-        (
-            0.0,
-            0.156,
-            "a run lies 104 ms off the line, where 100 ms are the most (10% of the greatest RTT): the machine",
-        ),
-        (0.01, 1.0, "a timer came"),
+        (2, 0.0, ""),
+        (2, 0.08, ""),
+        (2, 0.0801, "late timers may have moved the slope by 0.10 round trips, where 0.10 are the most: this machine"),
+        (2, 0.2, "late timers may have moved the slope by 0.25 round trips"),
+        (20, 0.2, ""),
+        (20, 0.4, "late timers may have moved the slope by 0.50 round trips, where 0.40 are the most"),
     ],
 )
-def test_what_is_not_to_be_judged(late: float, off: float, why: str) -> None:
+def test_lateness_that_could_pass_for_round_trips_is_not_judged(trips: float, late: float, why: str) -> None:
+    assert doubt(line(trips), [late] * 3).startswith(why)
+    assert bool(doubt(line(trips), [late] * 3)) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("off", "why"),
+    [
+        (0.149, ""),
+        (0.156, "a run lies 104 ms off the line, where 100 ms are the most (10% of the greatest RTT): the machine"),
+    ],
+)
+def test_what_is_no_line_is_not_judged(off: float, why: str) -> None:
     """Of three runs, one at each RTT, the middle one is off: by a third of it the line moves."""
     found = fit([(0.2, 0.4), (0.6, 1.2 + off), (1.0, 2.0)])
     assert found.residual == pytest.approx(off * 2 / 3)
-    assert doubt(found, late).startswith(why)
-    assert bool(doubt(found, late)) is bool(why)
+    assert doubt(found, [0.0] * 3).startswith(why)
+    assert bool(doubt(found, [0.0] * 3)) is bool(why)
+    assert doubt(found, [1.0] * 3).startswith("late timers")

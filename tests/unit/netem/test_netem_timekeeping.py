@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from netem import timekeeping
-from netem.timekeeping import PAUSE, Timekeeping, latest
+from netem.timekeeping import PAUSE, Timekeeping, wakings
 
 
-def test_the_latest_waking_counts() -> None:
+def test_how_late_each_waking_was() -> None:
     now, late = 100.0, iter([0.0, 0.001, 0.25, 0.002])
     left = 4
 
@@ -23,28 +23,28 @@ def test_the_latest_waking_counts() -> None:
         left -= 1
         return left >= 0
 
-    assert latest(running, lambda: now, sleep) == pytest.approx(0.25)
+    assert wakings(running, lambda: now, sleep) == pytest.approx([0.0, 0.001, 0.25, 0.002])
 
 
 def test_who_never_slept_was_never_late() -> None:
-    assert latest(lambda: False) == 0
+    assert wakings(lambda: False) == []
 
 
 def test_it_looks_while_it_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = threading.Event()
 
-    def look(running: Callable[[], object]) -> float:
+    def look(running: Callable[[], object]) -> list[float]:
         assert running()
         looked.set()
         while running():
             time.sleep(PAUSE)
-        return 0.25
+        return [0.0] * 198 + [0.25, 0.004]
 
-    monkeypatch.setattr(timekeeping, "latest", look)
+    monkeypatch.setattr(timekeeping, "wakings", look)
     with Timekeeping() as kept:
         assert looked.wait(30)
         assert kept._thread.is_alive()
-    assert kept.late == 0.25
+    assert (kept.late, kept.p99) == (0.25, 0.004)
     assert not kept._thread.is_alive()
 
 

@@ -1,0 +1,132 @@
+"""netem.proxy_connection: how connections begin and end; times only from below."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
+
+from netem.proxy import Proxy
+from netem.proxy_connection import KERNEL_BUFFER
+
+pytestmark = pytest.mark.sockets
+
+
+def test_a_server_that_speaks_first() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(b"hello")
+        echo(connection)
+
+    with serving(serve) as server, Proxy(RTT, server.address) as proxy:
+        begun = time.monotonic()
+        with connect(proxy) as client:
+            assert read(client, 5) == b"hello"
+            assert time.monotonic() - begun >= 2 * RTT - 0.001
+            assert proxy.counts().rounds == 2
+            ask(client)
+            assert proxy.take().rounds == 3
+
+
+def test_the_handshake_may_be_left_out() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address, handshake=False) as proxy, connect(proxy) as client:
+        ask(client)
+        assert proxy.take().rounds == 1
+
+
+def test_half_close_is_passed_on_and_the_answer_comes_back() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(b"%d bytes" % len(read_all(connection)))
+
+    with serving(serve) as server, Proxy(RTT, server.address) as proxy, connect(proxy) as client:
+        client.sendall(b"12345")
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client) == b"5 bytes"
+        counts = proxy.take()
+    assert counts.rounds == 2
+    assert counts.messages[-1].end
+
+
+def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(connection.recv(9))
+
+    with serving(serve) as server, Proxy(RTT, server.address) as proxy:
+        begun = time.monotonic()
+        with connect(proxy) as client:
+            client.sendall(b"x")
+            assert read_all(client) == b"x"
+        assert time.monotonic() - begun >= 2 * RTT - 0.001
+
+
+def test_a_server_that_is_not_there_closes_the_connection_after_the_delay() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = unused.getsockname()
+    refused: list[OSError] = []
+    with Proxy(RTT, address, on_refused=refused.append) as proxy:
+        begun = time.monotonic()
+        with connect(proxy) as client:
+            assert client.recv(9) == b""
+        assert time.monotonic() - begun >= RTT - 0.001
+        counts = proxy.take()
+    assert (counts.rounds, counts.connections, counts.bytes_up) == (1, 1, 0)
+    assert [type(error) for error in refused] == [ConnectionRefusedError]
+
+
+def test_a_server_that_resets_resets_the_client_after_what_it_sent() -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(connection.recv(9))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with serving(serve) as server, Proxy(RTT, server.address) as proxy, connect(proxy) as client:
+        client.sendall(b"x")
+        assert read(client, 1) == b"x"
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
+
+
+def test_a_client_that_resets_resets_the_server() -> None:
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        assert read(connection, 1) == b"x"
+        with pytest.raises(ConnectionResetError):
+            connection.recv(9)
+        ended.set()
+
+    with serving(serve) as server, Proxy(RTT, server.address) as proxy:
+        client = connect(proxy)
+        client.sendall(b"x")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        assert ended.wait(PATIENCE)
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_download_ends_the_server() -> None:
+    stopped = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(9)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+        stopped.set()
+
+    with serving(serve) as server, Proxy(0.01, server.address, window=1 << 20) as proxy:
+        with connect(proxy) as client:
+            client.sendall(b"x")
+            read(client, 100_000)
+        assert stopped.wait(PATIENCE)
+
+
+def test_on_a_link_with_a_rate_little_waits_in_the_kernel() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address, rate=1e6) as proxy, connect(proxy) as client:
+        ask(client)
+        (connection,) = proxy._connections
+        for end in (connection.client, connection.server):
+            size = end.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            assert KERNEL_BUFFER <= size <= 2 * KERNEL_BUFFER  # Linux doubles what it is asked for

@@ -1,0 +1,126 @@
+"""netem.proxy_socket: what passes, when, and how much of it waits; times only from below."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+
+import pytest
+from proxied import PATIENCE, connect, echo, read, read_all, serving
+
+from netem.effects import Cut, Delay, Stall
+from netem.proxy import Proxy
+from netem.proxy_socket import unsent
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.mark.parametrize("rtt", [0, 0.02])
+def test_much_passes_unharmed_both_ways(rtt: float) -> None:
+    text = bytes(range(256)) * 40_000
+    with serving(echo) as server, Proxy(rtt, server.address) as proxy, connect(proxy) as client:
+
+        def send() -> None:
+            client.sendall(text)
+            client.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert read_all(client) == text
+        sender.join()
+        counts = proxy.take()
+    assert (counts.bytes_up, counts.bytes_down) == (len(text), len(text))
+
+
+def test_a_receiver_that_does_not_read_stops_the_sender() -> None:
+    sent = [0]
+    finish = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(9)
+        while not finish.is_set():
+            connection.settimeout(0.3)
+            try:
+                sent[0] += connection.send(bytes(1 << 16))
+            except TimeoutError:
+                finish.set()
+
+    window = 1 << 20
+    with serving(serve) as server, Proxy(0.01, server.address, window=window) as proxy, connect(proxy) as client:
+        client.sendall(b"x")
+        assert finish.wait(PATIENCE)
+        counts = proxy.counts()
+        assert counts.bytes_down >= window
+        # The window, one read of the loop, and what the kernel holds on the way to the client (at most 6 MiB on Linux).
+        assert counts.bytes_down <= window + (1 << 18) + (10 << 20)
+        read(client, sent[0])
+
+
+def test_rate() -> None:
+    with serving(echo) as server, Proxy(0.02, server.address, rate=500_000) as proxy:
+        begun = time.monotonic()
+        with connect(proxy) as client:
+            client.sendall(bytes(100_000))
+            read(client, 100_000)
+        # Both ways overlap; each takes 0.2 s.
+        assert time.monotonic() - begun >= 0.2 + 0.04 - 0.001
+
+
+def test_cut_after_so_many_bytes() -> None:
+    received = bytearray()
+
+    def serve(connection: socket.socket) -> None:
+        received.extend(read(connection, 1000))
+        with pytest.raises(ConnectionResetError):
+            connection.recv(9)
+
+    with serving(serve) as server, Proxy(0.01, server.address, up=[Cut(1000)]) as proxy, connect(proxy) as client:
+        client.sendall(bytes(5000))
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
+    assert len(received) == 1000
+
+
+def test_what_the_kernel_still_holds_is_sent_before_the_reset() -> None:
+    """The cut has come out, and the server is reset, before the client reads the first byte."""
+    size = 1 << 18
+    lost = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+        lost.set()
+
+    with serving(serve) as server, Proxy(0.01, server.address, down=[Cut(size)]) as proxy, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        client.settimeout(PATIENCE)
+        client.connect((proxy.host, proxy.port))
+        assert lost.wait(PATIENCE)
+        assert len(read(client, size)) == size
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
+
+
+def test_stall_and_extra_delay() -> None:
+    with serving(echo) as server, Proxy(0, server.address, down=[Stall(2, 0.1), Delay(0.05)]) as proxy:
+        begun = time.monotonic()
+        with connect(proxy) as client:
+            client.sendall(b"abcd")
+            assert read(client, 2) == b"ab"
+            assert read(client, 2) == b"cd"
+        assert time.monotonic() - begun >= 0.15 - 0.001
+
+
+def test_what_a_socket_took_and_has_not_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        assert unsent(client) == 0
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(bytes(1 << 20))
+        assert (unsent(client) > 0) is (sys.platform == "linux")  # no other kernel tells
+    assert unsent(client) == 0
