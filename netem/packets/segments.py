@@ -50,7 +50,7 @@ class Seen:
 
     counter: Counter
     established: int = 0
-    """The number of a connection whose client now knows it is open."""
+    """The number of a connection whose client now knows that it is open, or refused."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
     """What is done when it may have been the last of its connection."""
@@ -94,7 +94,9 @@ class SegmentCounter:
                 return None
         if connection is None:
             return None  # opened before we looked
-        established = connection.number if segment.syn and segment.ack else 0
+        # A refusal is an answer too: the reset of a SYN is the one with number 0.
+        answer = segment.ack and (segment.syn or (segment.rst and not segment.number)) and not up
+        established = connection.number if answer else 0
         if established and connection.undecided is not None:
             self._decide(connection, connection.undecided, segment, now)
         message = self._carried(connection, segment, now, up=up) if segment.size or segment.fin else None
@@ -127,7 +129,7 @@ class SegmentCounter:
         """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
         connection.undecided = None
         begin = (connection.opening + 1) & _ALL
-        if _ahead(answer.acknowledged, begin) > 0:
+        if answer.syn and _ahead(answer.acknowledged, begin) > 0:
             first.delivered(now)
         elif first.message is not None:
             first.counter.refused(first.message)
