@@ -30,8 +30,8 @@ def test_packets_are_measured(start: Start) -> None:
         counts = network.take()
         assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 5, 4)
         assert measured.bulk(SIZE) > 0
-        counts = network.take()
-        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, SIZE + 1, 1)
+        # Each of 1,448 bytes at the most, and acknowledgements: fewer than one for each.
+        assert SIZE / 1448 < measured.packets() < 3 * SIZE / 1448
         assert measured.exchanges(20) > 0
         assert network.take().connections == 16
 
@@ -44,4 +44,5 @@ def test_the_command_has_a_row_of_them(
     assert main(["accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in found] == ["simulated", "none (loopback)", "proxy", "packets"]
-    assert found[-1]["late"]["0.01"]["p50"] > 0
+    assert found[-1]["late"]["0.01"]["median"] > 0
+    assert found[-1]["packets_per_second"] > 0

@@ -13,7 +13,7 @@ import pytest
 from netem.cli import main, proxy, run, words
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
-from netem.packets.network import Lateness
+from netem.lateness import Lateness
 from netem.run import Crossed
 
 COUNTS = Counts(
