@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 from weakref import WeakValueDictionary
 
 from netem.clock import Clock
@@ -90,6 +92,16 @@ class SimulatedNetwork:
         else:
             server.accept()
         return client
+
+    def __enter__(self) -> Self:
+        """There is nothing to start."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing: it holds no thread and no socket. Other networks do."""
 
     def take(self) -> Counts:
         """The counts since the last `take` (or the beginning); a new operation begins."""
