@@ -26,8 +26,8 @@ class Surroundings(Protocol):
     counter: Counter
     tap: Tap | None
 
-    def wait(self, met: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Let time pass until `met`, and count it as waiting of the client.
+    def wait(self, met: Callable[[], bool], timeout: float | None, what: str, rtt: int) -> None:
+        """Let time pass until `met`, and count it as waiting of the client on a link of `rtt` nanoseconds.
 
         Raises:
             Deadlock: without a timeout: it will never be.

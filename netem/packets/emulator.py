@@ -19,6 +19,7 @@ from typing import Any
 
 from netem.counter import Counter
 from netem.effects import Parcel, Stage
+from netem.lateness import quantile
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
@@ -177,7 +178,7 @@ class Emulator:
 
     def _on_lateness(self) -> tuple[int, int, int]:
         late = sorted(self._late)
-        return (late[len(late) // 2], late[len(late) * 99 // 100], late[-1]) if late else (0, 0, 0)
+        return (quantile(late, 50), quantile(late, 99), late[-1]) if late else (0, 0, 0)
 
     def _on_take(self) -> Any:
         taken = self._on_counts()

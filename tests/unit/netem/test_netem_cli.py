@@ -13,7 +13,7 @@ import pytest
 from netem.cli import commands, main, options, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
-from netem.packets.network import Lateness
+from netem.lateness import Lateness
 from netem.run import Crossed
 
 COUNTS = Counts(

@@ -12,8 +12,8 @@ from netem.cli.commands import parser
 from netem.cli.words import Totals, line, numbers
 from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
+from netem.lateness import Lateness
 from netem.link import Link
-from netem.packets.network import Lateness
 from netem.run import Crossed
 
 COUNTS = Counts(

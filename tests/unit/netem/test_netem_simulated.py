@@ -282,6 +282,52 @@ def test_links_for_the_next_connections() -> None:
         assert net.clock.now - begun == seconds
 
 
+def test_a_wait_is_divided_by_the_round_trip_of_then() -> None:
+    net = network(1.0)
+    stream = net.connect(Echo, handshake=False)
+    ask(stream)
+    net.change(Link(0.1))
+    assert net.counts().application_rounds == 1.0
+    ask(stream)
+    ask(net.connect(Echo))
+    counts = net.take()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake, counts.rounds) == (4.0, 3.0, 4)
+
+
+def test_a_wait_in_which_the_link_changes_is_divided_by_both() -> None:
+    class Late(Echo):
+        def data_received(self, data: bytes) -> None:
+            net.clock.call_later(2.0, lambda: self.transport.write(data))
+
+    net = network(1.0)
+    stream = net.connect(Late, handshake=False)
+    net.clock.call_later(1.5, lambda: net.change(Link(0.5)))
+    ask(stream)
+    assert net.clock.now == 2.75  # 0.5 s there, 2 s of a timer, 0.25 s back
+    assert net.take().application_rounds == 1.5 / 1.0 + 1.25 / 0.5
+
+
+def test_a_connection_with_a_link_of_its_own_is_counted_by_it() -> None:
+    net = network(1.0)
+    net.links.append(Link(0.1))
+    ask(net.connect(Echo))
+    counts = net.counts()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake, counts.rounds) == (2.0, 1.0, 2)
+    ask(net.connect(Echo))
+    counts = net.take()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake) == (None, None)
+    assert counts.rounds == 4
+    assert net.counts().application_rounds == 0.0
+
+
+def test_a_link_without_delay_beside_others_has_no_number() -> None:
+    net = network(1.0)
+    ask(net.connect(Echo))
+    net.change(Link(0))
+    ask(net.connect(Echo))
+    assert net.take().application_rounds is None
+
+
 def test_a_tap_is_told_of_all_bytes_that_enter() -> None:
     net = network(1.0, window=4)
     told: list[tuple[int, bool, bytes]] = []
