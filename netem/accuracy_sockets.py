@@ -139,10 +139,18 @@ def server(listener: socket.socket | None = None) -> Iterator[tuple[str, int]]:
     """A server in a process of its own, on a listening socket or a free port of this machine: its address."""
     with listener or socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
         command = [sys.executable, "-m", "netem.accuracy_sockets", str(listening.fileno())]
-        # A group of its own: Ctrl-C is for us. Leaving closes its stdin, and waits for its end.
-        with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], process_group=0):
+        # A group of its own: Ctrl-C is for us.
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], process_group=0
+        ) as serving:
             address: tuple[str, int] = listening.getsockname()
-            yield address
+            try:
+                yield address
+            finally:
+                # It ends with its stdin. `with` waits a quarter of a second for it after a Ctrl-C, and then leaves it.
+                assert serving.stdin
+                serving.stdin.close()
+                serving.wait()
 
 
 if __name__ == "__main__":
