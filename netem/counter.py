@@ -6,7 +6,9 @@ belongs to the bytes before it; alone it is a message of no bytes, unless it goe
 side.
 
 **Depth** (Lamport): 1 + the greatest depth of what had been delivered to the sender, on any connection, when it sent.
-A handshake is a message to the server and one back, before anything the client sends on that connection.
+A handshake is a message to the server and one back, before anything the client sends on that connection. Where the
+client is not made to wait for it (the proxy, whose kernel accepts at once), what the client opens before it is over
+looks as if it were opened side by side with it: there depth errs downward.
 
 **Rounds**: half the greatest depth of a message delivered *to the client*, rounded up: what nobody was answered is no
 trip. Depth is *potential* causality: it counts a message as waited for when it merely came first, so it errs upward.
@@ -141,13 +143,11 @@ class Counter:
         self._connections += 1
         if handshake:
             self._opened[connection] = self._sides[True].depth + 2
-            self._depth.depth = max(self._depth.depth, self._opened[connection])
 
     def refused(self, message: Message) -> None:
         """What a client sent with a connection's first packet was not taken: it waits for a handshake, and sends it
         again."""
         self._opened[message.connection] = message.depth + 1
-        self._depth.depth = max(self._depth.depth, message.depth + 1)
         self._bytes[message.up] -= message.size
         self._flights[message.up] -= 1
         self._current.pop((message.connection, message.up), None)
@@ -156,10 +156,16 @@ class Counter:
         self._messages = kept
 
     def established(self, connection: int, now: int) -> None:
-        """The client has waited for the handshake (who does not wait is not told)."""
-        client = self._sides[True]
-        client.depth = max(client.depth, self._opened.get(connection, 0))
-        self._last = max(self._last, now)
+        """The answer to a handshake, or a refusal, reaches the client: what it does from now on may be because of it.
+
+        Of a connection opened before this operation, or without a handshake, it is nothing.
+        """
+        depth = self._opened.get(connection, 0)
+        if depth:
+            client = self._sides[True]
+            client.depth = max(client.depth, depth)
+            self._depth.depth = max(self._depth.depth, depth)
+            self._last = max(self._last, now)
 
     def sent(
         self,

@@ -24,11 +24,18 @@ class Witness(Protocol):
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
         """The program connects a socket; `connect` does it, to the address it is given."""
 
+    async def connected(self, sock: socket.socket) -> None:
+        """A loop of asyncio has connected a socket, and its program is going to be told."""
+
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         """The program sends; `send` does it. Both say how many bytes the socket took."""
 
     def write(self, sock: socket.socket, size: int) -> None:
         """The program writes to a transport, which sends from that socket when it likes."""
+
+
+CONTENT = ("data", "list_of_data", "iovec")
+"""What those methods that take it by name call what is sent."""
 
 
 def size_of(content: Any) -> int:
@@ -39,6 +46,11 @@ def size_of(content: Any) -> int:
 def sum_of(contents: Any) -> int:
     """Bytes of several of them."""
     return sum(map(size_of, contents))
+
+
+def _content(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What is sent, of the arguments of a method that sends."""
+    return arguments[0] if arguments else next((named[name] for name in CONTENT if name in named), None)
 
 
 class Patches:
@@ -57,6 +69,7 @@ class Patches:
             for name in ("send", "sendmsg", "sendfile"):
                 self._replace(kind, name, self._sending)
             self._replace(kind, "sendall", self._sending_all)
+        self._replace(asyncio.selector_events.BaseSelectorEventLoop, "sock_connect", self._connecting_later)
         transport = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
         self._replace(transport, "write", self._writing("_sock", size_of))
         if "writelines" in vars(transport):  # else it calls `write`
@@ -92,6 +105,13 @@ class Patches:
 
         return connect
 
+    def _connecting_later(self, method: Method) -> Method:
+        async def sock_connect(loop: Any, sock: socket.socket, address: Any) -> None:
+            await method(loop, sock, address)
+            await self._witness.connected(sock)
+
+        return sock_connect
+
     def _sending(self, method: Method) -> Method:
         def send(sock: socket.socket, *arguments: Any, **named: Any) -> Any:
             return self._witness.send(sock, lambda: int(method(sock, *arguments, **named)))
@@ -99,10 +119,10 @@ class Patches:
         return send
 
     def _sending_all(self, method: Method) -> Method:
-        def sendall(sock: socket.socket, content: Any, *flags: int) -> None:
+        def sendall(sock: socket.socket, *arguments: Any, **named: Any) -> None:
             def really() -> int:
-                method(sock, content, *flags)
-                return size_of(content)
+                method(sock, *arguments, **named)
+                return size_of(_content(arguments, named))
 
             self._witness.send(sock, really)
 
@@ -110,11 +130,11 @@ class Patches:
 
     def _writing(self, attribute: str, size: Callable[[Any], int]) -> Callable[[Method], Method]:
         def make(method: Method) -> Method:
-            def write(transport: Any, content: Any) -> Any:
-                sock = getattr(transport, attribute, None)
+            def write(transport: Any, *arguments: Any, **named: Any) -> Any:
+                sock, content = getattr(transport, attribute, None), _content(arguments, named)
                 if isinstance(content, bytes | bytearray | memoryview | list | tuple) and sock is not None:
                     self._witness.write(sock, size(content))
-                return method(transport, content)
+                return method(transport, *arguments, **named)
 
             return write
 

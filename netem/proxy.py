@@ -71,6 +71,10 @@ class Proxy:
         self.handshake = handshake
         self.on_accepted: Callable[[tuple[str, int]], None] | None = None
         """Told on the proxy's thread where a client is whose connection is counted from now on."""
+        self.on_established: Callable[[tuple[str, int]], None] | None = None
+        """The same, when its handshake is over."""
+        self.on_ended: Callable[[tuple[str, int]], None] | None = None
+        """The same, when nothing is left of it."""
         self.sites: Callable[[tuple[str, int], int], CallSites] | None = None
         """Asked on the proxy's thread for all that is received: who sent the next so many bytes of the client there."""
         self.host, self.port = listen
@@ -249,7 +253,7 @@ class Proxy:
             # The client has ended all it had: what it opens now is another operation.
             self._counter = Counter()
         self._number += 1
-        told = Told(self._ended, self._failed, self._on_refused, self.on_accepted, self.sites)
+        told = Told(self._ended, self._failed, self._on_refused, self.on_accepted, self.on_established, self.sites)
         connection = ProxyConnection(self.link, upstream, self._number, self._counter, told, handshake=self.handshake)
         self._connections.add(connection)
         return connection.opened()
@@ -258,6 +262,8 @@ class Proxy:
         if connection not in self._connections:
             return
         self._connections.remove(connection)
+        if self.on_ended is not None and connection.client.made:
+            self.on_ended(connection.address)
         counter = connection.counter
         if self._on_operation is not None and all(c.counter is not counter for c in self._connections):
             if counter is self._counter:

@@ -36,6 +36,8 @@ class Told:
     """There is no server."""
     accepted: Callable[[Address], None] | None = None
     """The client there is counted from now on."""
+    established: Callable[[Address], None] | None = None
+    """The handshake of the client there is over: it is open, or refused."""
     sites: Callable[[Address, int], CallSites] | None = None
     """Says who sent the next so many bytes of the client there."""
 
@@ -58,6 +60,7 @@ class ProxyConnection:
         self.server = ProxySocket(self, up=False)
         self.client.peer, self.server.peer = self.server, self.client
         self._task: asyncio.Task[None] | None = None
+        self._opening: Counter | None = counter if handshake else None
 
     def opened(self) -> ProxySocket:
         """The kernel has accepted a client: charge the handshake and find the server."""
@@ -82,6 +85,7 @@ class ProxyConnection:
                 self._told.refused(error)
             if self._handshake:
                 await self._until(begun + self.link.round_trip)
+            self._established()
             self.close()
 
     def _connected(self, task: asyncio.Task[None]) -> None:
@@ -92,13 +96,28 @@ class ProxyConnection:
     def accepted(self) -> None:
         """The client's end is there, and counted."""
         if self._told.accepted is not None:
-            self._told.accepted(self.client.transport.get_extra_info("peername"))
+            self._told.accepted(self.address)
+        self.loop.call_at(self.client.not_before / NANOSECONDS, self._established)
+
+    @property
+    def address(self) -> Address:
+        """Where the client is; it was accepted."""
+        address: Address = self.client.transport.get_extra_info("peername")
+        return address
+
+    def _established(self) -> None:
+        """A round trip after it was opened: only now would the client know. Counted where the opening was."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.established(self.number, int(self.loop.time() * NANOSECONDS))
+            if self._told.established is not None and self.client.made:
+                self._told.established(self.address)
 
     def sites(self, size: int) -> Callable[[], CallSites] | None:
         """Who sent the next `size` bytes of the client, if there is one who knows."""
         if self._told.sites is None:
             return None
-        found = self._told.sites(self.client.transport.get_extra_info("peername"), size)
+        found = self._told.sites(self.address, size)
         return lambda: found
 
     async def _reach(self, host: str, port: int) -> None:
@@ -152,6 +171,7 @@ class ProxyConnection:
         self.over = True
         if self._task is not None:
             self._task.cancel()
+        self._opening = None
         for end in (self.client, self.server):
             end.forget()
             if end.made and not end.lost:
@@ -163,4 +183,5 @@ class ProxyConnection:
             if not self.server.made and self._task is not None and not self._task.done() and not self.over:
                 return  # the client is gone before the server was reached: it still gets what was sent
             self.over = True
+            self._established()  # it was to be told of before its end
             self._told.ended(self)

@@ -11,7 +11,10 @@ import ipaddress
 import os
 import socket
 import threading
+from asyncio import wrap_future
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,6 +34,27 @@ class AlreadyWatched(RuntimeError):
 _one_at_a_time = threading.Lock()
 
 
+def _promise() -> Future[None]:
+    made: Future[None] = Future()
+    made.set_running_or_notify_cancel()  # a task that waits for it and is cancelled cancels itself alone
+    return made
+
+
+@dataclass
+class _Client:
+    """One connection of the program. Its thread and the proxy's both hear of it, and either may be first."""
+
+    log: SendLog = field(default_factory=SendLog)
+    counted: Future[None] = field(default_factory=_promise)
+    """Done when the proxy counts it."""
+    established: Future[None] = field(default_factory=_promise)
+    """Done when its handshake is over."""
+    known: bool = False
+    """The program's thread has heard of it."""
+    ended: bool = False
+    """Nothing is left of it in the proxy."""
+
+
 class Watched:
     """Puts every TCP connection that this process opens to `servers` on a link, as long as it is entered.
 
@@ -44,12 +68,12 @@ class Watched:
         self._servers = None if servers is None else {each for server in servers for each in _addresses(*server)}
         self._proxy = Proxy(rtt, None, **options)
         self._proxy.on_accepted = self._accepted
+        self._proxy.on_established = self._established
+        self._proxy.on_ended = self._ended
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
-        self._logs: dict[Address, SendLog] = {}
+        self._clients: dict[Address, _Client] = {}
         self._lock = threading.Lock()
-        self._arrived: set[Address] = set()
-        self._arrival = threading.Condition()
         self._patches = Patches(self)
         self._process = os.getpid()
 
@@ -91,7 +115,7 @@ class Watched:
         return self._proxy.counts()
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
-        """Lead a connection through the proxy, if it is one of those meant."""
+        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake."""
         door = self._door(sock, address)
         if door is None:
             return connect(address)
@@ -104,43 +128,73 @@ class Watched:
             self._opened(sock)
             raise
         if error in (None, 0, errno.EINPROGRESS):
-            self._opened(sock)
+            client = self._opened(sock)
+            if not error and self._proxy.handshake and sock.gettimeout() != 0:
+                self._await(client.established)
         return error
 
-    def _opened(self, sock: socket.socket) -> None:
+    async def connected(self, sock: socket.socket) -> None:
+        """Let the handshake pass, which the kernel says is over already."""
+        client = self._client(sock)
+        if client is not None and self._proxy.handshake and threading.current_thread().name != THREAD:
+            await wrap_future(client.established)
+
+    def _opened(self, sock: socket.socket) -> _Client:
         """A connection is made, or being made. It is counted before the program goes on, so that `take` finds it."""
         here: Address = sock.getsockname()[:2]
-        self._logs[here] = SendLog()
-        with self._arrival:
-            if not self._arrival.wait_for(lambda: here in self._arrived, STARTING):
-                self._proxy.check()
-            self._arrived.discard(here)
+        with self._lock:
+            client = self._clients.setdefault(here, _Client())
+            client.known = True
+            if client.ended:
+                del self._clients[here]
+        self._await(client.counted)
+        return client
 
-    def _accepted(self, client: Address) -> None:
-        with self._arrival:
-            self._arrived.add(client[:2])
-            self._arrival.notify_all()
+    def _await(self, future: Future[None]) -> None:
+        try:
+            future.result(STARTING)
+        except TimeoutError:
+            self._proxy.check()
+
+    def _accepted(self, here: Address) -> None:
+        with self._lock:
+            client = self._clients.get(here[:2])
+            if client is None or client.counted.done():  # of an earlier connection from there
+                client = self._clients[here[:2]] = _Client()
+        client.counted.set_result(None)
+
+    def _established(self, here: Address) -> None:
+        self._clients[here[:2]].established.set_result(None)
+
+    def _ended(self, here: Address) -> None:
+        with self._lock:
+            client = self._clients[here[:2]]
+            client.ended = True
+            if client.known:
+                del self._clients[here[:2]]
+        if not client.established.done():  # the proxy was closed meanwhile
+            client.established.set_result(None)
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         """Note who sends."""
-        log = self._log(sock)
-        return send() if log is None else log.send(call_sites(), send)
+        client = self._client(sock)
+        return send() if client is None else client.log.send(call_sites(), send)
 
     def write(self, sock: socket.socket, size: int) -> None:
         """Note who will have sent."""
-        log = self._log(sock)
-        if log is not None:
-            log.writing(size, call_sites())
+        client = self._client(sock)
+        if client is not None:
+            client.log.writing(size, call_sites())
 
-    def _log(self, sock: socket.socket) -> SendLog | None:
+    def _client(self, sock: socket.socket) -> _Client | None:
         try:
-            return self._logs.get(sock.getsockname()[:2])
+            return self._clients.get(sock.getsockname()[:2])
         except OSError:  # closed
             return None
 
     def _received(self, client: Address, size: int) -> CallSites:
-        log = self._logs.get(client[:2])
-        return () if log is None else log.received(size)
+        known = self._clients.get(client[:2])
+        return () if known is None else known.log.received(size)
 
     def _door(self, sock: socket.socket, address: Any) -> Address | None:
         """Where the proxy listens for that server; None when the connection is left alone."""
@@ -179,6 +233,8 @@ def _is_connected(sock: socket.socket) -> bool:
 
 def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    found = getattr(found, "ipv4_mapped", None) or found
+    return found.is_loopback or found.is_unspecified  # connecting to 0.0.0.0 reaches this machine

@@ -50,7 +50,7 @@ class Seen:
 
     counter: Counter
     established: int = 0
-    """The number of a connection whose client now knows it is open."""
+    """The number of a connection whose client now knows that it is open, or refused."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
     """What is done when it may have been the last of its connection."""
@@ -97,7 +97,9 @@ class SegmentCounter:
                 return None
         if connection is None:
             return None  # opened before we looked
-        established = connection.number if flags & SYN and not opening else 0
+        # A refusal is an answer too: the reset of a SYN is the one with number 0.
+        answer = not up and flags & ACK and (flags & SYN or (flags & RST and not segment.number))
+        established = connection.number if answer else 0
         if established and connection.undecided is not None:
             self._decide(connection, connection.undecided, segment, now)
         message = self._carried(connection, segment, now, up=up, packets=packets) if size or flags & FIN else None
@@ -132,7 +134,7 @@ class SegmentCounter:
         """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
         connection.undecided = None
         begin = (connection.opening + 1) & _ALL
-        if _ahead(answer.acknowledged, begin) > 0:
+        if answer.flags & SYN and _ahead(answer.acknowledged, begin) > 0:
             first.delivered(now)
         elif first.message is not None:
             first.counter.refused(first.message)

@@ -74,6 +74,7 @@ def test_a_server_that_is_not_there_closes_the_connection_after_the_delay() -> N
         assert time.monotonic() - begun >= RTT - 0.001
         counts = proxy.take()
     assert (counts.rounds, counts.connections, counts.bytes_up) == (1, 1, 0)
+    assert counts.seconds >= RTT - 0.001
     assert [type(error) for error in refused] == [ConnectionRefusedError]
 
 

@@ -97,19 +97,31 @@ def test_full_duplex_streaming_is_not_counted_as_many() -> None:
     assert counts.flights_up + counts.flights_down <= 2 * counts.rounds + 2
 
 
-def test_two_connections_side_by_side_and_one_after_the_other() -> None:
+def test_connections_opened_within_one_round_trip_look_side_by_side_and_later_ones_do_not() -> None:
+    """The kernel accepts at once, so a client that opens one after the other does so within a round trip: the proxy
+    cannot tell. What it opens when the handshake before is over is later."""
     with serving(echo) as server, Proxy(LONG, server.address) as proxy:
         with connect(proxy) as one, connect(proxy) as two:
             one.sendall(b"a")
             two.sendall(b"b")
             assert read(one, 1) + read(two, 1) == b"ab"
             side_by_side = proxy.take()
+        over = threading.Event()
+        proxy.on_established = lambda _: over.set()
+        with connect(proxy) as one:
+            assert over.wait(PATIENCE)
+            with connect(proxy) as two:
+                one.sendall(b"a")
+                two.sendall(b"b")
+                assert read(one, 1) + read(two, 1) == b"ab"
+                later = proxy.take()
         with connect(proxy) as one:
             ask(one)
         with connect(proxy) as two:
             ask(two)
             in_turn = proxy.take()
     assert (side_by_side.rounds, side_by_side.handshake_rounds, side_by_side.connections) == (2, 1, 2)
+    assert (later.rounds, later.handshake_rounds, later.connections) == (3, 2, 2)
     assert (in_turn.rounds, in_turn.connections) == (4, 2)
 
 

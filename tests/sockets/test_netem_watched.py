@@ -19,7 +19,7 @@ from answering import answering
 from netem.budget import NothingCounted, TooManyRoundTrips, explain, round_trips
 from netem.callsites import CallSite
 from netem.counter import Counts
-from netem.watched import AlreadyWatched, Watched
+from netem.watched import AlreadyWatched, Watched, _is_loopback
 
 pytestmark = pytest.mark.sockets
 
@@ -218,6 +218,130 @@ def test_all_connections_are_one_network() -> None:
     assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
 
 
+LONG = 0.2
+"""An RTT for what must be done within one, on a machine that has other things to do."""
+
+
+def ask_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.sendall(b"x\n")
+    for sock in sockets:
+        assert read_line(sock) == b"re: x\n"
+
+
+def in_a_loop(port: int) -> None:
+    with contextlib.ExitStack() as opened:
+        ask_all([opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(5)])
+
+
+def in_a_loop_by_number(port: int) -> None:
+    """`connect_ex`, with a timeout: what blocks for the program does not for the kernel."""
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(5)]
+        for sock in sockets:
+            sock.settimeout(PATIENCE)
+            assert sock.connect_ex(("127.0.0.1", port)) == 0
+        ask_all(sockets)
+
+
+async def ask_all_streams(streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+    for _, writer in streams:
+        writer.write(b"x\n")
+    for reader, writer in streams:
+        assert await reader.readline() == b"re: x\n"
+        writer.close()
+
+
+def in_a_loop_of_tasks(port: int) -> None:
+    async def talk() -> None:
+        await ask_all_streams([await asyncio.open_connection("127.0.0.1", port) for _ in range(5)])
+
+    asyncio.run(talk())
+
+
+def by_threads_at_once(port: int) -> None:
+    ready = threading.Barrier(6)
+
+    def one() -> None:
+        ready.wait(PATIENCE)
+        by_socket_once(port)
+
+    threads = [threading.Thread(target=one) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    ready.wait(PATIENCE)
+    for thread in threads:
+        thread.join()
+
+
+def by_socket_once(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        ask(sock, b"x\n")
+
+
+def by_tasks_at_once(port: int) -> None:
+    async def talk() -> None:
+        streams = await asyncio.gather(*[asyncio.open_connection("127.0.0.1", port) for _ in range(5)])
+        await ask_all_streams(streams)
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("talk", "handshakes"),
+    [
+        (in_a_loop, 5),
+        (in_a_loop_by_number, 5),
+        (in_a_loop_of_tasks, 5),
+        (by_threads_at_once, 1),
+        (by_tasks_at_once, 1),
+    ],
+)
+def test_connections_opened_one_after_the_other_cost_one_round_trip_each(
+    port: int, talk: Callable[[int], None], handshakes: int
+) -> None:
+    """A pool that connects in a loop is what this is for."""
+    with Watched(LONG) as network:
+        begun = time.monotonic()
+        talk(port)
+        assert time.monotonic() - begun >= (handshakes + 1) * LONG - 0.001
+        counts = network.take()
+    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (handshakes + 1, handshakes, 5)
+
+
+def test_a_connection_counts_before_anything_is_sent_on_it(port: int) -> None:
+    with Watched(RTT) as network, socket.create_connection(("127.0.0.1", port)):
+        counts = network.take()
+    assert (counts.rounds, counts.connections) == (1, 1)
+    assert counts.seconds >= RTT - 0.001
+
+
+def test_without_handshakes_nobody_waits(port: int) -> None:
+    with Watched(100.0, handshake=False) as network, socket.create_connection(("127.0.0.1", port)):
+        assert network.take().rounds == 0
+
+
+def test_who_gives_up_connecting_harms_nobody(port: int) -> None:
+    async def give_up() -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), RTT / 10)
+
+    with Watched(RTT) as network:
+        asyncio.run(give_up())
+        by_socket(port)
+        assert network.take().connections == 2
+
+
+def test_what_is_over_is_forgotten(port: int) -> None:
+    with Watched(0) as network:
+        for _ in range(20):
+            by_socket_once(port)
+        deadline = time.monotonic() + PATIENCE
+        while network._clients and time.monotonic() < deadline:
+            network.counts()  # a turn of the proxy's loop
+        assert network._clients == {}
+
+
 def test_an_operation_begins_with_take(port: int) -> None:
     def twice() -> None:
         for _ in range(2):
@@ -247,6 +371,22 @@ def test_ipv6() -> None:
             sock.sendall(b"six\n")
             assert read_line(sock) == b"re: six\n"
         assert network.take().connections == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "address"),
+    [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::ffff:127.0.0.1"), (socket.AF_INET6, "::ffff:0.0.0.0")],
+)
+def test_other_names_of_this_machine(port: int, family: socket.AddressFamily, address: str) -> None:
+    with Watched(RTT) as network:
+        with socket.socket(family) as sock:
+            sock.connect((address, port))
+            ask(sock, b"x\n")
+        assert network.take().connections == 1
+
+
+def test_an_address_of_another_machine_is_none() -> None:
+    assert not any(map(_is_loopback, ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "no address"]))
 
 
 def test_what_is_no_tcp_connection_is_left_alone(tmp_path: Path) -> None:

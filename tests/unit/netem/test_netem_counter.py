@@ -1,6 +1,6 @@
 """Known answers. A dialog is written as one line a step: `1>5` five bytes up on connection 1, delivered at once;
-`1<5` down; `1+` opens with a handshake, `1*` is taken as open; `1>.` and `1<.` end a stream; `1>5?` does not
-arrive."""
+`1<5` down; `1+` opens with a handshake, which `1/` begins and `1=` ends; `1*` is taken as open; `1>.` and `1<.` end a
+stream; `1>5?` does not arrive."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ def play(dialog: str) -> Counts:
     for now, step in enumerate(dialog.split()):
         number, what, rest = int(step[0]), step[1], step[2:]
         up = what == ">"
-        if what in "+*":
-            counter.opened(number, now, handshake=what == "+")
-            counter.established(number, now)
+        if what in "+*/=":
+            if what != "=":
+                counter.opened(number, now, handshake=what != "*")
+            if what in "+=":
+                counter.established(number, now)
             continue
         end = rest == "."
         size = 0 if end else int(rest.rstrip("?"))
@@ -36,6 +38,10 @@ def play(dialog: str) -> Counts:
         ("", 0, 0),
         ("1*", 0, 0),
         ("1+", 1, 0),
+        ("1/", 0, 0),  # nobody answered the handshake either
+        ("1/ 1=", 1, 0),
+        ("1/ 2/ 3/ 1= 2= 3= 1>5 2>5 1<5 2<5", 2, 1),  # side by side
+        ("1/ 1= 2/ 2= 3/ 3= 1>5 2>5 1<5 2<5", 4, 1),  # one after the other
         ("1+ 1>5 1<5", 2, 1),
         ("1* 1>5 1<5", 1, 1),
         ("1* 1>5", 0, 0),  # nobody answered: no trip
@@ -113,6 +119,20 @@ def test_seconds_are_from_the_first_thing_to_the_last_answer() -> None:
     assert reply is not None
     counter.delivered(reply, 4 * 10**9)
     assert counter.counts().seconds == 3
+
+
+def test_the_seconds_of_a_handshake_end_with_its_answer() -> None:
+    counter = Counter()
+    counter.opened(1, 10**9, handshake=True)
+    assert counter.counts().seconds == 0
+    counter.established(1, 3 * 10**9)
+    assert (counter.counts().seconds, counter.counts().rounds) == (2, 1)
+
+
+def test_the_answer_to_a_handshake_of_an_earlier_operation_is_nothing() -> None:
+    counter = Counter()
+    counter.established(1, 3 * 10**9)
+    assert counter.counts() == Counts()
 
 
 def test_used() -> None:

@@ -15,7 +15,8 @@ from twisted.internet.abstract import FileDescriptor
 
 from netem.patches import Patches, size_of, sum_of
 
-PATCHED = (socket.socket, ssl.SSLSocket, asyncio.selector_events._SelectorSocketTransport, FileDescriptor)  # type: ignore[attr-defined]
+LOOP = asyncio.selector_events
+PATCHED = (socket.socket, ssl.SSLSocket, LOOP.BaseSelectorEventLoop, LOOP._SelectorSocketTransport, FileDescriptor)  # type: ignore[attr-defined]
 
 
 class Notes:
@@ -27,6 +28,9 @@ class Notes:
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
         self.said.append(("connect", address))
         return connect(address)
+
+    async def connected(self, sock: socket.socket) -> None:
+        self.said.append(("connected", sock.getpeername()))
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         size = send()
@@ -105,6 +109,46 @@ def test_what_asyncio_is_handed_is_told_before_it_is_sent(
     assert other.recv(99) == b"1231234"
 
 
+def test_what_is_sent_may_be_named(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+
+    async def talk() -> None:
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=one)
+        transport.write(data=b"123")
+        transport.writelines(list_of_data=[b"12", b"34"])
+        transport.close()
+
+    asyncio.run(talk())
+    assert [each for each in notes.said if each[0] == "write"] == [("write", 3), ("write", 4)]
+    assert other.recv(99) == b"1231234"
+
+
+def test_what_is_sent_over_tls_may_have_flags_by_name(notes: Notes) -> None:
+    """As `SSLSocket.sendall` names them; on a socket that is not connected it sends as any other does."""
+    one, other = socket.socketpair()
+    with one, other:
+        wrapped = ssl.SSLSocket.__new__(ssl.SSLSocket)
+        socket.socket.__init__(wrapped, fileno=one.detach())
+        wrapped._sslobj = None  # type: ignore[attr-defined]
+        with wrapped:
+            wrapped.sendall(b"123", flags=0)
+            wrapped.sendall(data=b"1234")
+        assert other.recv(99) == b"1231234"
+    assert [size for what, size in notes.said if what == "send"][-1] == 4
+
+
+def test_a_loop_that_has_connected_says_so_before_its_program_goes_on(notes: Notes) -> None:
+    async def connect() -> None:
+        _, writer = await asyncio.open_connection(*address)
+        notes.said.append(("goes on", None))
+        writer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        asyncio.run(connect())
+    assert notes.said == [("connect", address), ("connected", address), ("goes on", None)]
+
+
 def test_twisted_is_reached_when_it_is_there(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     class Descriptor(FileDescriptor):
         socket = pair[0]
@@ -134,6 +178,8 @@ def test_twisted_is_reached_when_it_comes_later(monkeypatch: pytest.MonkeyPatch)
 def test_wrong_arguments_are_refused_by_who_always_did(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     with pytest.raises(TypeError):
         pair[0].sendall("text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        pair[0].sendall()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         pair[0].connect()  # type: ignore[call-arg]
     assert notes.said == []

@@ -56,6 +56,31 @@ def test_a_handshake_is_told_apart() -> None:
     assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (5, 7, (2, 1))
 
 
+def test_a_handshake_nobody_answers_is_no_round_trip() -> None:
+    wire = Wire()
+    for _ in range(3):
+        wire.pass_(frame(wire.client, flags=SYN), up=True, lost=True)
+    assert (wire.counts.connections, wire.counts.seconds, rounds(wire)) == (1, 0.0, (0, 0))
+    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False), up=False, lost=True)
+    assert rounds(wire) == (0, 0)
+
+
+def test_a_refusal_is_an_answer() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, flags=SYN), up=True)
+    wire.pass_(frame(0, flags=RST | ACK, up=False), up=False)
+    assert (wire.counts.connections, rounds(wire)) == (1, (1, 1))
+    assert wire.counts.seconds > 0
+
+
+def test_a_reset_of_an_open_connection_is_none() -> None:
+    wire = Wire()
+    wire.open()
+    before = wire.counts.seconds
+    wire.down(0, 0, RST)
+    assert (wire.counts.seconds, rounds(wire)) == (before, (1, 1))
+
+
 def test_acknowledgements_are_no_messages() -> None:
     wire = Wire()
     wire.open()
