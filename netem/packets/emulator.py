@@ -1,7 +1,8 @@
 """The packet emulator: a loop between two ports that lets each packet out when the link says, and counts.
 
 It is a process of its own, so that nothing the programs under test do makes it late but the machine being too busy;
-how late it was is part of what it tells.
+how late it was is part of what it tells: of each packet, by how much it may have waited until it was read, which nobody
+else can see, for only then its time on the link begins; and by how much it was let out after it was due.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from netem.packets.devices import Port
 from netem.packets.namespaces import wake_up_in_time
 from netem.packets.segments import Seen, SegmentCounter
 from netem.packets.trains import cut, packets_in
-from netem.units import NANOSECONDS, NEVER
+from netem.timekeeping import PAUSE
+from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
 """Packets (or whole trains) read of one port before the other, and what is due, get their turn."""
 LARGEST = 65536 + 64
 """Bytes of a packet or train with what comes before it."""
-NAP = 200_000_000
-"""Nanoseconds the loop sleeps at the most."""
+NAP = nanoseconds(PAUSE)
+"""Nanoseconds the loop sleeps at the most: what it oversleeps it knows, but not when in its sleep a packet came."""
 KEPT_DELAYS = 100_000
 """Lateness of the last packets that is kept, for its median and 99th percentile."""
 
@@ -52,10 +54,10 @@ class Passed:
     """By an effect, a full queue of the link, or because the far end could take no more."""
 
 
-_Carried = tuple[bytes, memoryview, Seen | None, int]
+_Carried = tuple[bytes, memoryview, Seen | None, int, int]
 """What goes with a parcel: the frame it is, what of it the parcel holds (from the IP header on), what it means to the
-counter, and how many packets it is on the wire (more than one if it is a train). A tuple, for there are a hundred
-thousand a second."""
+counter, how many packets it is on the wire (more than one if it is a train), and how many nanoseconds late it was read.
+A tuple, for there are a hundred thousand a second."""
 
 
 @dataclass(slots=True)
@@ -92,37 +94,49 @@ class Emulator:
         ports = {direction.source.descriptor: direction for direction in self._directions}
         waiting = [*ports, control.fileno()]
         now = time.monotonic_ns
+        looked = now()
         while True:
             due = min([self._deliver(direction, now()) for direction in self._directions])
-            nap = min(NAP, due - now()) if due < NEVER else NAP
             # Not epoll, which in Python sleeps whole milliseconds.
-            for descriptor in select.select(waiting, [], [], max(0, nap) / NANOSECONDS)[0]:
+            ready = select.select(waiting, [], [], 0)[0]
+            since = looked  # what is there came while we did something else
+            if not ready:
+                begun = now()
+                nap = max(0, min(NAP, due - begun))
+                ready = select.select(waiting, [], [], nap / NANOSECONDS)[0]
+                since = min(now(), begun + nap)
+            looked = now()
+            for descriptor in ready:
                 direction = ports.get(descriptor)
                 if direction is not None:
-                    self._read(direction, now())
+                    self._read(direction, since)
                 elif not self._answer(control):
                     return
 
-    def _read(self, direction: _Direction, now: int) -> None:
-        source = direction.source
+    def _read(self, direction: _Direction, since: int) -> None:
+        """Read what is there, `since` that time at the earliest."""
+        source, clock = direction.source, time.monotonic_ns
         left = AT_ONCE
         while left > 0:
             try:
                 frame = os.read(source.descriptor, LARGEST)
             except BlockingIOError:
                 return
+            now = clock()
             packets = packets_in(frame, source.header)
             seen = self._segments.sent(frame, source.header, now, up=direction.up, packets=packets)
             direction.passed.packets += packets
-            self._enter(direction, frame, seen, packets, now)
+            self._enter(direction, frame, seen, packets, now, now - since)
             left -= 1 if direction.whole else packets
 
-    def _enter(self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int) -> None:
+    def _enter(
+        self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int, waited: int
+    ) -> None:
         cuts = packets > 1 and not direction.whole
         at, queue, stages = direction.source.header, direction.queue, direction.stages
         for each in cut(frame, at) if cuts else (frame,):
             packet = memoryview(each)[at:]
-            carried: _Carried = each, packet, seen, 1 if cuts else packets
+            carried: _Carried = each, packet, seen, 1 if cuts else packets, waited
             parcels: Iterable[Parcel] = (Parcel(packet, now, now, tag=carried),)
             for stage in stages:
                 parcels = [after for parcel in parcels for after in stage(parcel)]
@@ -136,17 +150,17 @@ class Emulator:
 
     def _deliver(self, direction: _Direction, now: int) -> int:
         """Let out what is due; when the next is."""
-        queue, target, late = direction.queue, direction.target, self._late
+        queue, target, late, clock = direction.queue, direction.target, self._late, time.monotonic_ns
         told: Seen | None = None
         while queue and queue[0].at <= now:
             parcel = queue.popleft()
             carried: _Carried = parcel.tag
-            frame, packet, seen, packets = carried
+            frame, packet, seen, packets, waited = carried
             try:
                 if parcel.content is packet:
                     # Counted before it is written: who has read it finds it counted.
                     if seen is not told and seen is not None:
-                        seen.delivered(now)
+                        seen.delivered(clock())
                         told = seen
                     os.write(target.descriptor, frame)
                 else:  # damaged: the far kernel is to find that out, and drops it
@@ -155,7 +169,7 @@ class Emulator:
                 if error.errno not in _TRANSIENT:
                     raise
                 direction.passed.dropped += packets
-            late.append(now - parcel.at)
+            late.append(clock() - parcel.at + waited)
         return queue[0].at if queue else NEVER
 
     def _answer(self, control: Channel) -> bool:
@@ -195,5 +209,5 @@ class Emulator:
             direction.queue = deque(parcel for parcel in queue if not parcel.stuck)
             for parcel in queue:
                 if parcel.stuck:
-                    frame, _, seen, packets = parcel.tag
-                    self._enter(direction, frame, seen, packets, now)
+                    frame, _, seen, packets, waited = parcel.tag
+                    self._enter(direction, frame, seen, packets, now, waited)

@@ -28,6 +28,7 @@ from netem.packets.devices import BACKENDS, TUN
 from netem.packets.errors import PacketsError
 from netem.packets.namespaces import Namespace
 from netem.packets.network import CLIENT, SERVER, Lateness, Packets
+from netem.timekeeping import PAUSE
 
 pytestmark = pytest.mark.packets
 
@@ -200,6 +201,33 @@ def test_what_cannot_be_changed(start: Start) -> None:
         network.change(Link(SOON, up=[Cut(5)]))
 
 
+# Lateness
+
+STOPPED = 0.15
+"""Seconds for which an emulator is stopped."""
+
+
+def stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    while state(pid) != "T":
+        pass
+
+
+def test_an_emulator_that_was_stopped_as_a_packet_came_knows_how_late_it_was(start: Start) -> None:
+    network = start(Link(SOON))
+    assert network._process is not None
+    (emulator,) = children(network) - {network._process.pid}
+    with Source(network) as source, source.connect() as client:
+        ask(client, 10)
+        network.take()
+        stop(emulator)
+        client.sendall(b"10\n")
+        time.sleep(STOPPED)
+        os.kill(emulator, signal.SIGCONT)
+        assert client.recv(100) == content(10)
+        assert network.lateness().p99 >= STOPPED - PAUSE
+
+
 # Commands
 
 
@@ -332,12 +360,16 @@ def test_more_descriptors_than_select_takes(start: Start) -> None:
 # Ends
 
 
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def gone(pid: int) -> bool:
     """Whether a process has ended; what is killed by the kernel has not at once."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if state(pid) != "Z":
                 time.sleep(0.01)
                 continue
         return True
