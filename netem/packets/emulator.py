@@ -14,7 +14,7 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -187,7 +187,7 @@ class Emulator:
 
     def _on_counts(self) -> Any:
         up, down = (direction.passed for direction in self._directions)
-        return self._segments.counter.counts(), up, down
+        return replace(self._segments.counter.counts(), not_tcp=self._segments.not_tcp), up, down
 
     def _on_lateness(self) -> tuple[int, int, int]:
         late = sorted(self._late)

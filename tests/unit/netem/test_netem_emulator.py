@@ -81,6 +81,7 @@ def test_packets_pass_and_are_counted(emulated: Emulated) -> None:
 def test_what_is_no_tcp_passes_too(emulated: Emulated) -> None:
     emulated.server.send(b"anything, longer than a header")
     assert [emulated.client.recv(2000) for _ in range(2)] == [b"anything, longer than a header"] * 2
+    assert [emulated.control.ask("take")[0][0].not_tcp for _ in range(2)] == [1, 0]
 
 
 @over(up=[Loss(1)])
