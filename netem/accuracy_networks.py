@@ -34,6 +34,9 @@ class Loopback:
         """See `Measured`."""
         return accuracy_sockets.bulk(dial(*self.address), size)
 
+    def packets(self) -> None:
+        """See `Measured`."""
+
     def exchanges(self, count: int) -> float:
         """See `Measured`."""
         return accuracy_sockets.exchanges(dial(*self.address), count)
@@ -56,13 +59,16 @@ class Proxied:
         with Proxy(0.0, self.address) as proxy:
             return accuracy_sockets.bulk(dial(proxy.host, proxy.port), size)
 
+    def packets(self) -> None:
+        """See `Measured`."""
+
     def exchanges(self, count: int) -> float:
         """See `Measured`."""
         with Proxy(0.0, self.address) as proxy:
             return accuracy_sockets.exchanges(dial(proxy.host, proxy.port), count)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Packeted:
     """Packets between two namespaces, the emulator a process of its own; the server is in another."""
 
@@ -70,6 +76,7 @@ class Packeted:
     """Which runs."""
     port: int
     name: ClassVar[str] = "packets"
+    _packets: int = 0
 
     def echo(self, rtt: float, count: int) -> Sequence[float]:
         """See `Measured`."""
@@ -77,7 +84,16 @@ class Packeted:
 
     def bulk(self, size: int) -> float:
         """See `Measured`."""
-        return accuracy_sockets.bulk(self._over(0.0), size)
+        connect = self._over(0.0)
+        self.network.take()
+        seconds = accuracy_sockets.bulk(connect, size)
+        counts = self.network.take()
+        self._packets = counts.packets_up + counts.packets_down
+        return seconds
+
+    def packets(self) -> int:
+        """See `Measured`."""
+        return self._packets
 
     def exchanges(self, count: int) -> float:
         """See `Measured`."""
@@ -137,6 +153,9 @@ class Simulated:
         stream.half_close()
         stream.read(1)
         return time.monotonic() - begun
+
+    def packets(self) -> None:
+        """See `Measured`."""
 
     def exchanges(self, count: int) -> float:
         """See `Measured`; on one connection, for there is nothing to overlap."""

@@ -84,8 +84,9 @@ class Counts:
     seconds: float = 0.0
     """From the first thing the client did to the last message delivered to it."""
     application_rounds: float | None = None
-    """Simulator: time the client waited / RTT, handshakes included. Exact on a link without a rate where no timer was
-    waited for."""
+    """Simulator: time the client waited / RTT of the link then, handshakes included. Exact on a link without rate,
+    jitter and stall where no timer was waited for. None where that RTT is 0, or connections had links of different
+    RTTs."""
     application_rounds_without_handshake: float | None = None
     """The same without the time spent connecting."""
     messages: tuple[Message, ...] = field(default=(), repr=False)

@@ -161,9 +161,10 @@ def _places(
         if min(ends) < 0 or max(ends) > size:
             which = f"connection {number - before}, {'up' if up else 'down'}"
             raise ValueError(f"{which}: a frame ends at {min(ends) if min(ends) < 0 else max(ends)}, of {size} bytes")
-        between = [at for at in range(size) if at not in ends]
-        if inside is not None and inside < len(between):
-            between = chance.sample(between, inside)
+        tried: Iterable[int] = range(size)
+        if inside is not None and inside + len(ends) < size:
+            tried = chance.sample(range(size), inside + len(ends))  # of which so many may be ends
+        between = list(itertools.islice((at for at in tried if at not in ends), inside))
         places += [CutPoint(number - before, up, at, at in ends) for at in sorted([*ends, *between])]
     return places
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netem.effects import Delay, Effect, Ending, Parcel, Rate, Stage
@@ -27,15 +27,17 @@ class Link:
     rate: float | None = None
     """Bytes a second, each way and for each connection; None: no limit."""
     up: Sequence[Effect] = ()
-    """Further effects from client to server, in order."""
+    """Further effects from client to server: those on the way after the rate, all others before it, each in order."""
     down: Sequence[Effect] = ()
-    """Further effects from server to client, in order."""
+    """The same from server to client."""
     buffer: int = BUFFER
     """Bytes a sender may have waiting for the link."""
     window: int = WINDOW
     """Bytes of one direction sent and not yet taken by the receiver."""
     tcp: TcpModel | None = None
-    """The congestion window of each direction, in the simulator; None: none."""
+    """The congestion window of each direction of a connection made on this link, in the simulator; None: none."""
+    seed: int | str = 0
+    """Of all that happens by chance. Each effect has a chance of its own in each direction of each connection."""
 
     def __post_init__(self) -> None:
         """Refuse a link that cannot be."""
@@ -44,40 +46,54 @@ class Link:
             raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
         self._effects(self.up)
 
-    def check_streams(self) -> None:
-        """Refuse a link with an effect that means nothing where streams of bytes pass, in simulator and proxy.
+    def check_streams(self, *, simulated: bool = False) -> None:
+        """Refuse a link with something that means nothing where streams of bytes pass, in simulator and proxy.
 
         Raises:
-            ValueError: it has one.
+            ValueError: it has it.
         """
+        if self.tcp is not None and not simulated:
+            raise ValueError("a link with TCP's model, and here are sockets: only the simulated network has one")
         for effect in (*self.up, *self.down):
             effect.check_streams()
 
     def check_packets(self) -> None:
-        """Refuse a link with an effect that means nothing where packets pass.
+        """Refuse a link with something that means nothing where packets pass.
 
         Raises:
-            ValueError: it has one.
+            ValueError: it has it.
         """
+        if self.tcp is not None:
+            raise ValueError("a link with TCP's model, and here are packets: only the simulated network has one")
+        if (self.buffer, self.window) != (BUFFER, WINDOW):
+            raise ValueError(
+                f"a link with a buffer of {self.buffer} and a window of {self.window} bytes, and here those are the "
+                "kernel's: set net.ipv4.tcp_wmem and net.ipv4.tcp_rmem"
+            )
         for effect in (*self.up, *self.down):
             effect.check_packets()
 
-    def _effects(self, extra: Sequence[Effect]) -> tuple[Effect, ...]:
-        # Rate before delay: bytes wait at the sender to get onto the link, and are then under way.
-        rate = () if self.rate is None else (Rate(self.rate),)
-        return (*extra, *rate, Delay(self.rtt / 2))
+    def _effects(self, extra: Iterable[Effect]) -> list[Effect]:
+        # Bytes wait at the sender to get onto the link, and are then under way.
+        rate = [] if self.rate is None else [Rate(self.rate)]
+        return sorted([*extra, *rate, Delay(self.rtt / 2)], key=lambda effect: effect.on_the_way)
 
-    def lane(self, *, up: bool) -> Lane:
-        """A fresh queue for one direction of one connection."""
-        return Lane(self.stages(up=up), self.buffer, self.window)
+    def _seeded(self, stream: str, *, up: bool) -> list[Effect]:
+        stream = f"{self.seed} {'up' if up else 'down'} {stream}"
+        extra = self.up if up else self.down
+        return self._effects(effect.seeded(f"{stream} {place}") for place, effect in enumerate(extra))
 
-    def stages(self, *, up: bool) -> list[Stage]:
-        """What happens to the bytes of one direction of one connection."""
-        return [effect.begin() for effect in self._effects(self.up if up else self.down)]
+    def lane(self, *, up: bool, connection: int) -> Lane:
+        """A fresh queue for one direction of the connection with that number."""
+        return Lane(self, up=up, connection=connection)
+
+    def stages(self, *, up: bool, connection: int) -> list[Stage]:
+        """What happens to the bytes of one direction of the connection with that number."""
+        return [effect.begin() for effect in self._seeded(str(connection), up=up)]
 
     def packet_stages(self, *, up: bool) -> list[Stage]:
         """What happens to the packets of one direction, all connections together."""
-        return [effect.begin_packets() for effect in self._effects(self.up if up else self.down)]
+        return [effect.begin_packets() for effect in self._seeded("packets", up=up)]
 
     @property
     def trains(self) -> bool:
@@ -98,16 +114,21 @@ class Link:
 class Lane:
     """One direction of one connection: what is on the way, first in, first out."""
 
-    def __init__(self, stages: Sequence[Stage], buffer: int, window: int) -> None:
-        self._stages = stages
-        self._buffer = buffer
-        self._window = window
+    def __init__(self, link: Link, *, up: bool, connection: int) -> None:
+        self._up = up
+        self._connection = connection
+        self._use(link)
         self._queue: deque[Parcel] = deque()
         self._waiting: deque[tuple[int, int]] = deque()
         self._unsent = 0
         self._at = 0
         self.undelivered = 0
         """Bytes that entered and were not taken out."""
+
+    def _use(self, link: Link) -> None:
+        self._stages = link.stages(up=self._up, connection=self._connection)
+        self._buffer = link.buffer
+        self._window = link.window
 
     def enter(
         self, now: int, content: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
@@ -125,16 +146,17 @@ class Lane:
         self._queue.extend(parcels)
         return parcels
 
-    def change(self, now: int, link: Link, *, up: bool) -> list[Parcel]:
+    def change(self, now: int, link: Link) -> list[Parcel]:
         """Let another link do the rest; effects that count bytes begin anew.
 
         What is on the way comes out as it would have. What was stuck is sent again: those parcels are returned.
         """
-        self._stages, self._buffer, self._window = link.stages(up=up), link.buffer, link.window
+        self._use(link)
         stuck = [parcel for parcel in self._queue if parcel.stuck]
         self._queue = deque(parcel for parcel in self._queue if not parcel.stuck)
         self._at = self._queue[-1].at if self._queue else now
-        self._waiting = deque(entry for entry in self._waiting if entry[0] < NEVER)
+        # Not those of what is stuck, which may have left: they wait anew.
+        self._waiting = deque((p.left, len(p.content)) for p in self._queue if p.left > now and p.content)
         self._unsent = sum(size for _, size in self._waiting)
         self.undelivered = sum(len(parcel.content) for parcel in self._queue)
         return [sent for old in stuck for sent in self.enter(now, old.content, old.ending, old.tag)]

@@ -59,13 +59,14 @@ class Proxy:
         handshake: bool = True,
         buffer: int | None = None,
         window: int = WINDOW,
+        seed: int | str = 0,
         on_operation: Callable[[Counts], None] | None = None,
         on_refused: Callable[[OSError], None] | None = None,
     ) -> None:
         if buffer is None:
             # On a fast link the loop must not come too late to fill it again.
             buffer = max(BUFFER, int((rate or 0) * REFILL))
-        self.link = Link(rtt, rate, up, down, buffer, window)
+        self.link = Link(rtt, rate, up, down, buffer, window, seed=seed)
         self.link.check_streams()
         self.upstream = upstream
         self.handshake = handshake

@@ -38,7 +38,7 @@ class ProxySocket(asyncio.Protocol):
         self._connection = connection
         self._up = up
         self._loop = connection.loop
-        self._lane = connection.link.lane(up=up)
+        self._lane = connection.link.lane(up=up, connection=connection.number)
         self._low = min(connection.link.buffer, connection.link.window) // 2
         self._timer: asyncio.TimerHandle | None = None
         self._reading = True
@@ -116,7 +116,7 @@ class ProxySocket(asyncio.Protocol):
 
     def change(self) -> None:
         """The connection has another link."""
-        self._lane.change(self._now(), self._connection.link, up=self._up)
+        self._lane.change(self._now(), self._connection.link)
         self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()
 

@@ -45,6 +45,9 @@ FILE = "round_trip_budgets"
 MEASURED = "round trips of "
 """Begins the name of the property by which a test's report says what was measured under a budget."""
 
+UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
+"""Options with which files of tests are not even looked at (`-k` and `-m` leave out what was collected)."""
+
 _NETWORKS = pytest.StashKey[list[Callable[[], Counts]]]()
 
 
@@ -67,8 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         # The process that lowers budgets collects no tests there, so it cannot tell which were left out.
         raise pytest.UsageError("--update-budgets: not with pytest-xdist; run the tests in one process (-n 0)")
-    if config.getoption("update_budgets") and any("::" in each for each in config.args):
-        raise pytest.UsageError("--update-budgets: not for single tests; another case of theirs may need more")
+    if config.getoption("update_budgets") and (named := _not_all(config)):
+        raise pytest.UsageError(
+            f"--update-budgets: not with {named}; a test that is not collected may need more: run all of them"
+        )
     name = config.getini(FILE)
     budgets = None
     if name:
@@ -79,6 +84,15 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.getoption("update_budgets"):
         raise pytest.UsageError(f"--update-budgets: the ini option {FILE} names no file")
     config.pluginmanager.register(Limits(budgets, lower=config.getoption("update_budgets")), "netem limits")
+
+
+def _not_all(config: pytest.Config) -> str:
+    """What keeps tests from being collected, so that nobody knows what they need; empty when nothing does."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return " ".join(config.args)
+    if config.inipath is not None and config.invocation_params.dir != config.inipath.parent:
+        return f"the tests of {config.invocation_params.dir} alone"
+    return next((each for each in config.invocation_params.args if each.startswith(UNCOLLECTED)), "")
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,8 @@ class Limits:
     def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
         self._budgets = budgets
         self._lower = lower
+        self._fell: dict[str, tuple[int, int]] = {}
+        self._error: OSError | None = None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note that a budget is going to be measured."""
@@ -129,18 +145,29 @@ class Limits:
                 if name.startswith(MEASURED) and isinstance(rounds, int):
                     self._budgets.measured(name.removeprefix(MEASURED), rounds)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell which budgets may fall, or let them."""
-        if self._budgets is None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let budgets fall, where that was asked for; a file that cannot be written fails the run."""
+        if self._budgets is None or not self._lower:
             return
-        for name, (budget, rounds) in self._budgets.falls().items():
-            if self._lower:
-                line = f"budget of {name} fell from {budget} to {rounds}"
-            else:
-                line = f"budget of {name} may fall from {budget} to {rounds}: pytest --update-budgets"
-            terminalreporter.write_line(line)
-        if self._lower:
+        falls = self._budgets.falls()
+        try:
             self._budgets.lower()
+        except OSError as error:
+            self._error = error
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        else:
+            self._fell = falls
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell which budgets fell, or may."""
+        if self._error is not None:
+            terminalreporter.write_line(f"no budget fell: {self._error}")
+        for name, (budget, rounds) in self._fell.items():
+            terminalreporter.write_line(f"budget of {name} fell from {budget} to {rounds}")
+        if self._budgets is not None and not self._lower:
+            for name, (budget, rounds) in self._budgets.falls().items():
+                line = f"budget of {name} may fall from {budget} to {rounds}: pytest --update-budgets"
+                terminalreporter.write_line(line)
 
     def _limit(self, mark: pytest.Mark) -> Limit:
         """What a mark says; one that says nothing fails its test."""

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from netem.counter import Counts
+from netem.lateness import Lateness
 from netem.packets.command import Command
-from netem.packets.network import CLIENT, SERVER, Lateness, Packets
+from netem.packets.network import CLIENT, SERVER, Packets
 
 LISTENING = 15.0
 """Seconds a server may take until it listens."""

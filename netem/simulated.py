@@ -1,13 +1,15 @@
 """The simulated network: a real blocking client and a real server in one thread, on a virtual clock.
 
 The client waits in `read`, `poll` or `connect`; waiting runs the clock, and the clock runs the server. Computing takes
-no virtual time, so the time that passed is waiting and nothing else: divided by the RTT it is the round trips.
+no virtual time, so the time that passed is waiting and nothing else: divided by the RTT of then it is the round trips.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 from weakref import WeakValueDictionary
 
 from netem.clock import Clock
@@ -16,6 +18,7 @@ from netem.link import Link
 from netem.simulated_endpoint import Endpoint, Tap
 from netem.simulated_server import LOW_WATER, ServerProtocol, ServerTransport
 from netem.simulated_stream import SimulatedStream
+from netem.simulated_waiting import Waiting
 
 __all__ = ["LOW_WATER", "Deadlock", "ServerProtocol", "ServerTransport", "SimulatedNetwork", "SimulatedStream", "Tap"]
 
@@ -28,7 +31,7 @@ class SimulatedNetwork:
     """Connections over one link, on one virtual clock, counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
-        link.check_streams()
+        link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
         """Those of the next connections, one each; when there is none left, `link`."""
@@ -39,8 +42,7 @@ class SimulatedNetwork:
         """What is told of the present operation."""
         self.opened = 0
         """Connections so far; the last one has this number."""
-        self._waited = 0
-        self._connecting = 0
+        self._waiting = Waiting()
         self._ends: WeakValueDictionary[tuple[int, bool], Endpoint] = WeakValueDictionary()
 
     def change(self, link: Link) -> None:
@@ -51,8 +53,9 @@ class SimulatedNetwork:
         Raises:
             ValueError: an effect has no meaning for streams.
         """
-        link.check_streams()
+        link.check_streams(simulated=True)
         self.link = link
+        self._waiting.change(self.clock.nanoseconds, link.round_trip)
         for _, end in sorted(self._ends.items()):
             end.change(link)
 
@@ -75,9 +78,9 @@ class SimulatedNetwork:
         server = ServerTransport(self, number, link)
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
-            begun = self._waited
-            self._sleep(link.round_trip)
-            self._connecting += self._waited - begun
+            end = self.clock.nanoseconds + link.round_trip
+            self.clock.call_at(end, lambda: None)
+            self.wait(lambda: self.clock.nanoseconds >= end, None, "a handshake", link.round_trip, connecting=True)
             counter.established(number, self.clock.nanoseconds)
         if server_factory is None:
             raise ConnectionRefusedError(f"connection {number}: nobody listens")
@@ -90,36 +93,43 @@ class SimulatedNetwork:
             server.accept()
         return client
 
+    def __enter__(self) -> Self:
+        """There is nothing to start."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing: it holds no thread and no socket. Other networks do."""
+
     def take(self) -> Counts:
         """The counts since the last `take` (or the beginning); a new operation begins."""
         counts = self.counts()
         self.counter = Counter()
-        self._waited = self._connecting = 0
+        self._waiting = Waiting()
         return counts
 
     def counts(self) -> Counts:
         """The counts so far; nothing is begun anew."""
-        rtt = self.link.round_trip
-        if not rtt:
-            return self.counter.counts()
-        return self.counter.counts(self._waited / rtt, (self._waited - self._connecting) / rtt)
+        return self.counter.counts(*self._waiting.rounds(self.link.round_trip))
 
-    def _sleep(self, duration: int) -> None:
-        end = self.clock.nanoseconds + duration
-        self.clock.call_at(end, lambda: None)
-        self.wait(lambda: self.clock.nanoseconds >= end, None, "a handshake")
-
-    def wait(self, met: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Let time pass until `met`, at most `timeout` seconds, and count it as waiting.
+    def wait(
+        self, met: Callable[[], bool], timeout: float | None, what: str, rtt: int, *, connecting: bool = False
+    ) -> None:
+        """Let time pass until `met`, at most `timeout` seconds, and count it as waiting on a link of `rtt` nanoseconds.
 
         Raises:
             Deadlock: without a timeout: it will never be.
         """
-        begun = self.clock.nanoseconds
-        if not self.clock.run_until(met, timeout) and timeout is None:
+        self._waiting.begin(self.clock.nanoseconds, rtt, connecting=connecting)
+        try:
+            happened = self.clock.run_until(met, timeout)
+        finally:
+            self._waiting.end(self.clock.nanoseconds)
+        if not happened and timeout is None:
             counts = self.counts()
             raise Deadlock(
                 f"at {self.clock.now:.3f} s the client waits for {what} and nothing is left to happen; "
                 f"so far {counts.bytes_up} bytes up, {counts.bytes_down} bytes down, {counts.rounds} round trips"
             )
-        self._waited += self.clock.nanoseconds - begun

@@ -26,8 +26,8 @@ class Surroundings(Protocol):
     counter: Counter
     tap: Tap | None
 
-    def wait(self, met: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Let time pass until `met`, and count it as waiting of the client.
+    def wait(self, met: Callable[[], bool], timeout: float | None, what: str, rtt: int) -> None:
+        """Let time pass until `met`, and count it as waiting of the client on a link of `rtt` nanoseconds.
 
         Raises:
             Deadlock: without a timeout: it will never be.
@@ -43,7 +43,7 @@ class Endpoint(ABC):
         self._link = link
         self._up = up
         self._number = number
-        self._lane: Lane = link.lane(up=up)
+        self._lane: Lane = link.lane(up=up, connection=number)
         self._congestion = None if link.tcp is None else link.tcp.begin(link.round_trip)
         self._outbox: deque[bytes] = deque()
         self._outbox_size = 0
@@ -138,7 +138,7 @@ class Endpoint(ABC):
         self._link = link
         if self._congestion is not None:
             self._congestion.measured(link.round_trip)
-        self._under_way(self._lane.change(self._clock.nanoseconds, link, up=self._up))
+        self._under_way(self._lane.change(self._clock.nanoseconds, link))
         self._pump()
 
     @abstractmethod

@@ -72,7 +72,7 @@ class SimulatedStream(Endpoint):
         self._check_open()
         if size < 1:
             raise ValueError(f"read of {size} bytes: expected 1 or more")
-        self._network.wait(self.readable, None, f"bytes on connection {self._number}")
+        self._network.wait(self.readable, None, f"bytes on connection {self._number}", self._link.round_trip)
         if not self._buffer:
             if self._error is not None:
                 raise self._error
@@ -101,7 +101,7 @@ class SimulatedStream(Endpoint):
             return (read and self.readable()) or (write and self.writable())
 
         wanted = " or ".join([*["bytes"] * read, *["room to write"] * write]) or "nothing"
-        self._network.wait(ready, timeout, f"{wanted} on connection {self._number}")
+        self._network.wait(ready, timeout, f"{wanted} on connection {self._number}", self._link.round_trip)
         return read and self.readable(), write and self.writable()
 
     def half_close(self) -> None:

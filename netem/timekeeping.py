@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from netem.lateness import quantile
+
 PAUSE = 0.005
 """Seconds of each sleep: short beside any RTT that is measured, and one part in a thousand of a processor."""
 
@@ -43,7 +45,7 @@ class Timekeeping:
     def _run(self) -> None:
         late = sorted(wakings(lambda: not self._stopped.is_set()))
         if late:
-            self.late, self.p99 = late[-1], late[len(late) * 99 // 100]
+            self.late, self.p99 = late[-1], quantile(late, 99)
 
     def __enter__(self) -> Self:
         """Begin."""

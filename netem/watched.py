@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from netem.callsites import CallSites, call_sites
 from netem.counter import Counts
+from netem.link import Link
 from netem.patches import Patches
 from netem.proxy import STARTING, THREAD, Proxy
 from netem.sendlog import SendLog
@@ -76,6 +77,7 @@ class Watched:
         self._lock = threading.Lock()
         self._patches = Patches(self)
         self._process = os.getpid()
+        self._entered = False
 
     def __enter__(self) -> Self:
         """Begin.
@@ -91,16 +93,32 @@ class Watched:
         except BaseException:
             _one_at_a_time.release()
             raise
+        self._entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._patches.undo()
-        _one_at_a_time.release()
-        self._proxy.close()
+        self.close()
         if kind is None:
             self._proxy.check()
+
+    def close(self) -> None:
+        """Let the sockets be as they were, and close what went over the link. Twice is nothing."""
+        if self._entered:
+            self._entered = False
+            self._patches.undo()
+            _one_at_a_time.release()
+            self._proxy.close()
+
+    @property
+    def link(self) -> Link:
+        """What it is made of now."""
+        return self._proxy.link
+
+    def change(self, link: Link) -> None:
+        """Make it another link from now on, for open connections too; see `Proxy.change`."""
+        self._proxy.change(link)
 
     def take(self) -> Counts:
         """The counts since the last `take` (or the beginning), over all connections; a new operation begins.

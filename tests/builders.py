@@ -12,11 +12,11 @@ from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.check import BLOB, COMMIT, TAG, TREE, git_key
 from smartserver.records.model import Announced, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
-from smartserver.store.incoming import Upload
 from smartserver.store.index import record_digest
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Upload
 
 GIT = "git sha1"
 KINDS = (Kind("object", "git-sha1", True),)

@@ -67,6 +67,7 @@ def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
         "--rtt", required=True, type=argument(parse_time), metavar="TIME", help="round trip, e.g. 1000ms"
     )
     parser.add_argument("--rate", type=argument(parse_rate), metavar="RATE", help=rate)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all that happens by chance (default 0)")
     effects = ", ".join(f"{name}:{effect.arguments}" for name, effect in sorted(EFFECTS.items()))
     for direction, whose in (("up", "client"), ("down", "server")):
         parser.add_argument(

@@ -88,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         proxy = Proxy(
             arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
-            on_operation=report.operation, on_refused=lambda error: cannot("connect to", arguments.to, error),
+            seed=arguments.seed, on_operation=report.operation,
+            on_refused=lambda error: cannot("connect to", arguments.to, error),
         )  # fmt: skip
     except ValueError as error:
         complain(f"proxy: {error}")

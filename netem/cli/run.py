@@ -8,14 +8,13 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from types import FrameType
 from typing import TextIO
 
 from netem.cli.options import Commands, add_command, add_json, add_link, argument
 from netem.cli.words import complain, line, misses, numbers
-from netem.effects import Effect, Loss
+from netem.effects import Loss
 from netem.link import Link
 from netem.packets.devices import BACKENDS, check_setting
 from netem.packets.errors import PacketsError, Unavailable
@@ -68,7 +67,6 @@ def add(commands: Commands) -> None:
     run.add_argument(
         "--loss", type=argument(parse_share), metavar="PERCENT", help="lose so many packets each way, e.g. 1%%"
     )
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="of all that happens by chance (default 0)")
     run.add_argument(
         "--server", required=True, action="append", metavar="COMMAND",
         help="start this first, until it listens; in words as for a shell, {server} is its address; may be repeated",
@@ -130,9 +128,8 @@ def make_link(arguments: argparse.Namespace) -> Link:
         ValueError: an effect has no meaning for packets.
     """
     loss = [] if arguments.loss is None else [Loss(arguments.loss)]
-    up = _seeded([*loss, *arguments.up], f"{arguments.seed} up")
-    down = _seeded([*loss, *arguments.down], f"{arguments.seed} down")
-    link = Link(arguments.rtt, arguments.rate, up, down)
+    up, down = [*loss, *arguments.up], [*loss, *arguments.down]
+    link = Link(arguments.rtt, arguments.rate, up, down, seed=arguments.seed)
     link.check_packets()
     return link
 
@@ -148,14 +145,6 @@ def parse_setting(text: str) -> tuple[str, str]:
         raise ValueError(f"{text!r}: expected NAME=VALUE, e.g. net.ipv4.tcp_fastopen=3")
     check_setting(name)
     return name, value
-
-
-def _seeded(effects: Iterable[Effect], seed: str) -> list[Effect]:
-    """The effects, those by chance with a seed of their own: no two lose the same packets."""
-    return [
-        replace(effect, seed=f"{seed} {number}") if hasattr(effect, "seed") else effect  # type: ignore[type-var]
-        for number, effect in enumerate(effects)
-    ]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -43,6 +43,14 @@ class Parcel:
         view = memoryview(self.content)
         return replace(self, content=view[:at], ending=Ending.MORE), replace(self, content=view[at:])
 
+    def pieces(self, size: int) -> Iterator[Parcel]:
+        """The same in pieces of at most `size` bytes."""
+        rest = self
+        while len(rest.content) > size:
+            piece, rest = rest.split(size)
+            yield piece
+        yield rest
+
     def hold(self, until: int) -> None:
         """Keep it with the sender until `until`."""
         self.at = max(self.at, until)
@@ -73,6 +81,8 @@ class Effect(ABC):
     """Whether it means something where there are no packets, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
     """Whether it means something in the packet network."""
+    on_the_way: ClassVar[bool] = False
+    """Whether it befalls what has left the sender: such effects act after the rate of the link, all others before."""
     splits_trains: ClassVar[bool] = False
     """Whether it must see packets one by one (see `packets.devices`)."""
 
@@ -83,6 +93,10 @@ class Effect(ABC):
     def begin_packets(self) -> Stage:
         """A fresh stage for one direction of a link of packets: a parcel is one IP packet, not to be cut or joined."""
         return self.begin()
+
+    def seeded(self, stream: str) -> Effect:
+        """The same, where what happens by chance is `stream`'s own; an effect with a seed appends `stream` to it."""
+        return self
 
     def check_streams(self) -> None:
         """Refuse to work on streams where that means nothing.

@@ -22,6 +22,7 @@ class Blackhole(Effect):
     after: int = 0
     name: ClassVar[str] = "blackhole"
     arguments: ClassVar[str] = "[BYTES]"
+    on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a number below zero."""

@@ -20,19 +20,13 @@ HEADERS = 40
 @register
 @dataclass(frozen=True)
 class Corrupt(ByChance):
-    """Change one bit of a packet, or of what was sent at once, with the probability `share`."""
+    """Change one bit of a packet, or of a segment of a stream, with the probability `share`."""
 
     name: ClassVar[str] = "corrupt"
 
-    def begin(self) -> Stage:
-        """A stage that changes a bit anywhere."""
-        return self._stage(0)
-
-    def begin_packets(self) -> Stage:
-        """A stage that changes a bit behind the headers, in a pure acknowledgement of its options."""
-        return self._stage(HEADERS)
-
-    def _stage(self, first: int) -> Stage:
+    def _stage(self, *, packets: bool) -> Stage:
+        # Behind the headers: in a pure acknowledgement that is one of its options.
+        first = HEADERS if packets else 0
         chance = dice(self, self.seed)
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:

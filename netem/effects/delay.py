@@ -18,6 +18,7 @@ class Delay(Effect):
     seconds: float
     name: ClassVar[str] = "delay"
     arguments: ClassVar[str] = "TIME"
+    on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a time before zero."""

@@ -18,8 +18,7 @@ class Duplicate(ByChance):
     name: ClassVar[str] = "duplicate"
     of_streams: ClassVar[bool] = False
 
-    def begin(self) -> Stage:
-        """A stage that gives some packets a copy right behind them."""
+    def _stage(self, *, packets: bool) -> Stage:
         chance = dice(self, self.seed)
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
@@ -22,6 +22,7 @@ class Jitter(Effect):
     seed: int | str = 0
     name: ClassVar[str] = "jitter"
     arguments: ClassVar[str] = "TIME[:reorder]"
+    on_the_way: ClassVar[bool] = True
     splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -43,6 +44,10 @@ class Jitter(Effect):
             return (parcel,)
 
         return stage
+
+    def seeded(self, stream: str) -> Jitter:
+        """The same with another chance."""
+        return replace(self, seed=f"{self.seed} {stream}")
 
     def check_streams(self) -> None:
         """A stream keeps its order.

@@ -18,8 +18,7 @@ class Loss(ByChance):
     name: ClassVar[str] = "loss"
     of_streams: ClassVar[bool] = False
 
-    def begin(self) -> Stage:
-        """A stage that swallows some packets."""
+    def _stage(self, *, packets: bool) -> Stage:
         chance = dice(self, self.seed)
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netem.effects.base import Effect, Parcel, Stage, register
+from netem.tcp_model import SEGMENT
 from netem.units import NANOSECONDS, parse_rate, parse_size
 
-SEGMENT = 1448
-"""Bytes that come out together at the least: the payload of one TCP segment in a 1500-byte Ethernet frame."""
-
 GRAIN = 0.005
-"""Seconds of the rate that come out together at the most, on a link where a segment takes less."""
+"""Seconds of the rate that come out together at the most, on a link where a segment takes less; else a segment."""
 
 QUEUE_SECONDS = 1.0
 """Seconds of the rate that may wait before a link of packets: about one round trip of a long one."""
@@ -52,9 +50,7 @@ class Rate(Effect):
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
             nonlocal free
-            rest: Parcel | None = parcel
-            while rest is not None:
-                piece, rest = rest.split(piece_size) if len(rest.content) > piece_size else (rest, None)
+            for piece in parcel.pieces(piece_size):
                 if not piece.stuck:
                     free = max(free, piece.at) + round(len(piece.content) * NANOSECONDS / self.rate)
                     piece.hold(free)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from netem.packets import netlink
 from netem.packets.namespaces import Namespace
 from netem.packets.trains import VIRTIO_BYTES
+from netem.tcp_model import INITIAL_WINDOW
 
 BACKENDS = ("tun", "veth")
 """Tried in this order: `tun` is a little faster, and needs a node that may be closed to users."""
@@ -30,8 +31,6 @@ INTERFACE = "emu0"
 """The interface's name in both namespaces."""
 MTU = 1500
 """Bytes of an IP packet: TCP segments of 1,448 bytes, as on most of the Internet."""
-INITIAL_WINDOW = 10
-"""Segments a fresh connection may send at once: Linux's own default (RFC 6928), said so that no system's differs."""
 QUEUE = 50_000
 """Packets that may wait in the kernel for the emulator; a link drops packets where it says so and nowhere else."""
 SOCKET_BUFFER = 64 << 20
@@ -157,6 +156,7 @@ def _set_up(namespace: Namespace, number: int, *, ethernet: bool, congestion: st
         netlink.add_address(INTERFACE, own, 30)
         if ethernet:
             netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))
+        # Linux's own default, said so that no system's differs.
         netlink.set_route(INTERFACE, other, congestion=congestion, initial_window=INITIAL_WINDOW)
 
 

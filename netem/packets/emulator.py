@@ -20,6 +20,7 @@ from typing import Any
 
 from netem.counter import Counter
 from netem.effects import Parcel, Stage
+from netem.lateness import quantile
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
@@ -97,15 +98,14 @@ class Emulator:
         looked = now()
         while True:
             due = min([self._deliver(direction, now()) for direction in self._directions])
+            begun = now()
             # Not epoll, which in Python sleeps whole milliseconds.
             ready = select.select(waiting, [], [], 0)[0]
-            since = looked  # what is there came while we did something else
+            since, looked = looked, begun  # what is there came after the last look, while we did something else
             if not ready:
-                begun = now()
                 nap = max(0, min(NAP, due - begun))
                 ready = select.select(waiting, [], [], nap / NANOSECONDS)[0]
-                since = min(now(), begun + nap)
-            looked = now()
+                since = looked = min(now(), begun + nap)
             for descriptor in ready:
                 direction = ports.get(descriptor)
                 if direction is not None:
@@ -191,7 +191,7 @@ class Emulator:
 
     def _on_lateness(self) -> tuple[int, int, int]:
         late = sorted(self._late)
-        return (late[len(late) // 2], late[len(late) * 99 // 100], late[-1]) if late else (0, 0, 0)
+        return (quantile(late, 50), quantile(late, 99), late[-1]) if late else (0, 0, 0)
 
     def _on_take(self) -> Any:
         taken = self._on_counts()

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from netem.counter import Counts
+from netem.lateness import Lateness
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.command import Command, readable
@@ -28,15 +29,6 @@ CLIENT, SERVER = 0, 1
 """The two sides."""
 CONGESTION = "cubic"
 """The default of Linux, and not paced: with a paced one (BBR) flights have no edges and rounds are fractions."""
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """How much later than they should packets came out, in seconds: the emulator's own error."""
-
-    median: float = 0.0
-    p99: float = 0.0
-    greatest: float = 0.0
 
 
 class Packets:
@@ -237,7 +229,7 @@ class Packets:
         return self._counts("counts")
 
     def lateness(self) -> Lateness:
-        """Of the packets since the last `take`."""
+        """How much later than they should packets came out since the last `take`: the emulator's own error."""
         return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, "lateness")[0]])
 
     def _counts(self, question: str) -> Counts:

@@ -101,7 +101,8 @@ class SegmentCounter:
         if connection is None:
             return None  # opened before we looked
         # A refusal is an answer too: the reset of a SYN is the one with number 0.
-        answer = not up and flags & ACK and (flags & SYN or (flags & RST and not segment.number))
+        refusal = flags & RST and not segment.number
+        answer = flags & ACK and (flags & SYN or refusal) and not up
         established = connection.number if answer else 0
         if established and connection.undecided is not None:
             self._decide(connection, connection.undecided, segment, now)

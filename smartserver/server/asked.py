@@ -10,10 +10,10 @@ from smartserver.records.model import Announced, encode_ref
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
-from smartserver.store.incoming import Report
 from smartserver.store.model import Changes, Seen, Transaction
 from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Outcome, Reply, State
 from transports.errors import CodedError

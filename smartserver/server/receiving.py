@@ -9,7 +9,7 @@ from smartserver.records.model import Announced
 from smartserver.records.segment import SegmentStream
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Refused, decide, declared
-from smartserver.store.incoming import Upload
+from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError

@@ -18,9 +18,9 @@ from smartserver.server.dispatch import Prepared, Refused, decide, fault, intern
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
 from smartserver.server.words import in_words
-from smartserver.store.incoming import Report, Upload
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Report, Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag
 from transports.errors import CodedError

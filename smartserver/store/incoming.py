@@ -1,4 +1,4 @@
-"""An upload: a stream of segments, checked as it arrives and written to quarantine. No lock is held meanwhile.
+"""Segments that come in, checked against what is stored and written to quarantine. No lock is held meanwhile.
 
 Each record is proved to be what its key says, each revision's parents to be those its own record names, and everything
 a record rests on or refers to to be here (`proof`); a peer's bytes end in the errors of `Upload.write` and no
@@ -16,16 +16,14 @@ from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, 
 from smartserver.records.check import check_bytes, revision_record, verify_record
 from smartserver.records.delta import compress, decompress
 from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
-from smartserver.records.model import Announced, BaseTag, Entry, Key, Record, RevisionId, Segment
-from smartserver.records.segment import STORED, SegmentStream, decode_segment, encode_segment, frames
-from smartserver.records.varint import Malformed
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
+from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.document import PackEntry
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
-from smartserver.store.pack import PackReader
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.snapshot import Location, Snapshot
@@ -41,13 +39,6 @@ HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
-
-Report = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and of how much (0: not known)."""
-
-
-def unreported(phase: str, done: int, total: int) -> None:
-    """Where nobody asks how far it is."""
 
 
 class Intake:
@@ -362,155 +353,3 @@ class Intake:
         if self._draft is None:
             raise LookupError("nothing was written yet")
         return self._draft.read(offset, size)
-
-
-class Upload:
-    """One body: bytes in, a checked pack in quarantine out."""
-
-    def __init__(
-        self,
-        transaction: RepositoryTransaction,
-        quarantine: Callable[[], Quarantine],
-        *,
-        graph_first: bool,
-        abandoned: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
-
-        `quarantine` makes one for what is new; `abandoned` is called when nothing comes of it.
-        """
-        self._abandoned = abandoned
-        self._quarantine = quarantine
-        self._intake = Intake(transaction, quarantine)
-        self._kinds = transaction.kinds
-        self._checked = transaction.snapshot
-        self._stream = SegmentStream(self._kinds, graph_first=graph_first, limit=MAX_TAKEN)
-        self._graph_first = graph_first
-        self._seen: list[Announced] = []
-        self._segments = 0
-        self._size = 0
-        self._ended = False
-        self.entry: PackEntry | None = None
-        """The pack of what is new, after `finish`; None where nothing is."""
-
-    def write(self, chunk: bytes | memoryview) -> None:
-        """Check the next bytes of the body, cut anywhere.
-
-        Raises:
-            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord, LimitExceeded: refused.
-            CorruptFile, TransportError: the store is damaged or failed.
-        """
-        self._size += len(chunk)
-        try:
-            self._stream.feed(chunk)
-            for segment, content in self._stream.decoded():
-                self._match(segment)
-                self._segments += 1
-                self._intake.take(segment, content)
-        except Malformed as wrong:
-            raise CorruptRecord(b"", b"", f"segment {self._segments} of the stream: {wrong}") from wrong
-
-    def graph(self) -> list[Announced] | None:
-        """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
-        if self._graph_first:
-            return self._stream.graph()
-        return self._seen if self._ended else None
-
-    def finish(self, segments: int, size: int) -> None:
-        """Make what is new durable. `segments`, `size`: what the body's end says it has.
-
-        Raises:
-            CorruptRecord: it has not, or lacks announced segments.
-            MissingBase: bases that neither their revision nor an ancestor introduced.
-            NoSpace, TransportFailed: the store failed.
-        """
-        try:
-            self._stream.finish()
-        except Malformed as wrong:
-            raise CorruptRecord(b"", b"", str(wrong)) from wrong
-        if (segments, size) != (self._segments, self._size):
-            came = f"{self._segments} segments, {self._size} bytes"
-            raise CorruptRecord(b"", b"", f"the body has {came}; its end says {segments} segments, {size} bytes")
-        announced = self._stream.graph() if self._graph_first else None
-        if announced is not None and len(announced) != self._segments:
-            raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
-        self._ended = True
-        self.entry = self._intake.finish()
-
-    def stale(self, snapshot: Snapshot | None) -> bool:
-        """Whether what was checked must be checked again before it goes on top of `snapshot`."""
-        before, count = self._checked, 0
-        if before is not None:
-            if snapshot is None:
-                return True
-            if (before.root.incarnation, before.root.epoch) != (snapshot.root.incarnation, snapshot.root.epoch):
-                return True  # Also where nothing was new: what was left out may be gone.
-            count = before.graph.count
-        if self.entry is None or snapshot is None or snapshot.graph.count == count:
-            return False
-        return self._intake.meets(snapshot, count)
-
-    def check_again(self, transaction: RepositoryTransaction, progress: Report = unreported) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
-
-        Raises:
-            MissingParents: what was left out, because it was stored, is not any more.
-            MissingBase, and as `write` and `finish`.
-        """
-        snapshot, left_out = transaction.snapshot, self._intake.left_out
-        gone = [each for each in left_out if snapshot is None or snapshot.graph.ordinal(each) is None]
-        if gone:
-            raise MissingParents(gone[:KEYS_NAMED])
-        if self.entry is None:
-            self._checked = snapshot
-            return
-        quarantine = self._intake.quarantine
-        assert quarantine is not None  # It holds the entry.
-        intake = Intake(transaction, self._quarantine)
-        try:
-            file = quarantine.folder.open_read(quarantine.pack_path)
-            with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
-                for offset, content in pack.segments():
-                    progress("check again", offset, self.entry.length)
-                    intake.take(decode_segment(content, 0, self._kinds), content)
-            entry = intake.finish()
-        except BaseException:
-            intake.discard()
-            raise
-        self._intake.discard()
-        intake.left_out += left_out
-        self._intake, self._checked, self.entry = intake, snapshot, entry
-
-    def publish(self) -> None:
-        """Move the pack among the repository's, durably; no root names it yet.
-
-        Raises:
-            TransportError: the store failed.
-        """
-        if self._intake.quarantine is not None:
-            self._intake.quarantine.publish()
-
-    def leave(self) -> None:
-        """Keep the published pack, and give up its quarantine."""
-        if self._intake.quarantine is not None:
-            self._intake.quarantine.leave()
-
-    def abandon(self) -> None:
-        """Delete what was written, as far as that works; abandoning twice is harmless."""
-        self._intake.discard()
-        self._abandoned()
-
-    def _match(self, segment: Segment) -> None:
-        if not self._graph_first:
-            self._seen.append(Announced(segment.revision, segment.parents))
-            return
-        announced = self._stream.graph()
-        if announced is None or self._segments >= len(announced):
-            raise CorruptRecord(segment.revision, segment.revision, "its revision is not announced")
-        if announced[self._segments] != (segment.revision, segment.parents):
-            expected = announced[self._segments].revision.hex()
-            raise CorruptRecord(
-                segment.revision,
-                segment.revision,
-                f"segment {self._segments} is announced as {expected}, or with other parents",
-            )

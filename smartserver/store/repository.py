@@ -20,7 +20,6 @@ from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
-from smartserver.store.incoming import Report, Upload, unreported
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -28,6 +27,7 @@ from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile, RootMoved, Swap
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
 from transports.errors import NoSuchFile, NotADirectory, TransportError

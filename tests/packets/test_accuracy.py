@@ -32,8 +32,8 @@ def test_packets_are_measured(start: Start, kind: type[Packeted]) -> None:
         assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 5, 4)
         assert measured.bulk(SIZE) > 0
         assert network.link.trains is (kind is Packeted)
-        counts = network.take()
-        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, SIZE + 1, 1)
+        # Each of 1,448 bytes at the most, and acknowledgements: fewer than one for each.
+        assert SIZE / 1448 < measured.packets() < 3 * SIZE / 1448
         assert measured.exchanges(20) > 0
         assert network.take().connections == 16
 
@@ -45,11 +45,7 @@ def test_the_command_has_a_row_of_them(
     monkeypatch.setattr(accuracy, "measure", functools.partial(measure, echoes={0.01: 2}, bulk=SIZE, exchanges=20))
     assert main(["accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["name"] for each in found] == [
-        "simulated",
-        "none (loopback)",
-        "proxy",
-        "packets",
-        "packets, one by one",
-    ]
-    assert found[-1]["late"]["0.01"]["p50"] > 0
+    names = ["simulated", "none (loopback)", "proxy", "packets", "packets, one by one"]
+    assert [each["name"] for each in found] == names
+    assert found[-1]["late"]["0.01"]["median"] > 0
+    assert found[-1]["packets_per_second"] > 0

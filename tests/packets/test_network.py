@@ -24,12 +24,13 @@ from packet_servers import PATIENCE, Source, ask, content
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Corrupt, Cut, Delay, Duplicate, Effect, Jitter, Loss, Rate, Stall
+from netem.lateness import Lateness
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import BACKENDS, TUN
 from netem.packets.errors import PacketsError
 from netem.packets.namespaces import Namespace
-from netem.packets.network import CLIENT, SERVER, Lateness, Packets
+from netem.packets.network import CLIENT, SERVER, Packets
 from netem.timekeeping import PAUSE
 
 pytestmark = pytest.mark.packets

@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.incoming import Upload
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Upload
 from transports.memory import Aftermath, MemoryTransport
 
 NAMES = [MAIN, b"refs/heads/a", b"refs/heads/b", b"refs/tags/t"]

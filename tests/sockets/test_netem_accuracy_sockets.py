@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
+import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,13 +14,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from netem import accuracy_sockets
-from netem.accuracy import measure
+from netem.accuracy import Accuracy, Measured, measure
 from netem.accuracy_networks import Loopback, Proxied
 from netem.accuracy_sockets import CHUNK, CONNECTIONS, dial, server
 from netem.cli import accuracy
 from netem.cli.main import main
-from netem.packets.errors import Unavailable
-from netem.proxy import Proxy
+from netem.packets.errors import PacketsError, Unavailable
+from netem.proxy import Proxy, ProxyError
 
 pytestmark = pytest.mark.sockets
 
@@ -54,7 +56,7 @@ def test_networks(network: type[Loopback | Proxied], address: tuple[str, int]) -
     found = measure(network(address), echoes={0.01: 5, 0.02: 3}, bulk=CHUNK, exchanges=20)
     assert list(found.late) == [0.01, 0.02]
     for late in found.late.values():
-        assert 0 <= late.p50 <= late.p99
+        assert 0 <= late.answers.median <= late.answers.p99 <= late.answers.greatest
     assert found.bytes_per_second > 0
     assert found.messages_per_second > 0
 
@@ -103,31 +105,62 @@ def test_the_server_ends_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None
     assert started[0].returncode == 0
 
 
+def none_here(link: object) -> None:
+    raise Unavailable("no packet network here: this is a test")
+
+
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Where there can be no packets, that is said and the others are measured."""
-
-    def none_here(link: object) -> None:
-        raise Unavailable("no packet network here: this is a test")
-
     monkeypatch.setattr(accuracy, "Packets", none_here)
     monkeypatch.setattr(accuracy, "measure", SMALL)
     assert main(["accuracy"]) == 0
     out, err = capsys.readouterr()
-    head, _, *rows = out.splitlines()
-    assert head == "| network | late at 10 ms, p50 / p99 | MB/s | messages/s |"
+    head, _, *rows = out.partition("\n\n")[0].splitlines()
+    assert head == "| network | late at 10 ms, p50 / p99 | MB/s | packets/s | messages/s |"
     assert [row.split(" | ")[0] for row in rows] == ["| simulated", "| none (loopback)", "| proxy"]
     assert rows[0].startswith("| simulated | 0.00 / 0.00 ms |")
     assert "netem: no packet network here: this is a test\n" in err
     assert "timers of this process came up to" in err
     assert main(["accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found[0]["late"] == {"0.01": {"p50": 0.0, "p99": 0.0}}
+    assert found[0]["packets_per_second"] is None
+    late = found[0]["late"]["0.01"]
+    assert (late["median"], late["p99"], late["greatest"], late["by_the_machine"]) == (0.0, 0.0, 0.0, False)
+    assert late["timer"] >= 0
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(errno.ECONNRESET, "x"), TimeoutError("x"), ProxyError("x"), PacketsError("x")]
+)
+def test_what_was_found_is_printed_where_one_network_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def failing(network: Measured) -> Accuracy:
+        if network.name == "none (loopback)":
+            raise error
+        return Accuracy(network.name, {}, 1.0, None, 1.0)
+
+    monkeypatch.setattr(accuracy, "Packets", none_here)
+    monkeypatch.setattr(accuracy, "measure", failing)
+    assert main(["accuracy"]) == 1
+    out, err = capsys.readouterr()
+    assert [row.split(" | ")[0] for row in out.splitlines()[2:]] == ["| simulated", "| proxy"]
+    assert re.search(r"^netem: none \(loopback\): (x|Connection reset by peer)$", err, re.MULTILINE)
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(network: object) -> None:
-        raise KeyboardInterrupt
+    """What was found until then is printed."""
+
+    interrupting = iter([True, False, True])
+
+    def interrupted(network: Measured) -> Accuracy:
+        if next(interrupting):
+            raise KeyboardInterrupt
+        return Accuracy(network.name, {}, 1.0, None, 1.0)
 
     monkeypatch.setattr(accuracy, "measure", interrupted)
-    assert main(["accuracy"]) == 130
-    assert capsys.readouterr().err.endswith("netem: interrupted\n")
+    for rows in (0, 1):
+        assert main(["accuracy"]) == 130
+        out, err = capsys.readouterr()
+        assert "netem: interrupted\n" in err
+        assert (len(out.splitlines()), "| simulated |" in out) == (3 * rows, bool(rows))

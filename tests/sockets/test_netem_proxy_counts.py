@@ -14,7 +14,7 @@ from proxied import LONG, PATIENCE, RTT, ask, connect, echo, read, read_all, ser
 from netem.budget import TooManyRoundTrips, round_trips
 from netem.callsites import CallSite, CallSites
 from netem.counter import Counts
-from netem.effects import Blackhole, Loss, Stall
+from netem.effects import Blackhole, Corrupt, Loss, Stall
 from netem.link import Link
 from netem.proxy import Proxy, ProxyError
 
@@ -234,6 +234,18 @@ def test_a_change_of_the_link_heals_open_connections() -> None:
         assert read(client, 4) == ask_in_vain
         with pytest.raises(ValueError, match="loss is of packets"):
             proxy.change(Link(RTT, up=[Loss(0.5)]))
+
+
+def test_what_happens_by_chance_is_each_connections_and_each_directions_own() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address, up=[Corrupt(1)], down=[Corrupt(1)]) as proxy:
+        seen = []
+        for _ in range(2):
+            with connect(proxy) as client:
+                client.sendall(bytes(1000))
+                seen.append(read(client, 1000))
+    # Had both directions the same chance, the second would undo what the first did.
+    assert [sum(byte.bit_count() for byte in answer) for answer in seen] == [2, 2]
+    assert seen[0] != seen[1]
 
 
 def test_several_servers_are_one_network() -> None:

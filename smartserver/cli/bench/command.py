@@ -82,13 +82,14 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
 @command.command()
 @click.argument("path", required=False, type=SOURCE)
 @click.option("--rtt", "rtts", multiple=True, help="Round-trip time of the link; three or more for a slope.")
-@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Runs at each RTT.")
+@click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="Runs at each RTT.")
 def trips(path: Path | None, rtts: Sequence[str], repeat: int) -> None:
     """Round trips of every git operation on a fresh connection, and of those on a held one.
 
     They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
-    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. Takes about 7 minutes; with --rtt 100ms
-    --repeat 1 they are only counted, in half a minute. Another load on the machine falsifies slopes.
+    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. The shortest of the runs at each RTT
+    counts, for what else the machine does makes a run longer and never shorter. Takes about 12 minutes; with --rtt
+    100ms --repeat 1 they are only counted, in half a minute.
 
     \b
     smartserver bench trips

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from effects_cases import packets_through, through
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netem.effects import Cut, Effect, Ending, Jitter
 from netem.effects.chance import ByChance, dice
 from netem.effects.corrupt import HEADERS, Corrupt
 from netem.effects.duplicate import Duplicate
 from netem.effects.loss import Loss
+from netem.tcp_model import SEGMENT
 
 PACKETS = [(n, n.to_bytes(2) * 50) for n in range(2000)]
 
@@ -45,6 +49,30 @@ def test_one_bit_is_changed(content: bytes, seed: int) -> None:
         changed = [at for at, (was, now) in enumerate(zip(content, out, strict=True)) if was != now]
         assert len(changed) == (len(content) > first)
         assert all(at >= first and (content[at] ^ out[at]).bit_count() == 1 for at in changed)
+
+
+def test_of_a_stream_each_segment_may_be_hit() -> None:
+    content = bytes(3 * SEGMENT + 1)
+    out = through(Corrupt(1), (0, content, Ending.EOF))
+    assert [(len(piece), ending) for _, piece, ending in out] == [(SEGMENT, Ending.MORE)] * 3 + [(1, Ending.EOF)]
+    assert all(sum(byte.bit_count() for byte in piece) == 1 for _, piece, _ in out)
+
+
+def test_how_much_was_sent_at_once_does_not_matter_as_long_as_segments_are_whole() -> None:
+    def bulk(*segments: int) -> bytes:
+        return b"".join(out for _, out, _ in through(Corrupt(0.1), *((0, bytes(n * SEGMENT)) for n in segments)))
+
+    assert bulk(1000) == bulk(1, 99, 400, 500)
+    assert 50 < sum(byte.bit_count() for byte in bulk(1000)) < 150
+
+
+@pytest.mark.parametrize("effect", [Loss(0.1, 3), Duplicate(0.1, 3), Corrupt(0.1, 3), Jitter(1, seed=3)])
+def test_a_stream_has_a_chance_of_its_own(effect: Effect) -> None:
+    assert effect.seeded("up 1") == replace(effect, seed="3 up 1")  # type: ignore[type-var]
+
+
+def test_what_leaves_nothing_to_chance_has_no_seed() -> None:
+    assert Cut(1).seeded("up 1") == Cut(1)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])

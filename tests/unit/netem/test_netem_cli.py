@@ -13,7 +13,7 @@ import pytest
 from netem.cli import commands, main, options, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
-from netem.packets.network import Lateness
+from netem.lateness import Lateness
 from netem.run import Crossed
 
 COUNTS = Counts(
@@ -106,6 +106,15 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     crossed = Crossed(0, 1.0, COUNTS, Lateness())
     for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
+
+
+def test_the_proxy_is_told_the_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*_: object, seed: int, **__: object) -> None:
+        raise ValueError(f"the seed is {seed}")
+
+    monkeypatch.setattr(proxy, "Proxy", told)
+    assert main.main([*PROXY.split(), "--seed", "5"]) == 2
+    assert capsys.readouterr().err == "netem: proxy: the seed is 5\n"
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,20 @@ def test_split_gives_the_ending_to_the_rest() -> None:
     assert (head.at, head.left, head.tag) == (rest.at, rest.left, rest.tag) == (5, 4, "tag")
 
 
+def test_pieces() -> None:
+    pieces = list(Parcel(b"abcde", 5, 4, Ending.EOF, "tag").pieces(2))
+    assert [(bytes(piece.content), piece.ending, piece.tag) for piece in pieces] == [
+        (b"ab", Ending.MORE, "tag"),
+        (b"cd", Ending.MORE, "tag"),
+        (b"e", Ending.EOF, "tag"),
+    ]
+    assert [piece.content for piece in Parcel(b"", 0, 0).pieces(2)] == [b""]
+
+
+def test_what_is_on_the_way() -> None:
+    assert {name for name, effect in EFFECTS.items() if effect.on_the_way} == {"blackhole", "delay", "jitter"}
+
+
 EVERY = (
     Blackhole(), Corrupt(0.1), Cut(1), Delay(1), Duplicate(0.1), Jitter(1), Jitter(1, ordered=False), Loss(0.1),
     Rate(1, 5), Stall(1),

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
-from netem.effects import Blackhole, Cut, Delay, Effect, Ending, Jitter, Loss, Parcel, Rate, Stall
+from netem.effects import Blackhole, Corrupt, Cut, Delay, Effect, Ending, Jitter, Loss, Parcel, Rate, Stage, Stall
 from netem.link import Lane, Link
+from netem.tcp_model import TcpModel
 from netem.units import NEVER
 
 MS = 1_000_000
@@ -18,14 +23,14 @@ def drain(lane: Lane) -> list[tuple[int, int]]:
 
 
 def test_half_the_round_trip_each_way() -> None:
-    lane = Link(rtt=0.1).lane(up=True)
+    lane = Link(rtt=0.1).lane(up=True, connection=1)
     lane.enter(0, b"abc")
     lane.enter(30 * MS, b"d", Ending.EOF)
     assert drain(lane) == [(50, 3), (80, 1)]
 
 
 def test_rate_before_delay() -> None:
-    lane = Link(rtt=0.1, rate=1000).lane(up=True)
+    lane = Link(rtt=0.1, rate=1000).lane(up=True, connection=1)
     lane.enter(0, bytes(100))
     assert (lane.unsent(0), lane.undelivered) == (100, 100)
     assert lane.next_left(0) == 100 * MS
@@ -35,7 +40,7 @@ def test_rate_before_delay() -> None:
 
 
 def test_without_rate_bytes_leave_at_once() -> None:
-    lane = Link(rtt=0.1).lane(up=True)
+    lane = Link(rtt=0.1).lane(up=True, connection=1)
     lane.enter(0, bytes(10**6))
     assert lane.unsent(0) == 0
     assert lane.next_left(0) == NEVER
@@ -43,7 +48,7 @@ def test_without_rate_bytes_leave_at_once() -> None:
 
 def test_room_is_what_buffer_and_window_leave() -> None:
     link = Link(rtt=0.1, rate=1000, buffer=150, window=250)
-    lane = link.lane(up=True)
+    lane = link.lane(up=True, connection=1)
     assert lane.room(0) == 150
     lane.enter(0, bytes(100))
     assert lane.room(0) == 50
@@ -57,7 +62,7 @@ def test_room_is_what_buffer_and_window_leave() -> None:
 
 def test_effects_are_chosen_per_direction() -> None:
     link = Link(rtt=0.1, up=[Delay(0.2)], down=[Cut(1)])
-    up, down = link.lane(up=True), link.lane(up=False)
+    up, down = link.lane(up=True, connection=1), link.lane(up=False, connection=1)
     up.enter(0, b"abc")
     down.enter(0, b"abc")
     assert drain(up) == [(250, 3)]
@@ -66,20 +71,20 @@ def test_effects_are_chosen_per_direction() -> None:
 
 
 def test_order_is_kept_whatever_the_effects_do() -> None:
-    lane = Link(rtt=0, up=[Stall(1, 0.1)]).lane(up=True)
+    lane = Link(rtt=0, up=[Stall(1, 0.1)]).lane(up=True, connection=1)
     lane.enter(0, b"ab")
     lane.enter(200 * MS, b"c")
     assert drain(lane) == [(0, 1), (100, 1), (200, 1)]
 
 
 def test_stalled_bytes_fill_the_buffer_for_ever() -> None:
-    lane = Link(rtt=0, buffer=10, up=[Stall(0)]).lane(up=True)
+    lane = Link(rtt=0, buffer=10, up=[Stall(0)]).lane(up=True, connection=1)
     lane.enter(0, bytes(10))
     assert (lane.room(0), lane.next_at, lane.next_left(0), lane.room(10**15)) == (0, NEVER, NEVER, 0)
 
 
 def test_clear() -> None:
-    lane = Link(rtt=1, rate=10).lane(up=True)
+    lane = Link(rtt=1, rate=10).lane(up=True, connection=1)
     lane.enter(0, bytes(100))
     lane.clear()
     assert (lane.undelivered, lane.unsent(0), lane.next_at) == (0, 0, NEVER)
@@ -102,9 +107,9 @@ def test_a_link_that_cannot_be_is_refused(arguments: dict[str, float], why: str)
 
 
 def test_a_change_leaves_alone_what_is_on_the_way() -> None:
-    lane = Link(rtt=0.2).lane(up=True)
+    lane = Link(rtt=0.2).lane(up=True, connection=1)
     lane.enter(0, b"abc")
-    assert lane.change(10 * MS, Link(rtt=0.02), up=True) == []
+    assert lane.change(10 * MS, Link(rtt=0.02)) == []
     lane.enter(10 * MS, b"d")  # faster, and yet it passes nobody
     lane.enter(150 * MS, b"ef")
     assert drain(lane) == [(100, 3), (100, 1), (160, 2)]
@@ -112,10 +117,10 @@ def test_a_change_leaves_alone_what_is_on_the_way() -> None:
 
 @pytest.mark.parametrize("effect", [Stall(1), Blackhole(1)])
 def test_what_was_stuck_is_sent_again_over_the_new_link(effect: Effect) -> None:
-    lane = Link(rtt=0.2, buffer=10, up=[effect]).lane(up=True)
+    lane = Link(rtt=0.2, buffer=10, up=[effect]).lane(up=True, connection=1)
     lane.enter(0, b"abc", tag="first")
     lane.enter(1 * MS, b"d", Ending.EOF, tag="second")
-    sent = lane.change(500 * MS, Link(rtt=0.02, buffer=20), up=True)
+    sent = lane.change(500 * MS, Link(rtt=0.02, buffer=20))
     assert [(bytes(parcel.content), parcel.ending, parcel.tag, parcel.at // MS) for parcel in sent] == [
         (b"bc", Ending.MORE, "first", 510),
         (b"d", Ending.EOF, "second", 510),
@@ -126,9 +131,9 @@ def test_what_was_stuck_is_sent_again_over_the_new_link(effect: Effect) -> None:
 
 def test_an_effect_that_counts_bytes_begins_anew_with_a_change() -> None:
     link = Link(rtt=0, up=[Cut(5)])
-    lane = link.lane(up=True)
+    lane = link.lane(up=True, connection=1)
     lane.enter(0, b"abcd")
-    lane.change(0, link, up=True)
+    lane.change(0, link)
     lane.enter(0, b"efgh")
     assert [bytes(lane.take().content) for _ in range(2)] == [b"abcd", b"efgh"]
 
@@ -140,9 +145,121 @@ def test_trains_pass_where_nothing_is_done_to_single_packets() -> None:
     assert not Link(0.1, rate=1).trains
 
 
-def test_packets_pass_the_same_effects_in_the_same_order() -> None:
-    link = Link(0.1, 1000, up=[Delay(0.2)])
-    parcels = [Parcel(bytes(100), 0, 0)]
-    for stage in link.packet_stages(up=True):
-        parcels = [out for parcel in parcels for out in stage(parcel)]
-    assert [parcel.at // MS for parcel in parcels] == [350]
+def out_of(stages: list[Stage], *entering: Parcel) -> list[Parcel]:
+    """What comes out when parcels enter one after the other."""
+    out = []
+    for entered in entering:
+        parcels = [entered]
+        for stage in stages:
+            parcels = [after for parcel in parcels for after in stage(parcel)]
+        out += parcels
+    return out
+
+
+def both_kinds(link: Link, *, up: bool = True) -> list[list[Stage]]:
+    return [link.stages(up=up, connection=1), link.packet_stages(up=up)]
+
+
+@pytest.mark.parametrize("rate", [{"rate": 1000.0}, {"up": [Rate(1000.0)]}])
+def test_what_is_delayed_has_left_at_the_rate(rate: dict[str, Any]) -> None:
+    """Wherever the delay was written, it is on the way, for packets too."""
+    link = Link(0.1, rate.get("rate"), up=[Delay(0.2), *rate.get("up", [])])
+    for stages in both_kinds(link):
+        out = out_of(stages, Parcel(bytes(100), 0, 0), Parcel(bytes(100), 0, 0))
+        assert [(parcel.left // MS, parcel.at // MS) for parcel in out] == [(100, 350), (200, 450)]
+
+
+def test_what_jitter_adds_keeps_nobody_from_sending() -> None:
+    for stages in both_kinds(Link(0, 1000.0, up=[Jitter(1.0)])):
+        out = out_of(stages, *(Parcel(bytes(100), 0, 0) for _ in range(50)))
+        assert [parcel.left // MS for parcel in out] == [100 * n for n in range(1, 51)]
+        assert sum(parcel.at > parcel.left for parcel in out) > 40
+
+
+@pytest.mark.parametrize("rate", [None, 1_000_000.0])
+def test_a_rate_lets_packets_pass_each_other(rate: float | None) -> None:
+    link = Link(0.1, rate, down=[Jitter(0.005, ordered=False)])
+    out = out_of(link.packet_stages(up=False), *(Parcel(bytes(100), n * MS, n * MS) for n in range(200)))
+    passed = sum(first.at > second.at for first, second in pairwise(out))
+    assert 50 < passed < 150
+
+
+def test_a_black_hole_behind_a_rate_takes_no_more_than_the_rate() -> None:
+    lane = Link(0, 1000, up=[Blackhole()], buffer=150).lane(up=True, connection=1)
+    lane.enter(0, bytes(150))
+    assert (lane.room(0), lane.next_left(0), lane.room(100 * MS), lane.next_at) == (0, 150 * MS, 0, NEVER)
+    assert lane.room(150 * MS) == 150
+    lane.enter(150 * MS, bytes(100))
+    lane.change(200 * MS, Link(0, 1000, buffer=500))  # all of it is sent again, and waits once
+    assert (lane.unsent(200 * MS), lane.room(200 * MS)) == (250, 250)
+    assert drain(lane) == [(350, 150), (450, 100)]
+
+
+def lost(stages: list[Stage]) -> list[int]:
+    """Which of some packets do not arrive."""
+    arrived = {parcel.tag for parcel in out_of(stages, *(Parcel(bytes(100), 0, 0, tag=n) for n in range(1000)))}
+    return [n for n in range(1000) if n not in arrived]
+
+
+def test_chance_is_each_directions_own_and_the_same_each_time() -> None:
+    loss = Loss(0.01)
+    link = Link(0.1, up=[loss], down=[loss])
+    up, down = (lost(link.packet_stages(up=each)) for each in (True, False))
+    assert up
+    assert down
+    assert up != down
+    assert (up, down) == tuple(lost(link.packet_stages(up=each)) for each in (True, False))
+    assert up != lost(replace(link, seed=1).packet_stages(up=True))
+    assert up != lost(Link(0.1, up=[Loss(0.01, seed=1)]).packet_stages(up=True))
+
+
+def test_chance_is_each_connections_own() -> None:
+    link = Link(0.1, up=[Corrupt(0.01)], down=[Corrupt(0.01)])
+    for up in (True, False):
+        touched = [
+            any(out.content != b"word" for out in out_of(link.stages(up=up, connection=n), *words()))
+            for n in range(2000)
+        ]
+        assert 50 < sum(touched) < 150  # 98 of them are to be expected
+    assert touched[7] == any(out.content != b"word" for out in out_of(link.stages(up=False, connection=7), *words()))
+
+
+def words() -> list[Parcel]:
+    return [Parcel(b"word", 0, 0) for _ in range(5)]
+
+
+def test_two_effects_of_a_kind_have_nothing_in_common() -> None:
+    """With the same chance the second would undo what the first does."""
+    for stages in both_kinds(Link(0.1, up=[Corrupt(1), Corrupt(1)])):
+        (out,) = out_of(stages, Parcel(bytes(1000), 0, 0))
+        assert sum(byte.bit_count() for byte in bytes(out.content)) == 2
+
+
+@pytest.mark.parametrize("connection", [1, 2])
+def test_an_open_connection_has_its_own_chance_on_the_next_link_too(connection: int) -> None:
+    link = Link(0.1, up=[Corrupt(1)])
+    lane = Link(0.1).lane(up=True, connection=connection)
+    lane.change(0, link)
+    lane.enter(0, bytes(1000))
+    (expected,) = out_of(link.stages(up=True, connection=connection), Parcel(bytes(1000), 0, 0))
+    assert lane.take().content == expected.content
+
+
+def test_what_means_nothing_to_sockets_is_refused() -> None:
+    link = Link(0.1, tcp=TcpModel())
+    link.check_streams(simulated=True)
+    with pytest.raises(ValueError, match=r"TCP's model, .*only the simulated network"):
+        link.check_streams()
+
+
+@pytest.mark.parametrize(
+    ("link", "why"),
+    [
+        (Link(0.1, tcp=TcpModel()), r"TCP's model, .*only the simulated network"),
+        (Link(0.1, window=1), r"a window of 1 bytes, .*the kernel's: set net\.ipv4\.tcp_wmem"),
+        (Link(0.1, buffer=1), r"a buffer of 1 and .*the kernel's: set net\.ipv4\.tcp_wmem"),
+    ],
+)
+def test_what_means_nothing_to_packets_is_refused(link: Link, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        link.check_packets()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from netem.link import BUFFER, WINDOW
+from netem.link import BUFFER, WINDOW, Link
 from netem.proxy import REFILL, Proxy
+from netem.tcp_model import TcpModel
 
 
 def test_before_it_runs_it_has_counted_nothing() -> None:
@@ -21,6 +22,13 @@ def test_the_buffer_is_enough_for_the_rate() -> None:
     assert Proxy(1.0, ("h", 1), rate=1e9).link.buffer == 1e9 * REFILL
     assert Proxy(1.0, ("h", 1), rate=1e9, buffer=7).link.buffer == 7
     assert Proxy(1.0, ("h", 1)).link.window == WINDOW
+
+
+def test_the_link_has_the_seed_and_no_model_of_tcp() -> None:
+    proxy = Proxy(1.0, ("h", 1), seed=5)
+    assert proxy.link.seed == 5
+    with pytest.raises(ValueError, match="only the simulated network"):
+        proxy.change(Link(1.0, tcp=TcpModel()))
 
 
 def test_a_link_that_cannot_be_is_refused_at_once() -> None:

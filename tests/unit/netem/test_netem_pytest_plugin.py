@@ -248,14 +248,55 @@ def test_a_file_that_is_none(pytester: pytest.Pytester, ini: str, option: str, w
     result.stderr.fnmatch_lines([f"*{why}"])
 
 
-def test_budgets_are_not_lowered_by_single_tests(pytester: pytest.Pytester, budgets: Path) -> None:
-    """Another case of the same test may need more, and was not even collected."""
-    before = budgets.read_text()
-    pytester.makepyfile(test_one=BUDGETED)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--update-budgets", "test_one.py::test_pull")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["test_one.py::test_pull"],
+        ["test_one.py"],
+        ["."],
+        ["--ignore=test_two.py"],
+        ["--ignore", "test_two.py"],
+        ["--ignore-glob=*two*"],
+        ["--lf"],
+    ],
+)
+def test_budgets_are_not_lowered_by_some_of_the_tests(
+    pytester: pytest.Pytester, budgets: Path, arguments: list[str]
+) -> None:
+    """Another test of the same budget may need more, and was not even collected."""
+    pytester.makepyfile(test_one=PREAMBLE + BUDGETED, test_two=PREAMBLE + BUDGETED.replace("[1, 2]", "[3]"))
+    result = pytester.runpytest_subprocess("--update-budgets", *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--update-budgets: not for single tests*"])
-    assert budgets.read_text() == before
+    result.stderr.fnmatch_lines([f"*--update-budgets: not with {arguments[0]}*run all of them*"])
+    assert budgets.read_text() == BUDGETS
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--update-budgets")
+    result.assert_outcomes(passed=5)
+    assert budgets.read_text() == BUDGETS
+
+
+def test_budgets_are_not_lowered_by_the_tests_of_one_folder(pytester: pytest.Pytester, budgets: Path) -> None:
+    folder = pytester.mkdir("some")
+    (folder / "test_some.py").write_text(PREAMBLE + BUDGETED)
+    with pytest.MonkeyPatch.context() as inside:
+        inside.chdir(folder)
+        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--update-budgets")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--update-budgets: not with the tests of {folder} alone*"])
+
+
+def test_a_file_that_cannot_be_written_fails_the_run_and_nothing_fell(
+    pytester: pytest.Pytester, budgets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("netem.ratchet._replace", full)
+    result = run(pytester, BUDGETED, "--update-budgets")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["no budget fell: *No space left on device*budgets.toml*"])
+    result.stdout.no_fnmatch_line("*fell from*")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
 @pytest.mark.parametrize(("processes", "refused"), [("2", True), ("0", False)])

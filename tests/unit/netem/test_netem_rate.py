@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netem.effects import Ending, Parcel
-from netem.effects.rate import GRAIN, QUEUE_BYTES, SEGMENT, Rate
+from netem.effects.rate import GRAIN, QUEUE_BYTES, Rate
+from netem.tcp_model import SEGMENT
 
 
 def test_bytes_leave_one_after_the_other() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
-from netem.effects import Delay, Loss, Stall
+from netem.effects import Corrupt, Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
 
@@ -138,6 +138,28 @@ def test_extra_delay_makes_a_longer_round_trip() -> None:
     assert (net.clock.now, counts.application_rounds, counts.rounds) == (3.0, 2.0, 2)
 
 
+def test_delay_is_on_the_way_wherever_it_was_written() -> None:
+    """It fills no sender's buffer: bulk takes as long as over a link with that RTT."""
+
+    def seconds(link: Link) -> float:
+        net = SimulatedNetwork(link)
+        stream = net.connect(Kept(on_eof=lambda sink: sink.transport.write(b"taken")))
+        stream.send(bytes(1_000_000))
+        stream.half_close()
+        assert stream.read(100)
+        return net.clock.now
+
+    way = [Delay(0.3)]
+    assert seconds(Link(0, 1e6, way, way)) == seconds(Link(0.6, 1e6))
+
+
+def test_chance_is_each_connections_own() -> None:
+    net = SimulatedNetwork(Link(1.0, up=[Corrupt(1)]))
+    first, again = (ask(net.connect(Echo), bytes(1000)) for _ in range(2))
+    assert first != again
+    assert first == ask(SimulatedNetwork(net.link).connect(Echo), bytes(1000))
+
+
 def test_a_link_without_delay_counts_depth_alone() -> None:
     net = network(0)
     ask(net.connect(Echo))
@@ -258,6 +280,52 @@ def test_links_for_the_next_connections() -> None:
         begun = net.clock.now
         ask(net.connect(Echo))
         assert net.clock.now - begun == seconds
+
+
+def test_a_wait_is_divided_by_the_round_trip_of_then() -> None:
+    net = network(1.0)
+    stream = net.connect(Echo, handshake=False)
+    ask(stream)
+    net.change(Link(0.1))
+    assert net.counts().application_rounds == 1.0
+    ask(stream)
+    ask(net.connect(Echo))
+    counts = net.take()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake, counts.rounds) == (4.0, 3.0, 4)
+
+
+def test_a_wait_in_which_the_link_changes_is_divided_by_both() -> None:
+    class Late(Echo):
+        def data_received(self, data: bytes) -> None:
+            net.clock.call_later(2.0, lambda: self.transport.write(data))
+
+    net = network(1.0)
+    stream = net.connect(Late, handshake=False)
+    net.clock.call_later(1.5, lambda: net.change(Link(0.5)))
+    ask(stream)
+    assert net.clock.now == 2.75  # 0.5 s there, 2 s of a timer, 0.25 s back
+    assert net.take().application_rounds == 1.5 / 1.0 + 1.25 / 0.5
+
+
+def test_a_connection_with_a_link_of_its_own_is_counted_by_it() -> None:
+    net = network(1.0)
+    net.links.append(Link(0.1))
+    ask(net.connect(Echo))
+    counts = net.counts()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake, counts.rounds) == (2.0, 1.0, 2)
+    ask(net.connect(Echo))
+    counts = net.take()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake) == (None, None)
+    assert counts.rounds == 4
+    assert net.counts().application_rounds == 0.0
+
+
+def test_a_link_without_delay_beside_others_has_no_number() -> None:
+    net = network(1.0)
+    ask(net.connect(Echo))
+    net.change(Link(0))
+    ask(net.connect(Echo))
+    assert net.take().application_rounds is None
 
 
 def test_a_tap_is_told_of_all_bytes_that_enter() -> None:

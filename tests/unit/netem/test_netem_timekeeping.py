@@ -38,7 +38,7 @@ def test_it_looks_while_it_is_entered(monkeypatch: pytest.MonkeyPatch) -> None:
         looked.set()
         while running():
             time.sleep(PAUSE)
-        return [0.0] * 198 + [0.25, 0.004]
+        return [0.0] * 197 + [0.25, 0.004, 0.004]
 
     monkeypatch.setattr(timekeeping, "wakings", look)
     with Timekeeping() as kept:

@@ -13,8 +13,8 @@ from session_calls import BODY, CREATION, INSERT, done, known, refused, set_ref
 from smartserver.errors import KnownRevisions
 from smartserver.records.segment import encode_graph
 from smartserver.server.site import Site
-from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
+from smartserver.store.upload import Upload
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments

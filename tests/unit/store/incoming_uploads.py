@@ -11,8 +11,8 @@ from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import encode_segment
 from smartserver.store.format import INCOMING
-from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
+from smartserver.store.upload import Upload
 from transports.errors import CodedError
 
 FILE = "src/file.txt"

@@ -15,9 +15,9 @@ from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record
 from smartserver.records.segment import encode_graph, encode_segment
-from smartserver.store.incoming import Upload
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Upload
 
 TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", False))
 

@@ -1,4 +1,4 @@
-"""store.incoming: what landed beside an upload, and storage that fails."""
+"""store.upload: what landed beside an upload, and storage that fails."""
 
 from __future__ import annotations
 
