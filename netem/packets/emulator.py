@@ -7,6 +7,7 @@ else can see, for only then its time on the link begins; and by how much it was 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -182,7 +183,8 @@ class Emulator:
             answer = getattr(self, f"_on_{question}")(*arguments)
         except Exception as error:  # of the question; the link goes on
             answer = error
-        control.send(answer)
+        with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+            control.send(answer)
         return True
 
     def _on_counts(self) -> Any:

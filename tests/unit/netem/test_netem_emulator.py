@@ -191,6 +191,15 @@ def test_a_question_that_has_no_answer_ends_no_link(emulated: Emulated) -> None:
     assert emulated.server.recv(2000) == frame(7)
 
 
+@over()
+def test_who_asks_and_is_gone_ends_the_link_as_who_asks_nothing(emulated: Emulated) -> None:
+    for _ in range(3):
+        emulated.control.send(("counts",))
+    emulated.control.close()
+    emulated._thread.join(PATIENCE)
+    assert not emulated._thread.is_alive()
+
+
 LATE = 0.05
 """Seconds that the emulator is made late by."""
 
