@@ -79,6 +79,8 @@ class Counts:
     """Packet network: packets of both directions that carried bytes for the second time."""
     dropped: int = 0
     """Packet network: packets of both directions that the link lost."""
+    not_tcp: int = 0
+    """Packet network: packets of both directions that are no TCP (UDP, say), and so in no count of anything else."""
     seconds: float = 0.0
     """From the first thing the client did to the last message delivered to it."""
     application_rounds: float | None = None
@@ -127,6 +129,7 @@ class Counter:
     def __init__(self) -> None:
         self._sides = {True: _Side(), False: _Side()}  # by direction they send
         self._opened: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
         self._current: dict[tuple[int, bool], Message] = {}
         self._messages: list[Message] = []
         self._omitted = 0
@@ -144,6 +147,11 @@ class Counter:
         self._connections += 1
         if handshake:
             self._opened[connection] = self._sides[True].depth + 2
+
+    def taken(self, message: Message) -> None:
+        """What a client sent with a connection's first packet was taken: only what it sends on it beyond that waits for
+        the handshake."""
+        self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:
         """What a client sent with a connection's first packet was not taken: it waits for a handshake, and sends it
@@ -191,6 +199,8 @@ class Counter:
         before = self._opened.get(connection, 0)
         if before and not up:
             before += 1  # the server knows of the connection by the third packet of the handshake
+        if up:
+            before = max(before, self._taken.get(connection, 0))
         depth = 1 + max(side.depth, before)
         without = 1 + side.without_handshake
         message = self._current.get((connection, up))

@@ -40,9 +40,10 @@ EXAMPLES = """examples:
       one JSON object; what the client prints goes to stderr
 
 Client and server run in network namespaces of their own, joined by an emulated link: TCP is the kernel's, with its
-handshakes, slow start (cubic, 10 segments) and retransmission. There is nothing else on that network, no names (DNS)
-either; files and users are the machine's own. A server must not leave its port to chance, and should listen on every
-address, or on {server}. Works on Linux as root, and for a user whom the system lets make namespaces.
+handshakes, slow start (cubic, 10 segments) and retransmission. UDP passes too, and is not counted as round trips.
+There is nothing else on that network, no names (DNS) either; files and users are the machine's own. A server must not
+leave its port to chance, and should listen on every address, or on {server}. Works on Linux as root, and for a user
+whom the system lets make namespaces.
 
 The client has begun when every server listens. It gets what is typed and piped into netem, and SIGINT (Ctrl-C); at its
 end everything in the namespaces is killed. The exit status is the client's, 128 + N if signal N ended it, 125 if the
@@ -186,6 +187,7 @@ def costs(crossed: Crossed, backend: str) -> dict[str, int | float | str]:
         "packets_down": counts.packets_down,
         "dropped": counts.dropped,
         "repeated": counts.repeated,
+        "not_tcp": counts.not_tcp,
         "wall_seconds": round(crossed.seconds, 6),
         "late_seconds": round(crossed.lateness.p99, 6),
         "status": crossed.status,
@@ -203,6 +205,9 @@ def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: Te
         lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
         packets = f"{plural(counts.packets_up, 'packet')} up, {counts.packets_down} down{lost}"
         print(f"netem: {line(counts)}{took}, {packets}", file=out or sys.stderr, flush=True)
+    if counts.not_tcp:
+        were = f"{plural(counts.not_tcp, 'packet')} passed that {'are' if counts.not_tcp > 1 else 'is'} not TCP"
+        complain(f"{were} (UDP, say): what they carry is in no count of round trips, nor in the seconds")
     if crossed.lateness.p99 > LATE * link.rtt > 0:
         late = crossed.lateness.p99 * 1000
         complain(f"one packet in a hundred came {late:.1f} ms late or more: the machine is too busy to trust the times")

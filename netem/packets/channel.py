@@ -53,6 +53,12 @@ class Channel:
         Raises:
             EOFError: the other end is gone.
         """
+        try:
+            return self._receive()
+        except ConnectionError as error:  # what it did not read was lost with it
+            raise EOFError("the other process is gone") from error
+
+    def _receive(self) -> tuple[Any, list[int]]:
         head, descriptors, _, _ = socket.recv_fds(self._end, _HEAD.size, _MOST_DESCRIPTORS)
         try:
             if len(head) != _HEAD.size:
@@ -81,7 +87,7 @@ class Channel:
         try:
             self.send((question, *arguments), descriptors)
             answer, given = self.receive()
-        except ConnectionError as error:  # unread messages were lost with the other end
+        except ConnectionError as error:
             raise EOFError("the other process is gone") from error
         if isinstance(answer, Exception):
             raise answer

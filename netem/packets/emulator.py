@@ -1,11 +1,13 @@
 """The packet emulator: a loop between two ports that lets each packet out when the link says, and counts.
 
 It is a process of its own, so that nothing the programs under test do makes it late but the machine being too busy;
-how late it was is part of what it tells.
+how late it was is part of what it tells: of each packet, by how much it may have waited until it was read, which nobody
+else can see, for only then its time on the link begins; and by how much it was let out after it was due.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -13,7 +15,7 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -26,14 +28,15 @@ from netem.packets.devices import Port
 from netem.packets.namespaces import wake_up_in_time
 from netem.packets.segments import Seen, SegmentCounter
 from netem.packets.trains import cut, packets_in
-from netem.units import NANOSECONDS, NEVER
+from netem.timekeeping import PAUSE
+from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
 """Packets (or whole trains) read of one port before the other, and what is due, get their turn."""
 LARGEST = 65536 + 64
 """Bytes of a packet or train with what comes before it."""
-NAP = 200_000_000
-"""Nanoseconds the loop sleeps at the most."""
+NAP = nanoseconds(PAUSE)
+"""Nanoseconds the loop sleeps at the most: what it oversleeps it knows, but not when in its sleep a packet came."""
 KEPT_DELAYS = 100_000
 """Lateness of the last packets that is kept, for its median and 99th percentile."""
 
@@ -53,10 +56,10 @@ class Passed:
     """By an effect, a full queue of the link, or because the far end could take no more."""
 
 
-_Carried = tuple[bytes, memoryview, Seen | None, int]
+_Carried = tuple[bytes, memoryview, Seen | None, int, int]
 """What goes with a parcel: the frame it is, what of it the parcel holds (from the IP header on), what it means to the
-counter, and how many packets it is on the wire (more than one if it is a train). A tuple, for there are a hundred
-thousand a second."""
+counter, how many packets it is on the wire (more than one if it is a train), and how many nanoseconds late it was read.
+A tuple, for there are a hundred thousand a second."""
 
 
 @dataclass(slots=True)
@@ -93,37 +96,48 @@ class Emulator:
         ports = {direction.source.descriptor: direction for direction in self._directions}
         waiting = [*ports, control.fileno()]
         now = time.monotonic_ns
+        looked = now()
         while True:
             due = min([self._deliver(direction, now()) for direction in self._directions])
-            nap = min(NAP, due - now()) if due < NEVER else NAP
+            begun = now()
             # Not epoll, which in Python sleeps whole milliseconds.
-            for descriptor in select.select(waiting, [], [], max(0, nap) / NANOSECONDS)[0]:
+            ready = select.select(waiting, [], [], 0)[0]
+            since, looked = looked, begun  # what is there came after the last look, while we did something else
+            if not ready:
+                nap = max(0, min(NAP, due - begun))
+                ready = select.select(waiting, [], [], nap / NANOSECONDS)[0]
+                since = looked = min(now(), begun + nap)
+            for descriptor in ready:
                 direction = ports.get(descriptor)
                 if direction is not None:
-                    self._read(direction, now())
+                    self._read(direction, since)
                 elif not self._answer(control):
                     return
 
-    def _read(self, direction: _Direction, now: int) -> None:
-        source = direction.source
+    def _read(self, direction: _Direction, since: int) -> None:
+        """Read what is there, `since` that time at the earliest."""
+        source, clock = direction.source, time.monotonic_ns
         left = AT_ONCE
         while left > 0:
             try:
                 frame = os.read(source.descriptor, LARGEST)
             except BlockingIOError:
                 return
+            now = clock()
             packets = packets_in(frame, source.header)
             seen = self._segments.sent(frame, source.header, now, up=direction.up, packets=packets)
             direction.passed.packets += packets
-            self._enter(direction, frame, seen, packets, now)
+            self._enter(direction, frame, seen, packets, now, now - since)
             left -= 1 if direction.whole else packets
 
-    def _enter(self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int) -> None:
+    def _enter(
+        self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int, waited: int
+    ) -> None:
         cuts = packets > 1 and not direction.whole
         at, queue, stages = direction.source.header, direction.queue, direction.stages
         for each in cut(frame, at) if cuts else (frame,):
             packet = memoryview(each)[at:]
-            carried: _Carried = each, packet, seen, 1 if cuts else packets
+            carried: _Carried = each, packet, seen, 1 if cuts else packets, waited
             parcels: Iterable[Parcel] = (Parcel(packet, now, now, tag=carried),)
             for stage in stages:
                 parcels = [after for parcel in parcels for after in stage(parcel)]
@@ -137,17 +151,17 @@ class Emulator:
 
     def _deliver(self, direction: _Direction, now: int) -> int:
         """Let out what is due; when the next is."""
-        queue, target, late = direction.queue, direction.target, self._late
+        queue, target, late, clock = direction.queue, direction.target, self._late, time.monotonic_ns
         told: Seen | None = None
         while queue and queue[0].at <= now:
             parcel = queue.popleft()
             carried: _Carried = parcel.tag
-            frame, packet, seen, packets = carried
+            frame, packet, seen, packets, waited = carried
             try:
                 if parcel.content is packet:
                     # Counted before it is written: who has read it finds it counted.
                     if seen is not told and seen is not None:
-                        seen.delivered(now)
+                        seen.delivered(clock())
                         told = seen
                     os.write(target.descriptor, frame)
                 else:  # damaged: the far kernel is to find that out, and drops it
@@ -156,7 +170,7 @@ class Emulator:
                 if error.errno not in _TRANSIENT:
                     raise
                 direction.passed.dropped += packets
-            late.append(now - parcel.at)
+            late.append(clock() - parcel.at + waited)
         return queue[0].at if queue else NEVER
 
     def _answer(self, control: Channel) -> bool:
@@ -169,12 +183,13 @@ class Emulator:
             answer = getattr(self, f"_on_{question}")(*arguments)
         except Exception as error:  # of the question; the link goes on
             answer = error
-        control.send(answer)
+        with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+            control.send(answer)
         return True
 
     def _on_counts(self) -> Any:
         up, down = (direction.passed for direction in self._directions)
-        return self._segments.counter.counts(), up, down
+        return replace(self._segments.counter.counts(), not_tcp=self._segments.not_tcp), up, down
 
     def _on_lateness(self) -> tuple[int, int, int]:
         late = sorted(self._late)
@@ -196,5 +211,5 @@ class Emulator:
             direction.queue = deque(parcel for parcel in queue if not parcel.stuck)
             for parcel in queue:
                 if parcel.stuck:
-                    frame, _, seen, packets = parcel.tag
-                    self._enter(direction, frame, seen, packets, now)
+                    frame, _, seen, packets, waited = parcel.tag
+                    self._enter(direction, frame, seen, packets, now, waited)

@@ -73,10 +73,12 @@ class SegmentCounter:
         self._connections: dict[bytes, _Connection] = {}
         """By the ends of what the client sends, and by those of what the server does."""
         self._count = 0
+        self.not_tcp = 0
+        """Packets that are none of this."""
 
     def begin(self, counter: Counter) -> None:
         """Another operation begins; open connections stay known."""
-        self.counter = counter
+        self.counter, self.not_tcp = counter, 0
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None
 
@@ -85,6 +87,7 @@ class SegmentCounter:
         comes out, or the first packet of it."""
         segment = parse(frame, at)
         if segment is None:
+            self.not_tcp += packets
             return None
         flags, size = segment.flags, segment.size
         opening = flags & (SYN | ACK) == SYN
@@ -137,6 +140,8 @@ class SegmentCounter:
         begin = (connection.opening + 1) & _ALL
         if answer.flags & SYN and _ahead(answer.acknowledged, begin) > 0:
             first.delivered(now)
+            if first.message is not None:
+                first.counter.taken(first.message)
         elif first.message is not None:
             first.counter.refused(first.message)
             connection.up.next, connection.up.message = begin, None

@@ -10,11 +10,13 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ from netem.packets.devices import BACKENDS, TUN
 from netem.packets.errors import PacketsError
 from netem.packets.namespaces import Namespace
 from netem.packets.network import CLIENT, SERVER, Packets
+from netem.timekeeping import PAUSE
 
 pytestmark = pytest.mark.packets
 
@@ -93,33 +96,117 @@ def test_rounds_of_held_connections_and_what_a_take_begins(start: Start) -> None
         ask(client, 100)
         warm = network.take()
         assert (warm.rounds, warm.connections, warm.bytes_up, warm.bytes_down) == (1, 0, 4, 100)
+        assert (cold.not_tcp, warm.not_tcp) == (0, 0)
+
+
+def test_who_is_refused_has_waited_for_a_round_trip(start: Start) -> None:
+    network = start(Link(SOON))
+    for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
+            network.connect(1)
+    counts = network.take()
+    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 2, 2)
+    assert counts.seconds >= 2 * SOON
+
+
+FAST_OPEN = "1027"
+"""Clients may, servers may, and those who listen need not ask for it (ip-sysctl, tcp_fastopen: 1, 2, 0x400)."""
+
+
+@pytest.mark.parametrize(("size", "rounds"), [(10, 1), (3000, 2)])
+def test_fast_open_saves_the_handshake_of_what_fits_into_the_first_packet(start: Start, size: int, rounds: int) -> None:
+    network = start(Link(SOON))
+    network.setting("net.ipv4.tcp_fastopen", FAST_OPEN)
+    with Source(network) as source:
+        for first in (True, False, False):  # the first one has no cookie yet
+            if not first:
+                network.take()
+            with network.make_socket(CLIENT) as client:
+                line = b"%0*d\n" % (size - 1, 10)
+                sent = client.sendto(line, socket.MSG_FASTOPEN, (network.server_address, source.port))
+                client.settimeout(PATIENCE)
+                client.sendall(line[sent:])
+                assert client.recv(100) == content(10)
+                counts = network.counts()
+            if not first:
+                assert counts.seconds >= rounds * SOON
+                assert (counts.rounds, counts.handshake_rounds, counts.connections) == (rounds, rounds - 1, 1)
+                assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (size, 10, 0)
 
 
 # Effects
 
 
+@dataclass
+class Received:
+    """What the kernel of a client says that it received."""
+
+    packets: int
+    out_of_order: int
+
+    @classmethod
+    def by(cls, client: socket.socket) -> Received:
+        """`tcpi_segs_in` and `tcpi_rcv_ooopack` of linux/tcp.h."""
+        told = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        return cls(*(struct.unpack_from("=I", told, at)[0] for at in (140, 224)))
+
+    def since(self, before: Received) -> Received:
+        return Received(self.packets - before.packets, self.out_of_order - before.out_of_order)
+
+
+Trace = Callable[[Counts, Received], bool]
+"""What an effect leaves behind, and would not if it did nothing."""
+
+
+def lost(counts: Counts, _: Received) -> bool:
+    return counts.dropped > 0
+
+
+def repeated(counts: Counts, _: Received) -> bool:
+    return counts.repeated > 0
+
+
+def twice(counts: Counts, received: Received) -> bool:
+    return received.packets > counts.packets_down
+
+
+def out_of_order(_: Counts, received: Received) -> bool:
+    return received.out_of_order > 0
+
+
+def later(counts: Counts, _: Received) -> bool:
+    return counts.seconds >= HOLD
+
+
+HOLD = 0.1
+"""Seconds that are long beside all other round trips of a test."""
+
+
+def name(it: object) -> str:
+    return getattr(it, "__name__", repr(it))
+
+
 @pytest.mark.parametrize(
-    ("effect", "seen"),
+    ("effect", "trace"),
     [
-        (Loss(0.2, seed=1), "dropped"),
-        (Duplicate(0.3), "content"),
-        (Corrupt(0.2), "repeated"),
-        (Jitter(0.004, ordered=False), "content"),
-        (Jitter(0.004), "content"),
-        (Rate(1_000_000, 20_000), "dropped"),
-        (Delay(0.01), "content"),
-        (Stall(20_000, 0.05), "content"),
+        (Loss(0.2, seed=1), lost),
+        (Duplicate(0.3), twice),
+        (Corrupt(0.2), repeated),
+        (Jitter(0.004, ordered=False), out_of_order),
+        (Jitter(HOLD), later),  # half of the packets by that much or more
+        (Rate(1_000_000, 20_000), lost),
+        (Delay(HOLD), later),
+        (Stall(20_000, HOLD), later),
     ],
-    ids=repr,
+    ids=name,
 )
-def test_whatever_the_link_does_tcp_mends_it(start: Start, effect: Effect, seen: str) -> None:
+def test_whatever_the_link_does_tcp_mends_it(start: Start, effect: Effect, trace: Trace) -> None:
     network = start(Link(SOON, down=[effect]))
     with Source(network) as source, source.connect() as client:
         assert ask(client, 60_000) == content(60_000)
-    counts = network.take()
+        received, counts = Received.by(client), network.take()
     assert counts.bytes_down == 60_000
-    if seen != "content":
-        assert getattr(counts, seen) > 0
+    assert trace(counts, received)
 
 
 def test_a_rate_is_kept(start: Start) -> None:
@@ -155,28 +242,28 @@ def test_a_link_goes_down_and_comes_back(start: Start, effect: Effect) -> None:
 
 @pytest.mark.parametrize("backend", WORKING)
 @pytest.mark.parametrize(
-    ("effect", "seen"),
+    ("effect", "trace"),
     [
-        (Loss(0.1, seed=1), "dropped"),
-        (Duplicate(0.3), "content"),
-        (Corrupt(0.1), "repeated"),
-        (Jitter(0.004, ordered=False), "content"),
-        (Rate(1_000_000, 20_000), "dropped"),
+        (Loss(0.1, seed=1), lost),
+        (Duplicate(0.3), twice),
+        (Corrupt(0.1), repeated),
+        (Jitter(0.004, ordered=False), out_of_order),
+        (Rate(1_000_000, 20_000), lost),
     ],
-    ids=repr,
+    ids=name,
 )
-def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: Effect, seen: str) -> None:
+def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: Effect, trace: Trace) -> None:
     """In the middle of a connection that sent trains before, and does so again afterwards."""
     network = start(Link(SOON), backend=backend)
     with Source(network) as source, source.connect() as client:
         assert ask(client, 200_000) == content(200_000)
         assert network.take().dropped == 0
+        before = Received.by(client)
         network.change(Link(SOON, down=[effect]))
         assert ask(client, 200_000) == content(200_000)
-        counts = network.take()
+        received, counts = Received.by(client).since(before), network.take()
         assert (counts.bytes_down, counts.packets_down >= 200_000 / 1448) == (200_000, True)
-        if seen != "content":
-            assert getattr(counts, seen) > 0
+        assert trace(counts, received)
         network.change(Link(SOON))
         assert ask(client, 200_000) == content(200_000)
         assert network.take().bytes_down == 200_000
@@ -192,13 +279,42 @@ def test_datagrams_that_were_sent_as_one_train(start: Start, backend: str, link:
         client.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
         client.sendto(content(2500), server.getsockname())
         assert [server.recv(5000) for _ in range(3)] == [content(2500)[at : at + 1000] for at in (0, 1000, 2000)]
-        assert network.take().packets_up == 3
+        counts = network.take()
+        assert (counts.packets_up, counts.not_tcp, counts.rounds) == (3, 3, 0)
+        assert network.take().not_tcp == 0
 
 
 def test_what_cannot_be_changed(start: Start) -> None:
     network = start(Link(SOON))
     with pytest.raises(ValueError, match="cut is of streams"):
         network.change(Link(SOON, up=[Cut(5)]))
+
+
+# Lateness
+
+STOPPED = 0.15
+"""Seconds for which an emulator is stopped."""
+
+
+def stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    while state(pid) != "T":
+        pass
+
+
+def test_an_emulator_that_was_stopped_as_a_packet_came_knows_how_late_it_was(start: Start) -> None:
+    network = start(Link(SOON))
+    assert network._process is not None
+    (emulator,) = children(network) - {network._process.pid}
+    with Source(network) as source, source.connect() as client:
+        ask(client, 10)
+        network.take()
+        stop(emulator)
+        client.sendall(b"10\n")
+        time.sleep(STOPPED)
+        os.kill(emulator, signal.SIGCONT)
+        assert client.recv(100) == content(10)
+        assert network.lateness().p99 >= STOPPED - PAUSE
 
 
 # Commands
@@ -333,12 +449,16 @@ def test_more_descriptors_than_select_takes(start: Start) -> None:
 # Ends
 
 
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def gone(pid: int) -> bool:
     """Whether a process has ended; what is killed by the kernel has not at once."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if state(pid) != "Z":
                 time.sleep(0.01)
                 continue
         return True

@@ -82,6 +82,32 @@ def test_json_a_picture_and_losses(words: tuple[str, list[str]], tmp_path: Path)
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
+DATAGRAMS = """
+import socket, sys
+if len(sys.argv) == 1:
+    with socket.socket(type=socket.SOCK_DGRAM) as server, socket.socket() as listener:
+        server.bind(("", 4000))
+        listener.listen()
+        while True:
+            server.sendto(*server.recvfrom(100))
+with socket.socket(type=socket.SOCK_DGRAM) as client:
+    for _ in range(5):
+        client.sendto(b"asked", (sys.argv[1], 4000))
+        client.recv(100)
+"""
+
+
+def test_datagrams_pass_and_are_said_not_to_be_counted(start: Start, tmp_path: Path) -> None:
+    start(Link(0.02)).close()  # or skip
+    program = tmp_path / "datagrams.py"
+    program.write_text(DATAGRAMS)
+    python = f"{sys.executable} {program}"
+    done = netem(*RTT, "--json", "--server", python, "--", sys.executable, str(program), "{server}")
+    cost = json.loads(done.stdout)
+    assert (cost["rounds"], cost["packets_up"], cost["packets_down"], cost["not_tcp"]) == (0, 5, 5, 10)
+    assert "netem: 10 packets passed that are not TCP" in done.stderr
+
+
 def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_path: Path) -> None:
     server, client = words
     for arguments, why in (

@@ -54,6 +54,14 @@ def test_an_error_for_an_answer_is_raised(ends: tuple[Channel, Channel]) -> None
     assert there.receive()[0] == ("question", 1, 2)
 
 
+def test_who_is_gone_before_he_read_his_answer_is_gone(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    here.send("an answer")
+    there.close()
+    with pytest.raises(EOFError, match="gone"):
+        here.receive()
+
+
 def test_nobody_there(ends: tuple[Channel, Channel]) -> None:
     here, there = ends
     there.close()

@@ -66,6 +66,7 @@ def test_json() -> None:
     assert json.loads(out.getvalue()) == {
         "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
         "flights_down": 1, "seconds": 3.0, "packets_up": 9, "packets_down": 8, "dropped": 0, "repeated": 0,
+        "not_tcp": 0,
         "wall_seconds": 3.5, "late_seconds": 0.0, "status": 3, "backend": "veth",
     }  # fmt: skip
 
@@ -76,6 +77,14 @@ def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) ->
     assert "came 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
     run.report(late, Link(6), "veth", as_json=False)
     assert "late" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "were"), [(1, "1 packet passed that is not TCP"), (7, "7 packets passed that are")])
+def test_what_is_not_counted_is_said(number: int, were: str, capsys: pytest.CaptureFixture[str]) -> None:
+    crossed = Crossed(0, 1.0, Counts(packets_up=number, not_tcp=number), Lateness())
+    for as_json in (False, True):
+        run.report(crossed, Link(0.6), "veth", as_json=as_json, out=io.StringIO())
+        assert f"netem: {were}" in capsys.readouterr().err
 
 
 def test_totals_are_sums_and_printed_alike() -> None:

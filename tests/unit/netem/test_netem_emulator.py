@@ -1,9 +1,11 @@
-"""netem.packets.emulator between two pairs of sockets instead of devices: real time, and none asserted."""
+"""netem.packets.emulator between two pairs of sockets instead of devices: real time, asserted from below alone."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -79,6 +81,7 @@ def test_packets_pass_and_are_counted(emulated: Emulated) -> None:
 def test_what_is_no_tcp_passes_too(emulated: Emulated) -> None:
     emulated.server.send(b"anything, longer than a header")
     assert [emulated.client.recv(2000) for _ in range(2)] == [b"anything, longer than a header"] * 2
+    assert [emulated.control.ask("take")[0][0].not_tcp for _ in range(2)] == [1, 0]
 
 
 @over(up=[Loss(1)])
@@ -186,3 +189,63 @@ def test_a_question_that_has_no_answer_ends_no_link(emulated: Emulated) -> None:
             emulated.control.ask(*question)
     emulated.client.send(frame(7))
     assert emulated.server.recv(2000) == frame(7)
+
+
+@over()
+def test_who_asks_and_is_gone_ends_the_link_as_who_asks_nothing(emulated: Emulated) -> None:
+    for _ in range(3):
+        emulated.control.send(("counts",))
+    emulated.control.close()
+    emulated._thread.join(PATIENCE)
+    assert not emulated._thread.is_alive()
+
+
+LATE = 0.05
+"""Seconds that the emulator is made late by."""
+
+
+def greatest(emulated: Emulated) -> float:
+    late: float = emulated.control.ask("lateness")[0][2] / 1e9
+    return late
+
+
+@over()
+def test_what_waits_unread_while_the_emulator_does_something_else_is_late(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, sent = threading.Event(), threading.Event()
+
+    def be_busy(_: Emulator) -> None:
+        begun.set()
+        sent.wait(PATIENCE)
+        time.sleep(LATE)
+
+    monkeypatch.setattr(Emulator, "_on_busy", be_busy, raising=False)
+    emulated.control.send(("busy",))
+    begun.wait(PATIENCE)
+    emulated.client.send(frame(1, 10))
+    sent.set()
+    emulated.control.receive()
+    emulated.server.recv(2000)
+    assert greatest(emulated) >= LATE
+
+
+@over(rtt=0, up=[Stall(0)])
+def test_of_those_due_at_once_each_is_late_by_the_writes_before_it(
+    emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def slowly(descriptor: int, content: bytes) -> int:
+        time.sleep(LATE)
+        return write(descriptor, content)
+
+    for number in range(3):
+        emulated.client.send(frame(number, 10))
+    while emulated.control.ask("counts")[0][1].packets < 3:
+        pass
+    monkeypatch.setattr(os, "write", slowly)
+    emulated.control.ask("change", Link(0))
+    for _ in range(3):
+        emulated.server.recv(2000)
+    assert greatest(emulated) >= 3 * LATE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, FIN, RST, SYN, frame
+from frames import ACK, FIN, RST, SYN, frame, train
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +174,38 @@ def test_fast_open_waits_for_no_handshake() -> None:
     wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
     assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (9, 8, (1, 0))
     assert wire.counts.messages[0].delivered is not None
+
+
+@pytest.mark.parametrize("trips", [1, 3])
+def test_fast_open_of_more_than_fits_waits_with_the_rest(trips: int) -> None:
+    wire = Wire()
+    for number in range(trips):
+        wire.client, wire.server = 1000 * number, 5000 * number
+        wire.pass_(frame(wire.client, 1400, SYN), up=True)
+        answer = frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1401)
+        wire.pass_(answer, up=False)
+        wire.up(1400, 1448)
+        wire.up(2848, 152)
+        wire.down(0, 7)
+    counts = wire.counts
+    assert (counts.bytes_up, counts.repeated, rounds(wire)) == (3000 * trips, 0, (2 * trips, trips))
+    assert [message.size for message in counts.messages] == [1400, 1600, 7] * trips
+
+
+def test_fast_open_refused_by_a_reset_has_waited() -> None:
+    wire = Wire()
+    wire.pass_(frame(wire.client, 9, SYN), up=True)
+    wire.pass_(frame(0, flags=RST | ACK, up=False, acknowledged=wire.client + 10), up=False)
+    assert (wire.counts.bytes_up, wire.counts.connections, rounds(wire)) == (0, 1, (1, 1))
+
+
+def test_what_is_no_tcp_is_told_apart() -> None:
+    wire = Wire()
+    wire.open()
+    wire.segments.sent(train(0, 2500, 1000, udp=True), 10, 9, up=True, packets=3)
+    assert (wire.segments.not_tcp, rounds(wire)) == (3, (1, 1))
+    wire.segments.begin(Counter())
+    assert wire.segments.not_tcp == 0
 
 
 @pytest.mark.parametrize("client", [1000, MOST, MOST - 5])
