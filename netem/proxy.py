@@ -87,15 +87,15 @@ class Proxy:
     ) -> None:
         """Begun by `start`.
 
-        `upstream`: (host, port) of the server; it is connected to anew for each client. `up`, `down`: effects on what the
-        client, the server sends. `handshake`: whether opening a connection costs its round trip; if not, all is as if it
-        had been open. `buffer`: bytes that may wait for a link with a rate, in each direction of each connection; None:
-        as much as `filled` says. `window`: bytes of one direction sent and not yet taken by the receiver; then the sender
-        is no longer read from.
+        `upstream`: (host, port) of the server, to which there is a connection for each client's; `listen`: the same for
+        clients, port 0 for any free one. `up`, `down`: effects on what the client, the server sends. `handshake`:
+        whether opening a connection costs a round trip; if not, all is as if it had been open. `buffer`: bytes that may
+        wait for a link with a rate, in each direction of each connection; None: see `filled`. `window`: bytes of one
+        direction sent and not yet taken by the receiver, at most; then the sender is no longer read from.
 
         The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed
-        (without it, only `take` ends one), and `on_refused` with the error when the server cannot be reached. Neither may
-        wait: nothing passes meanwhile. What they raise ends the proxy with a `ProxyError`.
+        (without it, only `take` ends one), and `on_refused` with the error when the server cannot be reached. Nothing
+        passes meanwhile, so they must not wait; what they raise, the next call raises as `ProxyError`.
 
         Raises:
             ValueError: there can be no such link, or an effect has no meaning for streams.

@@ -23,8 +23,8 @@ SLACK = 50_000
 """Nanoseconds a parcel may come out early: less than one turn of the loop, and it saves arming a timer for it."""
 
 KERNEL_BUFFER = 64 * 1024
-"""Receive buffer of a socket on a link with a rate: bytes there are on no link yet, so they must be few. Before it is set
-there are no more of them: Linux begins with as much, and lets it grow only as it is read from."""
+"""Receive buffer of a socket on a link with a rate: bytes there are on no link yet, so they must be few. Linux begins
+with as much, so it is early enough to set it once there is a connection."""
 
 UNSENT = 0x894B
 """Linux: the ioctl (SIOCOUTQNSD) that asks how many bytes a socket took and has not sent."""

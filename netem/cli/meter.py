@@ -43,8 +43,8 @@ latest in a hundred timers of this process, in the runs of the longer RTTs alone
 lies off the line by more than {MOST_RESIDUAL:.0%} of the greatest RTT. RTTs that are further apart help
 against the first.
 
-Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, the proxy was not used, or it could
-not reach the server; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
+Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, the proxy was not used, or
+the server could not be reached; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
 
 
 class Unmeasured(Exception):
@@ -133,6 +133,7 @@ class Measurement:
             if self.prepare is not None:
                 self._check(timed(["sh", "-c", filled(self.prepare, *self.listen)]), "the preparation")
                 proxy.take()
+                self.refused = None
             with Timekeeping() as kept:
                 ended = timed([filled(word, *self.listen) for word in self.command])
             counts = proxy.take()
