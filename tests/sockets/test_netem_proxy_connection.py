@@ -13,6 +13,7 @@ from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
 
 from netem.link import Link
 from netem.proxy import KERNEL_BUFFER, Proxy
+from netem.proxy_connection import ProxyConnection
 
 pytestmark = pytest.mark.sockets
 
@@ -143,6 +144,7 @@ def test_so_it_does_on_a_link_that_gets_a_rate_later() -> None:
 
 
 def receive_buffers(proxy: Proxy) -> list[int]:
+    connection: ProxyConnection
     (connection,) = proxy._connections
     sockets = [end.transport.get_extra_info("socket") for end in (connection.client, connection.server)]
     return [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in sockets]
