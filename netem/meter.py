@@ -21,6 +21,10 @@ MOST_RESIDUAL = 0.1
 0.2, 0.6 and 1 s, the slope would be an eighth of a round trip off."""
 
 
+APART = 0.9
+"""Round trips between slope and count that are remarked: a whole one, which the slope tells to a tenth."""
+
+
 @dataclass(frozen=True)
 class Slope:
     """The straight line through (RTT, seconds)."""
@@ -91,3 +95,18 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
             f"({MOST_RESIDUAL:.0%} of the greatest RTT): the machine is busy, or the time is no straight line"
         )
     return ""
+
+
+def apart(found: Slope, counted: Sequence[int]) -> str:
+    """What to say of a slope that is a whole round trip from what was counted in every run; empty when it is not.
+
+    Neither is wrong: they tell of different things.
+    """
+    nearest = min(counted, key=lambda rounds: abs(rounds - found.rounds))
+    distance = found.rounds - nearest
+    if abs(distance) < max(APART, MOST_TILT_SHARE * abs(found.rounds)):
+        return ""
+    said = f"the slope is {found.rounds:.2f} round trips where the proxy counted {nearest}: "
+    if distance < 0:
+        return said + "some of what came one after the other was not waited for"
+    return said + "there was waiting that grew with the RTT and is no chain of messages through the proxy"

@@ -12,6 +12,8 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,8 +22,8 @@ from netem.callsites import CallSites
 from netem.counter import Counter, Counts
 from netem.effects import Effect
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy_connection import KERNEL_BUFFER as KERNEL_BUFFER
 from netem.proxy_connection import ProxyConnection, Told
+from netem.proxy_socket import KERNEL_BUFFER as KERNEL_BUFFER
 from netem.proxy_socket import ProxySocket
 
 REFILL = 0.02
@@ -30,15 +32,36 @@ REFILL = 0.02
 THREAD = "netem proxy"
 """The name of a proxy's thread."""
 
-STARTING = 30.0
-"""Seconds the thread may take to listen."""
+DOORS: set[tuple[str, int]] = set()
+"""Where the proxies of this process listen: what is connected to them is counted there."""
 
+STARTING = 30.0
+"""Seconds the thread may take to listen, and to answer."""
 
 _T = TypeVar("_T")
 
 
 class ProxyError(Exception):
     """The proxy's own thread failed; what it measured is worth nothing."""
+
+
+def filled(link: Link) -> Link:
+    """The link as a proxy can fill it: with room for `REFILL` seconds of its rate, where no other buffer was chosen."""
+    # On a fast link the loop must not come too late to fill it again.
+    if link.rate is None or link.buffer != BUFFER:
+        return link
+    return replace(link, buffer=max(BUFFER, int(link.rate * REFILL)))
+
+
+def _answer(future: Future[_T]) -> _T:
+    """What the proxy's thread gives."""
+    try:
+        return future.result(STARTING)
+    except TimeoutError as error:
+        if future.done():  # its own
+            raise
+        future.cancel()
+        raise ProxyError(f"the proxy does not answer after {STARTING:g} s") from error
 
 
 class Proxy:
@@ -63,11 +86,25 @@ class Proxy:
         on_operation: Callable[[Counts], None] | None = None,
         on_refused: Callable[[OSError], None] | None = None,
     ) -> None:
-        if buffer is None:
-            # On a fast link the loop must not come too late to fill it again.
-            buffer = max(BUFFER, int((rate or 0) * REFILL))
-        self.link = Link(rtt, rate, up, down, buffer, window, seed=seed)
-        self.link.check_streams()
+        """Begun by `start`.
+
+        `upstream`: (host, port) of the server, to which there is a connection for each client's; `listen`: the same for
+        clients, port 0 for any free one. `up`, `down`: effects on what the client, the server sends. `handshake`:
+        whether opening a connection costs a round trip; if not, all is as if it had been open. `buffer`: bytes that may
+        wait for a link with a rate, in each direction of each connection; None: see `filled`. `window`: bytes of one
+        direction sent and not yet taken by the receiver, at most; then the sender is no longer read from. `seed`: of
+        all that happens by chance.
+
+        The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed
+        (without it, only `take` ends one), and `on_refused` with the error when the server cannot be reached. Nothing
+        passes meanwhile, so they must not wait; what they raise, the next call raises as `ProxyError`.
+
+        Raises:
+            ValueError: there can be no such link, or an effect has no meaning for streams.
+        """
+        link = Link(rtt, rate, up, down, BUFFER if buffer is None else buffer, window, seed=seed)
+        link.check_streams()
+        self.link = filled(link) if buffer is None else link
         self.upstream = upstream
         self.handshake = handshake
         self.on_accepted: Callable[[tuple[str, int]], None] | None = None
@@ -85,6 +122,7 @@ class Proxy:
         self._number = 0
         self._connections: set[ProxyConnection] = set()
         self._servers: list[asyncio.Server] = []
+        self._doors: set[tuple[str, int]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -107,6 +145,7 @@ class Proxy:
 
         Raises:
             OSError: it cannot listen there.
+            ProxyError: its thread failed, or does not listen in time.
         """
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
@@ -139,14 +178,15 @@ class Proxy:
     def change(self, link: Link) -> None:
         """Make it another link from now on, for open connections too; effects that count bytes begin anew.
 
-        What is on the way comes out as it would have; what was held for ever is sent again.
+        What is on the way comes out as it would have; what was held for ever is sent again. A `buffer` that is the
+        default of `Link` is as great as its rate needs, as in a proxy that begins with it.
 
         Raises:
             ValueError: an effect has no meaning for streams.
-            ProxyError: the proxy's thread failed.
+            ProxyError: the proxy's thread failed, or does not answer.
         """
         link.check_streams()
-        self._ask(lambda: self._change(link))
+        self._ask(lambda: self._change(filled(link)))
 
     def _change(self, link: Link) -> None:
         self.link = link
@@ -159,12 +199,12 @@ class Proxy:
 
         Raises:
             OSError: it cannot listen there.
-            ProxyError: it does not run.
+            ProxyError: it does not run, or does not answer.
         """
         self.check()
         if self._loop is None or self._loop.is_closed():
             raise ProxyError("the proxy was not started, or is closed")
-        return asyncio.run_coroutine_threadsafe(self._listen(upstream, listen), self._loop).result(STARTING)
+        return _answer(asyncio.run_coroutine_threadsafe(self._listen(upstream, listen), self._loop))
 
     def take(self) -> Counts:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
@@ -172,12 +212,16 @@ class Proxy:
         What a client has read is counted. After `close` it gives what was left.
 
         Raises:
-            ProxyError: the proxy's thread failed.
+            ProxyError: the proxy's thread failed, or does not answer.
         """
         return self._ask(self._take)
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """The counts so far; nothing is begun anew.
+
+        Raises:
+            ProxyError: the proxy's thread failed, or does not answer.
+        """
         return self._ask(lambda: self._counter.counts())
 
     def _ask(self, question: Callable[[], _T]) -> _T:
@@ -195,7 +239,7 @@ class Proxy:
         except RuntimeError:  # closed meanwhile
             coroutine.close()
             return question()
-        return future.result(STARTING)
+        return _answer(future)
 
     def _take(self) -> Counts:
         counts = self._counter.counts()
@@ -210,6 +254,7 @@ class Proxy:
         except BaseException as error:  # the thread's end: told to whoever asks next
             self._failure = error
         finally:
+            DOORS.difference_update(self._doors)
             self._listening.set()
 
     async def _serve(self) -> None:
@@ -232,11 +277,13 @@ class Proxy:
     async def _listen(self, upstream: tuple[str, int], listen: tuple[str, int]) -> tuple[str, int]:
         host, port = listen
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=128)
-        if self.link.rate is not None:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
         loop = asyncio.get_running_loop()
+        if host:  # `create_server` loses what is said of a name that there is not
+            await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        listener = socket.create_server((host, port), family=family, backlog=128)
         self._servers.append(await loop.create_server(partial(self._accept, upstream), sock=listener))
+        self._doors.add(listener.getsockname()[:2])
+        DOORS.add(listener.getsockname()[:2])
         return host, listener.getsockname()[1]
 
     def _complained(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

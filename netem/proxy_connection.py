@@ -8,7 +8,6 @@ the other once it has what came out before.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,9 +16,6 @@ from netem.counter import Counter
 from netem.link import Link
 from netem.proxy_socket import ProxySocket
 from netem.units import NANOSECONDS
-
-KERNEL_BUFFER = 64 * 1024
-"""Receive buffer of the proxy's sockets on a link with a rate: bytes there are on no link yet, so they must be few."""
 
 Address = tuple[str, int]
 
@@ -79,7 +75,7 @@ class ProxyConnection:
         if self._handshake:
             await self._until(begun + self.link.one_way(up=True))
         try:
-            await self._reach(host, port)
+            await self.loop.create_connection(lambda: self.server, host, port)
         except OSError as error:
             if self._told.refused is not None:
                 self._told.refused(error)
@@ -119,26 +115,6 @@ class ProxyConnection:
             return None
         found = self._told.sites(self.address, size)
         return lambda: found
-
-    async def _reach(self, host: str, port: int) -> None:
-        if self.link.rate is None:
-            await self.loop.create_connection(lambda: self.server, host, port)
-            return
-        # As create_connection does it, with a small receive buffer from the first packet on.
-        refused: OSError = OSError(f"no address for {host!r}")
-        for family, kind, protocol, _, address in await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.setblocking(False)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
-                await self.loop.sock_connect(sock, address)
-                await self.loop.create_connection(lambda: self.server, sock=sock)
-            except OSError as error:
-                sock.close()
-                refused = error
-            else:
-                return
-        raise refused
 
     async def _until(self, when: int) -> None:
         await asyncio.sleep(max(0.0, when / NANOSECONDS - self.loop.time()))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 SLACK = 50_000
 """Nanoseconds a parcel may come out early: less than one turn of the loop, and it saves arming a timer for it."""
 
+KERNEL_BUFFER = 64 * 1024
+"""Receive buffer of a socket on a link with a rate: bytes there are on no link yet, so they must be few. Linux begins
+with as much, so it is early enough to set it once there is a connection."""
+
 UNSENT = 0x894B
 """Linux: the ioctl (SIOCOUTQNSD) that asks how many bytes a socket took and has not sent."""
 
@@ -61,6 +65,7 @@ class ProxySocket(asyncio.Protocol):
         transport.set_write_buffer_limits(high=0)
         with contextlib.suppress(OSError):  # reset before it was seen
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fit()
         self.peer.pump()
         if self._up:
             self._connection.accepted()
@@ -114,8 +119,15 @@ class ProxySocket(asyncio.Protocol):
         self._lane.enter(now, content, ending, (self._connection.counter, message))
         self.pump()
 
+    def _fit(self) -> None:
+        """Let little wait in the kernel on a link with a rate; what was made small once stays so."""
+        if self._connection.link.rate is not None and self.made and not self.lost:
+            with contextlib.suppress(OSError):  # reset before it was seen
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
+
     def change(self) -> None:
         """The connection has another link."""
+        self._fit()
         self._lane.change(self._now(), self._connection.link)
         self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()

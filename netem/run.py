@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,8 @@ from netem.packets.network import CLIENT, SERVER, Packets
 
 LISTENING = 15.0
 """Seconds a server may take until it listens."""
+WAITING = 5.0
+"""Seconds after which it is said what is waited for."""
 LOOK = 0.01
 """Seconds between looks at whether it does: the kernel tells nobody."""
 
@@ -43,10 +45,18 @@ class Crossed:
 class Crossing:
     """Servers behind a link, for clients to be run before it; use it as a context manager."""
 
-    def __init__(self, network: Packets, servers: Sequence[str], settings: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        network: Packets,
+        servers: Sequence[str],
+        settings: Sequence[tuple[str, str]] = (),
+        *,
+        on_waiting: Callable[[str], None] | None = None,
+    ) -> None:
         """`servers`: commands as a shell user writes them (no shell runs them); `{server}` is their address.
 
         `settings`: of the kernel's, and what they are to be on both sides before a server starts.
+        `on_waiting`: told, in a line for people, when a server takes long to listen.
 
         Raises:
             RunError: one is no command.
@@ -56,6 +66,7 @@ class Crossing:
         """The client, while there is one."""
         self._commands = [self._words(command) for command in servers]
         self._settings = settings
+        self._on_waiting = on_waiting
         self._servers: list[int] = []
         """The sessions of those that listen."""
 
@@ -134,13 +145,20 @@ class Crossing:
         before = self.network.listening(SERVER, besides=self._servers)
         server = self._start(SERVER, command, 2)
         try:
-            end = time.monotonic() + LISTENING
+            begun = time.monotonic()
+            tell = self._on_waiting
             while self.network.listening(SERVER, besides=self._servers) <= before:
                 # One that ended well may have left a daemon behind.
                 if server.ended() and (status := server.wait()):
                     raise RunError(f"the server {shlex.join(command)} ended with status {status} before it listened")
-                if time.monotonic() > end:
-                    raise RunError(f"the server {shlex.join(command)} does not listen after {LISTENING:g} s")
+                waited = time.monotonic() - begun
+                if waited > WAITING and tell is not None:
+                    tell(f"waiting for the server {shlex.join(command)} to listen on a TCP port")
+                    tell = None
+                if waited > LISTENING:
+                    raise RunError(
+                        f"the server {shlex.join(command)} does not listen on a TCP port after {LISTENING:g} s"
+                    )
                 time.sleep(LOOK)
         finally:
             server.close()

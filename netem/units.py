@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 NANOSECONDS = 1_000_000_000
@@ -24,22 +25,31 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z/]*)\s*", r
 
 def _split(text: str, what: str, example: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text)
-    if match is None:
+    number = math.inf if match is None else float(match[1])
+    if match is None or number == math.inf:  # of more than 308 digits
         raise ValueError(f"{text!r} is not a {what}; write for example {example}")
-    return float(match[1]), match[2].lower()
+    return number, match[2].lower()
 
 
 def parse_time(text: str) -> float:
     """Seconds of `1000ms`, `1s`, `50us`, `0`.
 
     Raises:
-        ValueError: no number, no unit, or an unknown one.
+        ValueError: no number, no unit, an unknown one, or more than a link can wait.
     """
     number, unit = _split(text, "time", "1000ms or 1s")
-    if unit not in _TIMES and number:
-        raise ValueError(f"{text!r} has no unit of time; write for example {text.strip()}ms" if not unit else
-                         f"{text!r}: unknown unit of time {unit!r}; known: {', '.join(_TIMES)}")  # fmt: skip
-    return number * _TIMES.get(unit, 1.0)
+    if not number:
+        return 0.0
+    if not unit:
+        raise ValueError(f"{text!r} has no unit of time; write for example {text.strip()}ms")
+    if unit not in _TIMES:
+        raise ValueError(f"{text!r}: unknown unit of time {unit!r}; known: {', '.join(_TIMES)}")
+    seconds = number * _TIMES[unit]
+    try:
+        nanoseconds(seconds)
+    except ValueError:
+        raise ValueError(f"{text!r}: too long a time; {NEVER // NANOSECONDS} s are the most") from None
+    return seconds
 
 
 def parse_size(text: str) -> int:
@@ -61,12 +71,14 @@ def parse_rate(text: str) -> float:
         ValueError: no number, no unit, an unknown one, or nothing a second.
     """
     number, unit = _split(text, "rate", "1mbit or 125kB/s")
+    if not number:
+        raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
+    if not unit:
+        raise ValueError(f"{text!r} has no unit of rate; write for example {text.strip()}kbit")
     if unit not in _RATES:
         raise ValueError(
             f"{text!r}: unknown unit of rate {unit!r}; known: kbit, mbit, gbit (bits), B/s, kB/s, MB/s (bytes)"
         )
-    if not number:
-        raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
     return number * _RATES[unit]
 
 
@@ -90,7 +102,7 @@ def nanoseconds(seconds: float) -> int:
     """The nearest whole number of nanoseconds.
 
     Raises:
-        ValueError: a time before zero, or not a number.
+        ValueError: a time before zero, one that does not come, or not a number.
     """
     if not 0 <= seconds < NEVER / NANOSECONDS:
         raise ValueError(f"{seconds!r} seconds: expected a time from 0 on")

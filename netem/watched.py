@@ -22,7 +22,7 @@ from netem.callsites import CallSites, call_sites
 from netem.counter import Counts
 from netem.link import Link
 from netem.patches import Patches
-from netem.proxy import STARTING, THREAD, Proxy
+from netem.proxy import DOORS, STARTING, THREAD, Proxy
 from netem.sendlog import SendLog
 
 Address = tuple[str, int]
@@ -229,7 +229,7 @@ class Watched:
         if not (_is_loopback(server[0]) if self._servers is None else server in self._servers):
             return None
         with self._lock:
-            if server not in self._doors and server not in self._doors.values():
+            if server not in self._doors and server not in DOORS:
                 here = "::1" if sock.family == socket.AF_INET6 else "127.0.0.1"
                 self._doors[server] = self._proxy.relay(server, (here, 0))
             return self._doors.get(server)

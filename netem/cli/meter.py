@@ -11,9 +11,9 @@ from typing import Any
 
 from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json, add_listen, add_to, argument
-from netem.cli.words import cannot, complain, interruptible, line, misses, numbers
+from netem.cli.words import SIDE_BY_SIDE, cannot, complain, interruptible, line, misses, numbers, reason
 from netem.counter import Counts
-from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, doubt, slope, tilt
+from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, apart, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
 from netem.timed_command import Ended, timed
 from netem.timekeeping import Timekeeping
@@ -33,6 +33,9 @@ EXAMPLES = f"""examples:
 {{proxy}} is HOST:PORT of the proxy, which every run finds at the same address. The slope of time over RTT is the round
 trips, all that really happens included: connecting, and what programs wait for each other. Time that does not grow with
 the RTT (computing, disks) is the intercept. Both ends of the proxy are on this machine: TCP's slow start is not in it.
+A slope that is a whole round trip from what the proxy counted is remarked on stderr.
+
+{SIDE_BY_SIDE}
 
 There is no verdict where late timers may have moved the slope by more than {MOST_TILT:g} round trips,
 or {MOST_TILT_SHARE:.0%} of them where that is more: if all messages that waited for each other came as late as the
@@ -40,8 +43,8 @@ latest in a hundred timers of this process, in the runs of the longer RTTs alone
 lies off the line by more than {MOST_RESIDUAL:.0%} of the greatest RTT. RTTs that are further apart help
 against the first.
 
-Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, or the proxy was not used; 1: the
-proxy failed; 2: wrong arguments; 130: interrupted."""
+Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, the proxy was not used, or
+the server could not be reached; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
 
 
 class Unmeasured(Exception):
@@ -114,12 +117,14 @@ class Measurement:
     prepare: str | None = None
     runs: list[tuple[float, Counts, float]] = field(default_factory=list)
     """RTT, counts, and by how much 99 of 100 timers were late at the most."""
+    refused: OSError | None = None
+    """Why the server could not be reached."""
 
     def __call__(self, rtt: float) -> float:
         """One run; its seconds.
 
         Raises:
-            Unmeasured: it failed, or did not use the proxy.
+            Unmeasured: it failed, did not use the proxy, or the server could not be reached.
             OSError: the proxy cannot listen.
             ProxyError: the proxy failed.
         """
@@ -128,10 +133,14 @@ class Measurement:
             if self.prepare is not None:
                 self._check(timed(["sh", "-c", filled(self.prepare, *self.listen)]), "the preparation")
                 proxy.take()
+                self.refused = None
             with Timekeeping() as kept:
                 ended = timed([filled(word, *self.listen) for word in self.command])
             counts = proxy.take()
         self._check(ended, "the command")
+        if self.refused is not None:
+            why = f"the server could not be reached at {show_address(self.to)}: {reason(self.refused)}"
+            raise Unmeasured(NOT_JUDGED, f"not judged: {why}")
         if not counts.connections:
             where = show_address(self.listen)
             raise Unmeasured(
@@ -150,11 +159,13 @@ class Measurement:
 
     def _check(self, ended: Ended, what: str) -> None:
         if ended.status:
+            if self.refused is not None:
+                cannot("connect to", self.to, self.refused)
             sys.stderr.write(ended.stderr)
             raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
 
     def _refused(self, error: OSError) -> None:
-        cannot("connect to", self.to, error)
+        self.refused = error
 
 
 def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
@@ -210,4 +221,7 @@ def run(arguments: argparse.Namespace) -> int:
     if why:
         complain(f"not judged: {why}")
         return NOT_JUDGED
+    remark = apart(found, [counts.rounds for _, counts, _ in measurement.runs])
+    if remark:
+        complain(remark)
     return 0

@@ -61,6 +61,18 @@ def parse_address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
+def parse_server(text: str) -> tuple[str, int]:
+    """The same, of a server that can be connected to.
+
+    Raises:
+        ValueError: no port, or none that a server has.
+    """
+    host, port = parse_address(text)
+    if not port:
+        raise ValueError(f"{text!r} is not an address of a server; PORT is from 1 to 65535")
+    return host, port
+
+
 def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
     """The arguments that describe a link; `rate`: help for that one."""
     parser.add_argument(
@@ -79,7 +91,7 @@ def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
 def add_to(parser: argparse.ArgumentParser) -> None:
     """The server that a proxy is put in front of."""
     parser.add_argument(
-        "--to", required=True, type=argument(parse_address), metavar="HOST:PORT",
+        "--to", required=True, type=argument(parse_server), metavar="HOST:PORT",
         help="the server; without host 127.0.0.1",
     )  # fmt: skip
 

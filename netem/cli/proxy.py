@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from netem.cli.options import Commands, add_command, add_json, add_link, add_listen, add_to
-from netem.cli.words import Totals, cannot, complain, line, numbers
+from netem.cli.words import SIDE_BY_SIDE, Totals, cannot, complain, line, numbers
 from netem.counter import Counts
 from netem.effects import Effect
 from netem.proxy import Proxy, ProxyError
@@ -20,7 +20,7 @@ from netem.units import plural, show_address
 LOOK = 0.2
 """Seconds between looks at the proxy's health while it runs."""
 
-EXAMPLES = """examples:
+EXAMPLES = f"""examples:
   netem proxy --rtt 1000ms --listen :4001 --to :4155
       a link of 1000 ms in front of the server on port 4155 of this machine; clients use port 4001
   netem proxy --rtt 600ms --rate 1mbit --listen :4001 --to example.org:9418
@@ -32,7 +32,9 @@ EXAMPLES = """examples:
 
 An operation is all that happens until the client has ended its last connection; when those are closed one line is
 printed, and a total at the end (Ctrl-C). A round trip is half the longest chain of messages that had to wait for each
-other, up to the last one the client got; the handshake of a connection is one."""
+other, up to the last one the client got; the handshake of a connection is one.
+
+{SIDE_BY_SIDE}"""
 
 
 def add(commands: Commands) -> None:
@@ -100,6 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
         proxy.start()
     except OSError as error:
         cannot("listen on", arguments.listen, error)
+        return 1
+    except ProxyError as error:
+        complain(str(error))
         return 1
     where = f"listening on {show_address((proxy.host, proxy.port))}, to {show_address(arguments.to)}"
     complain(f"{where}, RTT {arguments.rtt * 1000:g} ms")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import os
 import shlex
 import signal
 import sys
@@ -21,12 +23,12 @@ from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
 from netem.run import TOLD, Crossed, Crossing, RunError
 from netem.timeline import svg
-from netem.units import parse_share, plural
+from netem.units import NANOSECONDS, parse_share, plural
 
 FAILED = 125
 """Exit status when the run itself failed, as `timeout` and `env` have it: the client's own is seldom that."""
 LATE = 0.02
-"""Share of the RTT that a packet in a hundred may be late by, before we say that the machine is too busy."""
+"""Share of the round trip that a packet in a hundred may be late by, before we say that the machine is too busy."""
 
 EXAMPLES = """examples:
   netem run --rtt 600ms --server 'git daemon --export-all --base-path=/srv --reuseaddr' -- \\
@@ -101,14 +103,14 @@ def run_client(arguments: argparse.Namespace) -> int:
         network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
         with (
             _opened(arguments.svg) as picture,
-            _signals(Crossing(network, arguments.server, arguments.settings)) as crossing,
+            _signals(Crossing(network, arguments.server, arguments.settings, on_waiting=complain)) as crossing,
         ):
             crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
             report(crossed, link, crossing.network.backend, as_json=arguments.json)
             if picture is not None:
                 if picture.seekable():
                     picture.truncate(0)
-                picture.write(svg(crossed.counts, link.rtt, shlex.join(arguments.client)))
+                picture.write(svg(crossed.counts, link.round_trip / NANOSECONDS, shlex.join(arguments.client)))
         status: int = crossed.status
         return status if status >= 0 else 128 - status
     except Stopped as stopped:
@@ -149,12 +151,25 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[TextIO | None]:
-    """The file to draw into, opened before anything is run and as it is until then; None if there is none."""
+    """The file to draw into, opened before anything is run; as it was, or not there, if the run fails.
+
+    None if there is none.
+    """
     if path is None:
         yield None
         return
-    with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-        yield file
+    drawn = functools.partial(open, path, encoding="utf-8", errors="backslashreplace")
+    try:
+        file, new = drawn("x"), True
+    except FileExistsError:
+        file, new = drawn("a"), False
+    try:
+        with file:
+            yield file
+    except BaseException:
+        if new:
+            os.unlink(path)
+        raise
 
 
 @contextlib.contextmanager
@@ -198,16 +213,17 @@ def costs(crossed: Crossed, backend: str) -> dict[str, int | float | str]:
 def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: TextIO | None = None) -> None:
     """One line of what it cost; and one more if the machine was too busy to trust it."""
     counts = crossed.counts
+    trip = link.round_trip / NANOSECONDS
     if as_json:
         print(json.dumps(costs(crossed, backend)), file=out or sys.stdout, flush=True)
     else:
-        took = f" ({counts.seconds / link.rtt:.1f} RTT)" if link.rtt else ""
+        took = f" ({counts.seconds / trip:.1f} RTT)" if trip else ""
         lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
         packets = f"{plural(counts.packets_up, 'packet')} up, {counts.packets_down} down{lost}"
         print(f"netem: {line(counts)}{took}, {packets}", file=out or sys.stderr, flush=True)
     if counts.not_tcp:
         were = f"{plural(counts.not_tcp, 'packet')} passed that {'are' if counts.not_tcp > 1 else 'is'} not TCP"
         complain(f"{were} (UDP, say): what they carry is in no count of round trips, nor in the seconds")
-    if crossed.lateness.p99 > LATE * link.rtt > 0:
+    if crossed.lateness.p99 > LATE * trip > 0:
         late = crossed.lateness.p99 * 1000
         complain(f"one packet in a hundred came {late:.1f} ms late or more: the machine is too busy to trust the times")

@@ -24,10 +24,23 @@ def register(describer: Describer) -> Describer:
 
 
 def describe(content: bytes) -> str:
-    """What the message says in one line of printable characters; nothing when no describer knows it."""
-    for describer in DESCRIBERS:
-        words = describer(content)
+    """What the message says in one line of printable characters; nothing when no describer knows it, or it is empty.
+
+    A describer that fails is named there with its error, before what another one says.
+    """
+    said: list[str] = []
+    for describer in DESCRIBERS if content else ():
+        try:
+            words = _line(describer(content))
+        except Exception as error:  # its author is to see it, and the rest of what his test tells him
+            said.append(_line(f"({getattr(describer, '__name__', describer)} failed: {error!r})"))
+            continue
         if words:
-            line = "".join(c if c.isprintable() else "?" for c in words)
-            return line if len(line) <= MOST_SHOWN else line[: MOST_SHOWN - 3] + "..."
-    return ""
+            said.append(words)
+            break
+    return "  ".join(said)
+
+
+def _line(words: str) -> str:
+    line = "".join(c if c.isprintable() else "?" for c in words)
+    return line if len(line) <= MOST_SHOWN else line[: MOST_SHOWN - 3] + "..."

@@ -5,6 +5,7 @@ On a stream they wait in the sender's buffer. A link of packets has a queue befo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,9 +38,9 @@ class Rate(Effect):
     splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a rate that is not above zero, and a queue below."""
-        if not self.rate > 0:
-            raise ValueError(f"a rate of {self.rate!r} bytes a second: expected more than 0")
+        """Refuse a rate that is not above zero or has no end, and a queue below."""
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"a rate of {self.rate!r} bytes a second: expected more than 0, and an end")
         if self.queue is not None and self.queue < 0:
             raise ValueError(f"a queue of {self.queue} bytes: expected 0 or more")
 

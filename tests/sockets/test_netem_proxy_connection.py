@@ -11,8 +11,9 @@ import time
 import pytest
 from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
 
-from netem.proxy import Proxy
-from netem.proxy_connection import KERNEL_BUFFER
+from netem.link import Link
+from netem.proxy import KERNEL_BUFFER, Proxy
+from netem.proxy_connection import ProxyConnection
 
 pytestmark = pytest.mark.sockets
 
@@ -127,7 +128,24 @@ def test_a_client_that_leaves_in_the_middle_of_a_download_ends_the_server() -> N
 def test_on_a_link_with_a_rate_little_waits_in_the_kernel() -> None:
     with serving(echo) as server, Proxy(RTT, server.address, rate=1e6) as proxy, connect(proxy) as client:
         ask(client)
-        (connection,) = proxy._connections
-        for end in (connection.client, connection.server):
-            size = end.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        for size in receive_buffers(proxy):
             assert KERNEL_BUFFER <= size <= 2 * KERNEL_BUFFER  # Linux doubles what it is asked for
+
+
+def test_so_it_does_on_a_link_that_gets_a_rate_later() -> None:
+    """By then much was read, and the kernel has let the buffers grow."""
+    with serving(echo) as server, Proxy(0, server.address) as proxy, connect(proxy) as client:
+        for _ in range(200):
+            ask(client, bytes(1 << 16))
+        proxy.change(Link(0, rate=1e6))
+        for size in receive_buffers(proxy):
+            assert KERNEL_BUFFER <= size <= 2 * KERNEL_BUFFER
+        proxy.change(Link(0))
+        ask(client)
+
+
+def receive_buffers(proxy: Proxy) -> list[int]:
+    connection: ProxyConnection
+    (connection,) = proxy._connections
+    sockets = [end.transport.get_extra_info("socket") for end in (connection.client, connection.server)]
+    return [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in sockets]

@@ -409,12 +409,14 @@ def test_what_is_no_tcp_connection_is_left_alone(tmp_path: Path) -> None:
         assert not network.take().used
 
 
-def test_a_proxy_in_front_of_a_server_is_not_watched_on_its_way(port: int) -> None:
+def test_what_goes_to_another_proxy_is_counted_there_alone(port: int) -> None:
     from netem.proxy import Proxy
 
     with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port)) as proxy:
         by_socket(proxy.port)
-        assert (network.take().connections, proxy.take().connections) == (1, 1)
+        assert (network.take().connections, proxy.take().connections) == (0, 1)
+        by_socket(port)
+        assert (network.take().connections, proxy.take().connections) == (1, 0)
 
 
 def test_a_fork_is_left_alone(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

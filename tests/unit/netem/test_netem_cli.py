@@ -6,6 +6,9 @@ import contextlib
 import io
 import json
 import re
+import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from netem.cli import commands, main, options, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
 from netem.lateness import Lateness
+from netem.proxy import Proxy, ProxyError
 from netem.run import Crossed
 
 COUNTS = Counts(
@@ -51,7 +55,10 @@ def test_arguments() -> None:
         ("proxy --rtt 1s --listen 4001 --to :2", "argument --listen: '4001' is not an address"),
         ("proxy --rtt 1s --listen :1 --to :70000", "argument --to: ':70000' is not an address"),
         ("proxy --rtt 1s --listen ::1:1 --to :2", r"in brackets: \[::1\]:1"),
-        ("proxy --rtt 1s --listen :1 --to :2 --rate 5", "argument --rate: '5'"),
+        ("proxy --rtt 1s --listen :1 --to :2 --rate 5", "argument --rate: '5' has no unit of rate"),
+        ("proxy --rtt 9999999999s --listen :1 --to :2", "argument --rtt: '9999999999s': too long a time"),
+        ("proxy --rtt 1s --listen :1 --to :0", "argument --to: ':0' is not an address of a server"),
+        ("meter --to h:0 -- true", "argument --to: 'h:0' is not an address of a server"),
         (
             "proxy --rtt 1s --listen :1 --to :2 --up lose:1",
             "argument --up: no effect 'lose'; there are blackhole, corrupt, cut",
@@ -87,6 +94,45 @@ def test_help_has_examples(command: str, example: str) -> None:
     assert example in out.replace(" \\\n     ", "")
     for name, effect in EFFECTS.items():
         assert f"{name}:{effect.arguments}" in out.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("command", ["proxy", "meter"])
+def test_help_says_what_the_proxy_cannot_count(command: str) -> None:
+    out = " ".join(help_of(command).split())
+    assert "one after the other without a word between them count as one handshake" in out
+    assert "opens connections in a loop use `netem run`" in out
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Those that `netem proxy` takes for itself are as before afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+def test_a_name_that_there_is_not_is_said_in_the_words_of_who_looked_for_it(
+    signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert main.main(["proxy", "--rtt", "1s", "--listen", "nohost.invalid:4001", "--to", ":2"]) == 1
+    assert capsys.readouterr() == ("", "netem: cannot listen on nohost.invalid:4001: Name or service not known\n")
+
+
+def test_a_proxy_that_does_not_start_is_one_line(
+    signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stuck(Proxy):
+        def start(self) -> None:
+            raise ProxyError("the proxy does not listen after 30 s")
+
+    monkeypatch.setattr(proxy, "Proxy", Stuck)
+    assert main.main(PROXY.split()) == 1
+    assert capsys.readouterr() == ("", "netem: the proxy does not listen after 30 s\n")
 
 
 @pytest.mark.parametrize("line", [PROXY + " --up loss:1%", RUN + " --down cut:5 -- true", RUN])

@@ -176,3 +176,14 @@ def test_the_reference_names_every_option_and_field(
     fields = json.loads(capsys.readouterr().out)
     for word in (*options, *fields, "rtt", "late", "{proxy}", "{host}", "{port}"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
+
+
+def test_a_count_that_is_a_whole_round_trip_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measures(monkeypatch, lambda rtt: 3 * rtt)
+    assert main(METER) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("3.00 round trips")
+    assert err.startswith("netem: the slope is 3.00 round trips where the proxy counted 2: ")
+    assert err.count("\n") == 1

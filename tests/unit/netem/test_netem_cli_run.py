@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from netem.cli import run
 from netem.cli.commands import parser
+from netem.cli.main import main
 from netem.cli.words import Totals, line, numbers
-from netem.counter import Counts
+from netem.counter import Counts, Message
 from netem.effects import Delay, Jitter, Loss
 from netem.lateness import Lateness
 from netem.link import Link
-from netem.run import Crossed
+from netem.run import Crossed, RunError
 
 COUNTS = Counts(
     connections=1, bytes_up=1100, bytes_down=240, depth=4, depth_without_handshake=2, flights_up=1, flights_down=1,
@@ -47,6 +52,18 @@ def test_loss_both_ways_and_a_seed() -> None:
             "9 packets up, 8 down\n",
         ),
         (
+            COUNTS,
+            Link(0.2, down=[Delay(0.3)]),
+            "netem: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 3.000 s (6.0 RTT), "
+            "9 packets up, 8 down\n",
+        ),
+        (
+            COUNTS,
+            Link(0, up=[Delay(0.05)], down=[Delay(0.15)]),
+            "netem: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 3.000 s (15.0 RTT), "
+            "9 packets up, 8 down\n",
+        ),
+        (
             Counts(dropped=1, repeated=2),
             Link(0),
             "netem: 0 round trips (0 handshakes), 0 connections, 0 B up, 0 B down, 0.000 s, "
@@ -75,8 +92,9 @@ def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) ->
     late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.013, 0.02))
     run.report(late, Link(0.6), "veth", as_json=False)
     assert "came 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
-    run.report(late, Link(6), "veth", as_json=False)
-    assert "late" not in capsys.readouterr().err
+    for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
+        run.report(late, link, "veth", as_json=False)
+        assert "late" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("number", "were"), [(1, "1 packet passed that is not TCP"), (7, "7 packets passed that are")])
@@ -108,3 +126,52 @@ def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args([*ARGUMENTS, "--set", "vm.swappiness=60"])
     assert "'vm.swappiness' is no setting of the network" in capsys.readouterr().err
+
+
+class Crossing:
+    """Runs nothing: what a client did is known, or why it could not be run."""
+
+    outcome: Crossed | Exception
+    network = SimpleNamespace(backend="veth")
+    running = None
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, command: Sequence[str], *, stdout: int) -> Crossed:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def crossing(monkeypatch: pytest.MonkeyPatch) -> type[Crossing]:
+    monkeypatch.setattr(run, "Crossing", Crossing)
+    return Crossing
+
+
+def test_the_picture_has_a_line_for_each_round_trip_with_its_extra_delays(
+    crossing: type[Crossing], tmp_path: Path
+) -> None:
+    message = Message(1, True, 5, 1, 1, 0.0, 1.9)
+    crossing.outcome = Crossed(0, 2.0, Counts(connections=1, messages=(message,)), Lateness())
+    picture = tmp_path / "it.svg"
+    words = ["--rtt", "200ms", "--down", "delay:300ms", "--server", "x", "--svg", str(picture), "--", "true"]
+    assert main(["run", *words]) == 0
+    assert picture.read_text().count(" RTT</text>") == 5  # 0 to 4 round trips of 500 ms
+
+
+def test_a_run_that_failed_leaves_no_picture(crossing: type[Crossing], tmp_path: Path) -> None:
+    crossing.outcome = RunError("no-such-client: No such file or directory")
+    new, old, led = tmp_path / "new.svg", tmp_path / "old.svg", tmp_path / "led.svg"
+    old.write_text("another one")
+    led.symlink_to(old)
+    for picture in (new, old, led):
+        assert main([*ARGUMENTS, "--svg", str(picture), "--", "no-such-client"]) == 125
+    assert sorted(tmp_path.iterdir()) == [led, old]
+    assert old.read_text() == "another one"
+    assert main([*ARGUMENTS, "--svg", str(tmp_path / "no" / "such.svg"), "--", "true"]) == 125

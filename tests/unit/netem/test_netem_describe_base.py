@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -54,3 +56,36 @@ def test_no_describer_minds_where_bytes_are_cut_off_or_damaged(content: bytes) -
         describe(content[:size])
         for wrong in (b"\x00", b"9", b"\xff"):
             describe(content[:size] + wrong + content[size + 1 :])
+
+
+@pytest.fixture
+def failing() -> Iterator[list[bytes]]:
+    seen: list[bytes] = []
+
+    def describe_number(content: bytes) -> str:
+        seen.append(content)
+        return str(struct.unpack(">I", content)[0])
+
+    DESCRIBERS.insert(0, describe_number)
+    yield seen
+    DESCRIBERS.remove(describe_number)
+
+
+def test_one_that_fails_is_named_and_the_others_are_asked(failing: list[bytes], greeting: None) -> None:
+    failed = "(describe_number failed: error('unpack requires a buffer of 4 bytes'))"
+    assert describe(b"HELO you") == f"{failed}  you"
+    assert describe(b"\x00\x01") == failed
+    assert describe(b"\0\0\0\7") == "7"
+    assert describe(b"") == ""
+    assert b"" not in failing
+
+
+def test_one_that_gives_no_text_fails() -> None:
+    def describe_bytes(content: bytes) -> Any:
+        return content
+
+    DESCRIBERS.insert(0, describe_bytes)
+    try:
+        assert describe(b"\x01").startswith("(describe_bytes failed: ")
+    finally:
+        DESCRIBERS.remove(describe_bytes)

@@ -6,7 +6,7 @@ import pytest
 from simulated_servers import Echo
 
 from netem.link import Link
-from netem.meter import Slope, doubt, fit, slope, tilt
+from netem.meter import Slope, apart, doubt, fit, slope, tilt
 from netem.simulated import SimulatedNetwork
 
 
@@ -111,3 +111,24 @@ def test_what_is_no_line_is_not_judged(off: float, why: str) -> None:
     assert doubt(found, [0.0] * 3).startswith(why)
     assert bool(doubt(found, [0.0] * 3)) is bool(why)
     assert doubt(found, [1.0] * 3).startswith("late timers")
+
+
+@pytest.mark.parametrize(
+    ("trips", "counted", "why"),
+    [
+        (2, [2, 2, 2], ""),
+        (1.5, [2, 2, 2], ""),
+        (3, [2, 2, 3], ""),
+        (60, [61, 61, 61], ""),
+        (
+            2,
+            [5, 4, 5],
+            "the slope is 2.00 round trips where the proxy counted 4: some of what came one after the other",
+        ),
+        (5.1, [2, 2, 2], "the slope is 5.10 round trips where the proxy counted 2: there was waiting"),
+        (0, [1, 1, 1], "the slope is 0.00 round trips where the proxy counted 1: "),
+    ],
+)
+def test_a_count_that_is_a_whole_round_trip_away_is_remarked(trips: float, counted: list[int], why: str) -> None:
+    assert apart(line(trips), counted).startswith(why)
+    assert bool(apart(line(trips), counted)) is bool(why)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import threading
+
 import pytest
 
+from netem import proxy as module
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy import REFILL, Proxy
+from netem.proxy import REFILL, Proxy, ProxyError, filled
 from netem.tcp_model import TcpModel
 
 
@@ -34,5 +38,54 @@ def test_the_link_has_the_seed_and_no_model_of_tcp() -> None:
 def test_a_link_that_cannot_be_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="from 0 on"):
         Proxy(-1, ("h", 1))
-    with pytest.raises(ValueError, match="more than 0"):
-        Proxy(1, ("h", 1), rate=0)
+    for rate in (0, float("inf")):
+        with pytest.raises(ValueError, match="more than 0"):
+            Proxy(1, ("h", 1), rate=rate)
+
+
+def test_a_link_that_it_becomes_has_the_buffer_of_one_that_it_began_with() -> None:
+    proxy = Proxy(1.0, ("h", 1), buffer=7)
+    proxy.change(Link(0, rate=1e9))
+    assert proxy.link == Proxy(0, ("h", 1), rate=1e9).link == filled(Link(0, rate=1e9))
+    assert proxy.link.buffer == 1e9 * REFILL
+    proxy.change(Link(0, rate=1e9, buffer=7))
+    assert proxy.link.buffer == 7
+    proxy.change(Link(0))
+    assert proxy.link.buffer == BUFFER
+
+
+def test_a_thread_that_is_late_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    with Proxy(0, None) as proxy:
+        assert proxy._loop is not None
+        monkeypatch.setattr(module, "STARTING", 0.0)
+        proxy._loop.call_soon_threadsafe(go.wait)
+        for question in (proxy.take, proxy.counts, lambda: proxy.change(Link(1)), lambda: proxy.relay(("h", 1))):
+            with pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
+                question()
+        go.set()
+
+
+def test_one_that_does_not_listen_in_time_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    class Late(Proxy):
+        def _run(self) -> None:
+            go.wait()
+            super()._run()
+
+    monkeypatch.setattr(module, "STARTING", 0.0)
+    proxy = Late(0, None)
+    with pytest.raises(ProxyError, match="the proxy does not listen after 0 s"):
+        proxy.start()
+    go.set()
+    proxy._listening.wait()
+    proxy.close()
+
+
+def test_every_argument_and_error_is_described() -> None:
+    said = f"{Proxy.__doc__}{Proxy.__init__.__doc__}"
+    missing = [name for name in inspect.signature(Proxy).parameters if f"`{name}`" not in said]
+    assert not missing
+    for call in (Proxy.start, Proxy.relay, Proxy.change, Proxy.take, Proxy.counts):
+        assert "ProxyError: " in (call.__doc__ or "")

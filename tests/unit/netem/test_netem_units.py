@@ -55,7 +55,9 @@ def test_rate(text: str, rate: float) -> None:
     assert parse_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["1000", "fast", "", "-1ms", "1 parsec", "1e3ms", "1,5s", "\u0661ms"])
+@pytest.mark.parametrize(
+    "text", ["1000", "fast", "", "-1ms", "1 parsec", "1e3ms", "1,5s", "\u0661ms", "9999999999s", "9" * 400 + "s"]
+)
 def test_bad_time_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="time") as caught:
         parse_time(text)
@@ -68,7 +70,17 @@ def test_a_time_without_unit_gets_advice() -> None:
         parse_time("1000")
 
 
-@pytest.mark.parametrize("text", ["1", "x", "", "-1mbit", "1mbps", "0mbit"])
+def test_what_a_rate_lacks_is_said() -> None:
+    for text, why in (
+        ("5", "'5' has no unit of rate; write for example 5kbit"),
+        ("0", "'0': a rate is more than nothing"),
+        ("5x", "'5x': unknown unit of rate 'x'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{why}"):
+            parse_rate(text)
+
+
+@pytest.mark.parametrize("text", ["1", "x", "", "-1mbit", "1mbps", "0mbit", "9" * 400 + "mbit"])
 def test_bad_rate_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="rate") as caught:
         parse_rate(text)
