@@ -17,7 +17,7 @@ SHOWN_MESSAGES = 60
 
 
 class Counted(Protocol):
-    """What can be counted: either network."""
+    """What can be counted: any network, and whatever else counts alike."""
 
     def take(self) -> Counts:
         """The counts since the last call."""

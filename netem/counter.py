@@ -124,7 +124,7 @@ class _Side:
 
 
 class Counter:
-    """Counts one operation. Both networks tell it what enters and what leaves their links; times are nanoseconds."""
+    """Counts one operation. Each network tells it what enters and what leaves their links; times are nanoseconds."""
 
     def __init__(self) -> None:
         self._sides = {True: _Side(), False: _Side()}  # by direction they send

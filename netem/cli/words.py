@@ -14,8 +14,8 @@ from netem.counter import Counts
 from netem.units import plural, show_address, show_size
 
 SIDE_BY_SIDE = """\
-Connections that are opened one after the other without a word between them count as one handshake: this machine
-accepts them at once, and the proxy cannot make connect() wait. For a program that opens connections in a loop use
+Connections that are opened one after the other within a round trip count as one handshake: this machine accepts
+them at once, and the proxy cannot make connect() wait. For a program that opens connections in a loop use
 `netem run`."""
 """What the commands that use a proxy say of it."""
 

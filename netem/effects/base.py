@@ -2,7 +2,7 @@
 
 An effect is a frozen dataclass that registers itself under a name; its fields are its arguments, on the command line
 too (`stall:1MB:5s`). `begin` starts it for one direction of one connection. Effects read no clock: they are given the
-time, so that the simulator and the proxy share them.
+time, so that all networks share them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Effect(ABC):
     on_the_way: ClassVar[bool] = False
     """Whether it befalls what has left the sender: such effects act after the rate of the link, all others before."""
     splits_trains: ClassVar[bool] = False
-    """Whether it must see packets one by one (see `packets.devices`)."""
+    """Whether it must see packets one by one (see `packets.trains`)."""
 
     @abstractmethod
     def begin(self) -> Stage:

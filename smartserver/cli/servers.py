@@ -21,7 +21,7 @@ START_WITHIN = 20.0
 """Seconds a server may take to listen."""
 
 LOOK = 0.02
-"""Seconds between looks at whether it does: the kernel tells nobody."""
+"""Seconds between looks at whether a server listens: the kernel tells nobody."""
 
 STOP_WITHIN = 5.0
 """Seconds a server may take to stop before it is killed."""

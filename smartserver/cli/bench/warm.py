@@ -8,11 +8,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import click
 
-from netem.counter import Counts
+from netem.budget import Counted
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 from smartserver.client.call import Client
@@ -137,17 +136,10 @@ def run(url: str, count: int, rtt: float, *, traced: bool = False) -> Iterator[W
             yield from Warm(client, remote, proxy, count).rows()
 
 
-class Counting(Protocol):
-    """Any network of netem, for what it counted."""
-
-    def take(self) -> Counts:
-        """The counts since the last `take`."""
-
-
 class Warm:
     """Operations of one client, each `count` times, on a connection that a network counts."""
 
-    def __init__(self, client: Client, remote: RemoteRepository, network: Counting, count: int) -> None:
+    def __init__(self, client: Client, remote: RemoteRepository, network: Counted, count: int) -> None:
         self._client = client
         self._remote = remote
         self._network = network
