@@ -1,4 +1,4 @@
-"""cli.bench.command and every measurement on tiny histories: it runs, prints its table, and fails when a bar is missed."""
+"""cli.bench.command and every measurement on tiny histories: it runs, prints a table, fails when a bar is missed."""
 
 from __future__ import annotations
 
