@@ -103,14 +103,14 @@ def run_client(arguments: argparse.Namespace) -> int:
         return 2
     try:
         network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
-        with (
-            _opened(arguments.svg) as picture,
-            _signals(Crossing(network, arguments.server, arguments.settings, on_waiting=complain)) as crossing,
-        ):
-            crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
-            report(crossed, link, crossing.network.backend, as_json=arguments.json)
-            if picture is not None:
-                drawn = svg(crossed.counts, link.round_trip / NANOSECONDS, shlex.join(arguments.client))
+        run = Crossing(network, arguments.server, arguments.settings, on_waiting=complain)
+        with _opened(arguments.svg) as picture:
+            with _signals(run) as crossing:
+                crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
+                report(crossed, link, crossing.network.backend, as_json=arguments.json)
+                title = shlex.join(arguments.client)
+                drawn = "" if picture is None else svg(crossed.counts, link.round_trip / NANOSECONDS, title)
+            if picture is not None:  # Now nothing but the disk can make the run a failed one.
                 if stat.S_ISREG(os.fstat(picture.fileno()).st_mode):
                     picture.truncate(0)
                 picture.write(drawn)

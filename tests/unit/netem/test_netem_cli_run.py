@@ -192,15 +192,25 @@ def test_a_picture_is_drawn_through_a_link_and_over_an_old_one_or_into_nothing(
     assert new.read_text().endswith("</svg>\n")
 
 
-def test_a_run_that_is_interrupted_while_it_draws_leaves_the_old_picture(
-    crossing: type[Crossing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object) -> str:
-        signal.raise_signal(signal.SIGTERM)
-        raise AssertionError
+class Closing(Crossing):
+    """Its end takes long enough for a signal to come."""
 
-    crossing.outcome = Crossed(0, 2.0, COUNTS, Lateness())
-    monkeypatch.setattr(run, "svg", interrupted)
+    def __exit__(self, *_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def interrupted(*_: object) -> str:
+    signal.raise_signal(signal.SIGTERM)
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("name", "by"), [("svg", interrupted), ("Crossing", Closing)])
+def test_a_run_that_is_interrupted_at_its_end_leaves_the_old_picture(
+    crossing: type[Crossing], name: str, by: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Crossing, "outcome", Crossed(0, 2.0, COUNTS, Lateness()), raising=False)
+    monkeypatch.setattr(run, name, by)
     old = tmp_path / "old.svg"
     old.write_text("another one")
     assert main([*ARGUMENTS, "--svg", str(old), "--", "true"]) == 128 + signal.SIGTERM
