@@ -20,7 +20,6 @@ MOST_RESIDUAL = 0.1
 """Share of the greatest RTT that a run may lie off the line by. Were all runs at one end late by so much, with RTTs of
 0.2, 0.6 and 1 s, the slope would be an eighth of a round trip off."""
 
-
 APART = 0.9
 """Round trips between slope and count that are remarked: a whole one, which the slope tells to a tenth."""
 

@@ -76,6 +76,8 @@ class Crossing:
         Raises:
             RunError: one does not, or there is no such setting.
             Unavailable: there are no packet networks here.
+            PacketsError: the network failed.
+            ValueError: an effect of its link has no meaning for packets.
         """
         self.network.start()
         self._servers.clear()

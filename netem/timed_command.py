@@ -76,7 +76,13 @@ def _group() -> Iterator[int]:
 
 
 def _stop(process: subprocess.Popen[bytes], group: int) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):  # The second ends the guard too, which keeps the number taken.
-        os.killpg(group, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE)
+    try:
+        _signal(process, group, signal.SIGTERM)
+    finally:  # Also where this wait is interrupted. It ends the guard too, which keeps the number taken until then.
+        _signal(process, group, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], group: int, number: int) -> None:
+    os.killpg(group, number)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE)

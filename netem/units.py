@@ -56,19 +56,22 @@ def parse_size(text: str) -> int:
     """Bytes of `65536`, `64KiB`, `1.5MB`.
 
     Raises:
-        ValueError: no number, or an unknown unit.
+        ValueError: no number, an unknown unit, or more than can be computed with.
     """
     number, unit = _split(text, "size", "65536 or 64KiB")
     if unit not in _SIZES:
         raise ValueError(f"{text!r}: unknown unit of size {unit!r}; known: B, kB, MB, GB, KiB, MiB, GiB")
-    return round(number * _SIZES[unit])
+    size = number * _SIZES[unit]
+    if size == math.inf:
+        raise ValueError(f"{text!r}: too great a size")
+    return round(size)
 
 
 def parse_rate(text: str) -> float:
     """Bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`.
 
     Raises:
-        ValueError: no number, no unit, an unknown one, or nothing a second.
+        ValueError: no number, no unit, an unknown one, nothing a second, or more than can be computed with.
     """
     number, unit = _split(text, "rate", "1mbit or 125kB/s")
     if not number:
@@ -79,7 +82,10 @@ def parse_rate(text: str) -> float:
         raise ValueError(
             f"{text!r}: unknown unit of rate {unit!r}; known: kbit, mbit, gbit (bits), B/s, kB/s, MB/s (bytes)"
         )
-    return number * _RATES[unit]
+    rate = number * _RATES[unit]
+    if rate == math.inf:
+        raise ValueError(f"{text!r}: too great a rate")
+    return rate
 
 
 def parse_share(text: str) -> float:

@@ -14,7 +14,8 @@ from netem.accuracy_networks import Loopback, OneByOne, Packeted, Proxied, Simul
 from netem.accuracy_sockets import server
 from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json
-from netem.cli.words import complain, interruptible, reason
+from netem.cli.signals import interruptible
+from netem.cli.words import complain, reason, tell
 from netem.link import Link
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import Packets
@@ -53,30 +54,38 @@ def run(arguments: argparse.Namespace) -> int:
                 try:
                     found.append(measure(network))
                 except (OSError, ProxyError, PacketsError) as error:
-                    complain(f"{network.name}: {reason(error) if isinstance(error, OSError) else error}")
+                    complain(f"{network.name}: {_why(error)}")
                     status = 1
+    except (OSError, PacketsError) as error:  # of what the networks stand on
+        complain(f"no further network: {_why(error)}")
+        status = 1
     except KeyboardInterrupt:
         complain("interrupted")
         status = INTERRUPTED
     if arguments.json:
-        print(json.dumps([fields(each) for each in found]), flush=True)
+        tell(json.dumps([fields(each) for each in found]))
     elif found:
-        print(table(found), flush=True)
+        tell(table(found))
     if found:
         complain(f"timers of this process came up to {timers(found) * 1000:.1f} ms late (99th percentile)")
     return status
 
 
 def _networks(opened: contextlib.ExitStack) -> Iterator[Measured]:
+    yield Simulated()
     address = opened.enter_context(server())
-    yield from (Simulated(), Loopback(address), Proxied(address))
+    yield from (Loopback(address), Proxied(address))
     try:
         packets = opened.enter_context(Packets(Link(0.0)))
         _, port = opened.enter_context(server(packets.listen()))
-    except (PacketsError, Unavailable) as error:
+    except Unavailable as error:
         complain(str(error))
     else:
         yield from (Packeted(packets, port), OneByOne(packets, port))
+
+
+def _why(error: Exception) -> str:
+    return reason(error) if isinstance(error, OSError) else str(error)
 
 
 def fields(accuracy: Accuracy) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from netem.cli import accuracy, meter, proxy
 from netem.cli import run as across
+from netem.cli.words import complain, problem
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -31,11 +34,26 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run it; the exit status."""
+    """Run it; the exit status, 1 where the system refused what no command answers for: to write its output, say."""
     words = list(sys.argv[1:] if argv is None else argv)
     # What comes after is another program's command line: argparse is to know nothing of it.
     client = words[words.index("--") + 1 :] if "--" in words else []
     arguments = parser().parse_args(words[: words.index("--")] if "--" in words else words)
     arguments.client = client
-    status: int = arguments.run(arguments)
+    try:
+        status: int = arguments.run(arguments)
+    except OSError as error:
+        complain(problem(error))
+        status = 1
+    _let_go()
     return status
+
+
+def _let_go() -> None:
+    """Drop what stdout does not take: the interpreter would try again at its end, and complain in its own words."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from typing import Any
 
 from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json, add_listen, add_to, argument
-from netem.cli.words import SIDE_BY_SIDE, cannot, complain, interruptible, line, misses, numbers, reason
+from netem.cli.signals import interruptible
+from netem.cli.words import SIDE_BY_SIDE, cannot, complain, line, misses, numbers, reason, tell
 from netem.counter import Counts
 from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, apart, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
@@ -44,7 +46,7 @@ lies off the line by more than {MOST_RESIDUAL:.0%} of the greatest RTT. RTTs tha
 against the first.
 
 Exit status: that of a run that failed (its stderr is shown); 3: there is no verdict, the proxy was not used, or
-the server could not be reached; 1: the proxy failed; 2: wrong arguments; 130: interrupted."""
+the server could not be reached; 1: the proxy or the system failed; 2: wrong arguments; 130: interrupted."""
 
 
 class Unmeasured(Exception):
@@ -124,11 +126,15 @@ class Measurement:
         """One run; its seconds.
 
         Raises:
-            Unmeasured: it failed, did not use the proxy, or the server could not be reached.
-            OSError: the proxy cannot listen.
+            Unmeasured: it failed, did not use the proxy, which cannot listen, or the server could not be reached.
+            OSError: the system has no room for what is to be run.
             ProxyError: the proxy failed.
         """
-        with Proxy(rtt, self.to, listen=self.listen, on_refused=self._refused) as proxy:
+        with contextlib.ExitStack() as entered:
+            try:
+                proxy = entered.enter_context(Proxy(rtt, self.to, listen=self.listen, on_refused=self._refused))
+            except OSError as error:
+                raise Unmeasured(1, cannot("listen on", self.listen, error)) from error
             self.listen = (proxy.host, proxy.port)
             if self.prepare is not None:
                 self._check(timed(["sh", "-c", filled(self.prepare, *self.listen)]), "the preparation")
@@ -160,7 +166,7 @@ class Measurement:
     def _check(self, ended: Ended, what: str) -> None:
         if ended.status:
             if self.refused is not None:
-                cannot("connect to", self.to, self.refused)
+                complain(cannot("connect to", self.to, self.refused))
             sys.stderr.write(ended.stderr)
             raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
 
@@ -207,17 +213,14 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED
-    except OSError as error:
-        cannot("listen on", measurement.listen, error)
-        return 1
     except ProxyError as error:
         complain(str(error))
         return 1
     why = doubt(found, measurement.late)
     if arguments.json:
-        print(json.dumps(report(found, measurement, why)), flush=True)
+        tell(json.dumps(report(found, measurement, why)))
     elif not why:
-        print(sentences(found, measurement), flush=True)
+        tell(sentences(found, measurement))
     if why:
         complain(f"not judged: {why}")
         return NOT_JUDGED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from netem.cli.options import Commands, add_command, add_json, add_link, add_listen, add_to
-from netem.cli.words import SIDE_BY_SIDE, Totals, cannot, complain, line, numbers
+from netem.cli.words import SIDE_BY_SIDE, Totals, cannot, complain, line, numbers, tell
 from netem.counter import Counts
 from netem.effects import Effect
 from netem.proxy import Proxy, ProxyError
@@ -52,7 +53,7 @@ def add(commands: Commands) -> None:
 
 
 class Report:
-    """Prints operations and the total; a reader that went away is no error."""
+    """Prints operations and the total; a reader that went away is no error, and ends the run."""
 
     def __init__(self, out: TextIO, *, as_json: bool, gone: Callable[[], None]) -> None:
         self._out = out
@@ -61,23 +62,26 @@ class Report:
         self.totals = Totals()
 
     def operation(self, counts: Counts) -> None:
-        """One line."""
+        """One line; where it cannot be written the total cannot either, and that one says so."""
         self.totals.add(counts)
-        self._print(json.dumps(numbers(counts)) if self._json else line(counts))
+        try:
+            tell(json.dumps(numbers(counts)) if self._json else line(counts), self._out)
+        except OSError:
+            self._gone()
 
     def total(self) -> None:
-        """The last line."""
+        """The last line.
+
+        Raises:
+            OSError: it could not be written, nor can anything else be, and not because the reader went away.
+        """
         totals = self.totals
         if self._json:
-            self._print(json.dumps({"total": True, "operations": totals.operations, **numbers(totals)}))
+            said = json.dumps({"total": True, "operations": totals.operations, **numbers(totals)})
         else:
-            self._print(f"total of {plural(totals.operations, 'operation')}: {line(totals)}")
-
-    def _print(self, text: str) -> None:
-        try:
-            print(text, file=self._out, flush=True)
-        except BrokenPipeError:
-            self._gone()
+            said = f"total of {plural(totals.operations, 'operation')}: {line(totals)}"
+        with contextlib.suppress(BrokenPipeError):
+            tell(said, self._out)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         proxy = Proxy(
             arguments.rtt, arguments.to, listen=arguments.listen, rate=arguments.rate, up=up, down=down,
             seed=arguments.seed, on_operation=report.operation,
-            on_refused=lambda error: cannot("connect to", arguments.to, error),
+            on_refused=lambda error: complain(cannot("connect to", arguments.to, error)),
         )  # fmt: skip
     except ValueError as error:
         complain(f"proxy: {error}")
@@ -101,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         proxy.start()
     except OSError as error:
-        cannot("listen on", arguments.listen, error)
+        complain(cannot("listen on", arguments.listen, error))
         return 1
     except ProxyError as error:
         complain(str(error))

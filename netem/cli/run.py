@@ -9,19 +9,21 @@ import json
 import os
 import shlex
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import TextIO
 
 from netem.cli.options import Commands, add_command, add_json, add_link, argument
-from netem.cli.words import complain, line, misses, numbers
+from netem.cli.signals import ending
+from netem.cli.words import complain, line, misses, numbers, problem, tell
 from netem.effects import Loss
 from netem.link import Link
 from netem.packets.devices import BACKENDS, check_setting
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
-from netem.run import TOLD, Crossed, Crossing, RunError
+from netem.run import Crossed, Crossing, RunError
 from netem.timeline import svg
 from netem.units import NANOSECONDS, parse_share, plural
 
@@ -101,16 +103,17 @@ def run_client(arguments: argparse.Namespace) -> int:
         return 2
     try:
         network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
-        with (
-            _opened(arguments.svg) as picture,
-            _signals(Crossing(network, arguments.server, arguments.settings, on_waiting=complain)) as crossing,
-        ):
-            crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
-            report(crossed, link, crossing.network.backend, as_json=arguments.json)
-            if picture is not None:
-                if picture.seekable():
+        run = Crossing(network, arguments.server, arguments.settings, on_waiting=complain)
+        with _opened(arguments.svg) as picture:
+            with _signals(run) as crossing:
+                crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
+                report(crossed, link, crossing.network.backend, as_json=arguments.json)
+                title = shlex.join(arguments.client)
+                drawn = "" if picture is None else svg(crossed.counts, link.round_trip / NANOSECONDS, title)
+            if picture is not None:  # Now nothing but the disk can make the run a failed one.
+                if stat.S_ISREG(os.fstat(picture.fileno()).st_mode):
                     picture.truncate(0)
-                picture.write(svg(crossed.counts, link.round_trip / NANOSECONDS, shlex.join(arguments.client)))
+                picture.write(drawn)
         status: int = crossed.status
         return status if status >= 0 else 128 - status
     except Stopped as stopped:
@@ -119,7 +122,7 @@ def run_client(arguments: argparse.Namespace) -> int:
     except (RunError, PacketsError, Unavailable) as error:
         complain(str(error))
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        complain(problem(error))
     return FAILED
 
 
@@ -158,6 +161,8 @@ def _opened(path: str | None) -> Iterator[TextIO | None]:
     if path is None:
         yield None
         return
+    if os.path.islink(path) and not os.path.exists(path):
+        path = os.path.realpath(path)  # What the link names is new; the link stays.
     drawn = functools.partial(open, path, encoding="utf-8", errors="backslashreplace")
     try:
         file, new = drawn("x"), True
@@ -184,7 +189,7 @@ def _signals(crossing: Crossing) -> Iterator[Crossing]:
         told = True
         crossing.running.kill(number)
 
-    before = {number: signal.signal(number, stop) for number in TOLD}
+    before = {number: signal.signal(number, stop) for number in ending()}
     try:
         with crossing:
             yield crossing
@@ -215,7 +220,7 @@ def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: Te
     counts = crossed.counts
     trip = link.round_trip / NANOSECONDS
     if as_json:
-        print(json.dumps(costs(crossed, backend)), file=out or sys.stdout, flush=True)
+        tell(json.dumps(costs(crossed, backend)), out)
     else:
         took = f" ({counts.seconds / trip:.1f} RTT)" if trip else ""
         lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
@@ -226,4 +231,7 @@ def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: Te
         complain(f"{were} (UDP, say): what they carry is in no count of round trips, nor in the seconds")
     if crossed.lateness.p99 > LATE * trip > 0:
         late = crossed.lateness.p99 * 1000
-        complain(f"one packet in a hundred came {late:.1f} ms late or more: the machine is too busy to trust the times")
+        complain(
+            f"one packet in a hundred may have come {late:.1f} ms late or more: "
+            "the machine is too busy to trust the times"
+        )

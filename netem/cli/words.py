@@ -1,14 +1,12 @@
-"""The words of every command: how counts and complaints are printed, and what interrupts."""
+"""The words of every command: how counts, findings and complaints are printed."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import socket
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TextIO
 
 from netem.counter import Counts
 from netem.units import plural, show_address, show_size
@@ -71,31 +69,35 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno)
 
 
+def problem(error: OSError) -> str:
+    """`no/such/file: No such file or directory`; without the file where it is of none."""
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+def tell(text: str, out: TextIO | None = None) -> None:
+    """What was found, a line or more on stdout.
+
+    Raises:
+        OSError: it could not be written; `standard output` is the file's name.
+    """
+    try:
+        print(text, file=out or sys.stdout, flush=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
 def complain(text: str) -> None:
     """One line on stderr."""
     print(f"netem: {text}", file=sys.stderr, flush=True)
 
 
-def cannot(what: str, address: tuple[str, int], error: OSError) -> None:
-    """One line on stderr: we cannot `connect to`, or `listen on`, that address."""
-    complain(f"cannot {what} {show_address(address)}: {reason(error)}")
+def cannot(what: str, address: tuple[str, int], error: OSError) -> str:
+    """We cannot `connect to`, or `listen on`, that address."""
+    return f"cannot {what} {show_address(address)}: {reason(error)}"
 
 
 def misses(command: str, what: str) -> int:
     """One line on stderr: there is nothing after `--`; the exit status."""
     complain(f"{command}: no {what}; write it after -- (see netem {command} --help)")
     return 2
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGINT and SIGTERM interrupt, also where they were ignored; so does SIGHUP where it was not."""
-    ends = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        ends.append(signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ends}
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,6 +150,33 @@ def test_what_was_found_is_printed_where_one_network_fails(
     out, err = capsys.readouterr()
     assert [row.split(" | ")[0] for row in out.splitlines()[2:]] == ["| simulated", "| proxy"]
     assert re.search(r"^netem: none \(loopback\): (x|Connection reset by peer)$", err, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("fails", "rows"), [(1, ["| simulated"]), (2, ["| simulated", "| none (loopback)", "| proxy"])]
+)
+def test_what_was_found_is_printed_where_there_can_be_no_further_network(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: int, rows: list[str]
+) -> None:
+    """The first server is loopback's and the proxy's, the second one that of packets."""
+    servers = 0
+
+    @contextlib.contextmanager
+    def server(_: object = None) -> Iterator[tuple[str, int]]:
+        nonlocal servers
+        servers += 1
+        if servers == fails:
+            raise OSError(errno.EMFILE, "x")
+        yield "127.0.0.1", 1
+
+    packets = contextlib.nullcontext(SimpleNamespace(listen=lambda: None))
+    monkeypatch.setattr(accuracy, "server", server)
+    monkeypatch.setattr(accuracy, "Packets", lambda _: packets)
+    monkeypatch.setattr(accuracy, "measure", lambda network: Accuracy(network.name, {}, 1.0, None, 1.0))
+    assert main(["accuracy"]) == 1
+    out, err = capsys.readouterr()
+    assert [row.split(" | ")[0] for row in out.splitlines()[2:]] == rows
+    assert "netem: no further network: Too many open files\n" in err
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,6 @@ TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 TCP_FASTOPEN_CONNECT = 30
 """Of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with it."""
 
-
 SYN_RETRIES = 5
 """Of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or 67."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
+import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,11 +201,64 @@ def test_json_lines() -> None:
     assert total == {"total": True, "operations": 1, **one}
 
 
-def test_a_reader_that_went_away_ends_the_run() -> None:
-    class Gone(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
+class Refusing(io.StringIO):
+    """An output that takes nothing."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, text: str) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+def test_a_reader_that_went_away_ends_the_run_and_is_no_error() -> None:
     asked: list[bool] = []
-    proxy.Report(Gone(), as_json=True, gone=lambda: asked.append(True)).operation(COUNTS)
+    report = proxy.Report(Refusing(errno.EPIPE), as_json=True, gone=lambda: asked.append(True))
+    report.operation(COUNTS)
     assert asked == [True]
+    report.total()
+
+
+def test_an_output_that_is_full_ends_the_run_and_is_one() -> None:
+    asked: list[bool] = []
+    report = proxy.Report(Refusing(errno.ENOSPC), as_json=False, gone=lambda: asked.append(True))
+    report.operation(COUNTS)
+    assert asked == [True]
+    with pytest.raises(OSError, match="No space left on device: 'standard output'"):
+        report.total()
+
+
+FOUND = """
+import sys
+from netem.cli import meter
+from netem.cli.main import main
+
+class Measured(meter.Measurement):
+    def __call__(self, rtt):
+        self.runs.append((rtt, meter.Counts(), 0.0))
+        return rtt
+
+meter.Measurement = Measured
+sys.exit(main())
+"""
+"""The command, where nothing is measured."""
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE], ids=errno.errorcode.get)
+def test_an_output_that_takes_nothing_is_one_line(number: int, options: list[str]) -> None:
+    """Nor does the interpreter say a word of its own at the end, or change the status."""
+    if number == errno.ENOSPC:
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    else:
+        nobody, descriptor = os.pipe()
+        os.close(nobody)
+    command = [sys.executable, "-c", FOUND, "meter", "--to", ":1", *options, "--", "true"]
+    try:
+        ended = subprocess.run(
+            command, stdout=descriptor, stderr=subprocess.PIPE, text=True, check=False, cwd=Path(__file__).parents[3]
+        )
+    finally:
+        os.close(descriptor)
+    assert (ended.returncode, ended.stderr) == (1, f"netem: standard output: {os.strerror(number)}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
 import signal
@@ -16,7 +17,8 @@ from netem.cli import meter
 from netem.cli.commands import parser
 from netem.cli.main import main
 from netem.counter import Counts
-from netem.proxy import ProxyError
+from netem.proxy import Proxy, ProxyError
+from netem.timed_command import Ended
 
 COUNTS = Counts(connections=1, bytes_up=1100, bytes_down=240, flights_up=1, flights_down=1, depth=4,
                 depth_without_handshake=2, seconds=2.0114)  # fmt: skip
@@ -133,7 +135,8 @@ def test_what_cannot_be_judged(
     [
         (meter.Unmeasured(128, "the command ended with status 128"), 128, "the command ended with status 128"),
         (KeyboardInterrupt(), 130, "interrupted"),
-        (OSError(98, "whatever"), 1, "cannot listen on 127.0.0.1:0: Address already in use"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "Cannot allocate memory"),
+        (OSError(errno.ENOENT, "No such file or directory", "/tmp"), 1, "/tmp: No such file or directory"),
         (ProxyError("the proxy's thread failed"), 1, "the proxy's thread failed"),
     ],
 )
@@ -143,6 +146,32 @@ def test_what_ends_a_measurement(
     measures(monkeypatch, raising(error))
     assert main(METER) == status
     assert capsys.readouterr() == ("", f"netem: {said}\n")
+
+
+def test_a_proxy_that_cannot_listen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Taken(Proxy):
+        def start(self) -> None:
+            raise OSError(errno.EADDRINUSE, "whatever")
+
+    monkeypatch.setattr(meter, "Proxy", Taken)
+    assert main(METER) == 1
+    assert capsys.readouterr() == ("", "netem: cannot listen on 127.0.0.1:0: Address already in use\n")
+
+
+class Idle(Proxy):
+    """Begins at once, and nobody comes."""
+
+    def start(self) -> None: ...
+
+
+def test_no_room_for_what_a_command_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(_: Sequence[str]) -> Ended:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(meter, "Proxy", Idle)
+    monkeypatch.setattr(meter, "timed", full)
+    assert main(METER) == 1
+    assert capsys.readouterr() == ("", "netem: No space left on device\n")
 
 
 def test_signals_are_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,7 +92,7 @@ def test_json() -> None:
 def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
     late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.013, 0.02))
     run.report(late, Link(0.6), "veth", as_json=False)
-    assert "came 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
+    assert "may have come 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
         run.report(late, link, "veth", as_json=False)
         assert "late" not in capsys.readouterr().err
@@ -167,11 +168,69 @@ def test_the_picture_has_a_line_for_each_round_trip_with_its_extra_delays(
 
 def test_a_run_that_failed_leaves_no_picture(crossing: type[Crossing], tmp_path: Path) -> None:
     crossing.outcome = RunError("no-such-client: No such file or directory")
-    new, old, led = tmp_path / "new.svg", tmp_path / "old.svg", tmp_path / "led.svg"
+    new, old, led, loose = (tmp_path / f"{name}.svg" for name in ("new", "old", "led", "loose"))
     old.write_text("another one")
     led.symlink_to(old)
-    for picture in (new, old, led):
+    loose.symlink_to(new)
+    for picture in (new, old, led, loose):
         assert main([*ARGUMENTS, "--svg", str(picture), "--", "no-such-client"]) == 125
-    assert sorted(tmp_path.iterdir()) == [led, old]
+    assert sorted(tmp_path.iterdir()) == [led, loose, old]
     assert old.read_text() == "another one"
     assert main([*ARGUMENTS, "--svg", str(tmp_path / "no" / "such.svg"), "--", "true"]) == 125
+
+
+def test_a_picture_is_drawn_through_a_link_and_over_an_old_one_or_into_nothing(
+    crossing: type[Crossing], tmp_path: Path
+) -> None:
+    crossing.outcome = Crossed(0, 2.0, COUNTS, Lateness())
+    new, old, loose = (tmp_path / f"{name}.svg" for name in ("new", "old", "loose"))
+    old.write_text("another one" * 1000)
+    loose.symlink_to(new)
+    for picture in (old, loose, Path("/dev/null")):
+        assert main([*ARGUMENTS, "--svg", str(picture), "--", "true"]) == 0
+    assert new.read_text() == old.read_text()
+    assert new.read_text().endswith("</svg>\n")
+
+
+class Closing(Crossing):
+    """Its end takes long enough for a signal to come."""
+
+    def __exit__(self, *_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def interrupted(*_: object) -> str:
+    signal.raise_signal(signal.SIGTERM)
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("name", "by"), [("svg", interrupted), ("Crossing", Closing)])
+def test_a_run_that_is_interrupted_at_its_end_leaves_the_old_picture(
+    crossing: type[Crossing], name: str, by: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Crossing, "outcome", Crossed(0, 2.0, COUNTS, Lateness()), raising=False)
+    monkeypatch.setattr(run, name, by)
+    old = tmp_path / "old.svg"
+    old.write_text("another one")
+    assert main([*ARGUMENTS, "--svg", str(old), "--", "true"]) == 128 + signal.SIGTERM
+    assert old.read_text() == "another one"
+    assert capsys.readouterr().err.endswith("netem: interrupted\n")
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_the_end_of_the_terminal_ends_a_run_unless_it_was_ignored(
+    ignored: bool, crossing: type[Crossing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HungUp(Crossing):
+        def __enter__(self) -> Self:
+            signal.raise_signal(signal.SIGHUP)
+            return self
+
+    HungUp.outcome = Crossed(7, 2.0, COUNTS, Lateness())
+    monkeypatch.setattr(run, "Crossing", HungUp)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        assert main([*ARGUMENTS, "--", "true"]) == (7 if ignored else 128 + signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

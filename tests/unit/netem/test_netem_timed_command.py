@@ -69,20 +69,24 @@ def test_it_does_not_outlive_who_runs_it(tmp_path: Path) -> None:
         assert held.read() == ""
 
 
-@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize(("deaf", "times"), [(False, 1), (True, 1), (True, 2)])
 def test_when_the_wait_is_interrupted_nothing_is_left(
-    deaf: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    deaf: bool, times: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The whole group is stopped, and killed when it does not listen."""
+    """The whole group is stopped, and killed when it does not listen, or we are not to wait until it has."""
+    waits = 0
     started: list[subprocess.Popen[bytes]] = []
     wait = subprocess.Popen.wait
     ready = tmp_path / "ready"
     os.mkfifo(ready)
 
     def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        nonlocal waits
+        waits += 1
         if not started:
             started.append(process)
             ready.read_text()  # Until it has said how it takes signals.
+        if waits <= times:
             raise KeyboardInterrupt
         return wait(process, timeout)
 
@@ -93,4 +97,6 @@ def test_when_the_wait_is_interrupted_nothing_is_left(
     with pytest.raises(KeyboardInterrupt):
         timed(python(program.replace("; ;", ";")))
     (process,) = started
-    assert process.returncode == -(signal.SIGKILL if deaf else signal.SIGTERM)
+    status = process.returncode
+    process.kill()
+    assert status == -(signal.SIGKILL if deaf else signal.SIGTERM)
