@@ -103,7 +103,7 @@ def test_help_has_examples(command: str, example: str) -> None:
 @pytest.mark.parametrize("command", ["proxy", "meter"])
 def test_help_says_what_the_proxy_cannot_count(command: str) -> None:
     out = " ".join(help_of(command).split())
-    assert "one after the other without a word between them count as one handshake" in out
+    assert "one after the other within a round trip count as one handshake" in out
     assert "opens connections in a loop use `netem run`" in out
 
 
