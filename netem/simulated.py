@@ -64,9 +64,9 @@ class SimulatedNetwork:
     ) -> SimulatedStream:
         """Open a connection to a server that `server_factory` makes from its transport.
 
-        With `handshake` the client waits one round trip first (the one of then, also where the link changes meanwhile),
-        and the server is made when the handshake's third packet arrives; without, the connection counts as open already.
-        None for the factory: nobody listens.
+        With `handshake` the client waits one round trip first, as long as it is at the beginning, and the server is
+        made when the handshake's third packet arrives; without, the connection counts as open already. None for the
+        factory: nobody listens.
 
         Raises:
             ConnectionRefusedError: nobody listens.
@@ -77,7 +77,7 @@ class SimulatedNetwork:
         link = self.links.popleft() if self.links else self.link
         client = SimulatedStream(self, number, link)
         server = ServerTransport(self, number, link)
-        self._ends[number, True], self._ends[number, False] = client, server  # the link may change during the handshake
+        self._ends[number, True], self._ends[number, False] = client, server  # for a change meanwhile
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
             end = self.clock.nanoseconds + link.round_trip
