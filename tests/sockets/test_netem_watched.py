@@ -48,7 +48,9 @@ def line_of(text: str) -> int:
 def read_line(sock: socket.socket) -> bytes:
     got = b""
     while not got.endswith(b"\n"):
-        got += sock.recv(99)
+        more = sock.recv(99)
+        assert more
+        got += more
     return got
 
 
@@ -352,9 +354,11 @@ def test_a_proxy_that_does_not_answer_is_said_not_to(port: int, monkeypatch: pyt
         assert network._proxy._loop is not None
         network._proxy._loop.call_soon_threadsafe(go.wait)
         monkeypatch.setattr(module, "STARTING", 0.0)
-        with socket.socket() as sock, pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
-            sock.connect(("127.0.0.1", port))
-        go.set()
+        try:
+            with socket.socket() as sock, pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
+                sock.connect(("127.0.0.1", port))
+        finally:
+            go.set()
         await_forgotten(network)
 
 
@@ -422,7 +426,7 @@ def test_two_connections_from_one_port() -> None:
     assert len(asked(counts)) == 3
 
 
-def test_a_new_server_while_a_connection_to_another_is_accepted() -> None:
+def test_a_new_server_while_a_connection_to_another_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the proxy's thread does then must not wait for who waits for it."""
     held, go, wanted = threading.Event(), threading.Event(), threading.Event()
     done: list[int] = []
@@ -445,7 +449,8 @@ def test_a_new_server_while_a_connection_to_another_is_accepted() -> None:
             by_socket_once(port)
             done.append(port)
 
-        proxy.on_accepted, proxy.relay = hold, tell  # type: ignore[method-assign]
+        proxy.on_accepted = hold
+        monkeypatch.setattr(proxy, "relay", tell)
         threads = [threading.Thread(target=talk, args=(port,)) for port in (one, other)]
         for thread, begun in zip(threads, (held, wanted), strict=True):
             thread.start()
