@@ -22,8 +22,7 @@ from netem.callsites import CallSites
 from netem.counter import Counter, Counts
 from netem.effects import Effect
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy_connection import ProxyConnection, Told
-from netem.proxy_socket import KERNEL_BUFFER as KERNEL_BUFFER
+from netem.proxy_connection import Ends, ProxyConnection, Told
 from netem.proxy_socket import ProxySocket
 
 REFILL = 0.02
@@ -107,14 +106,14 @@ class Proxy:
         self.link = filled(link) if buffer is None else link
         self.upstream = upstream
         self.handshake = handshake
-        self.on_accepted: Callable[[tuple[str, int]], None] | None = None
-        """Told on the proxy's thread where a client is whose connection is counted from now on."""
-        self.on_established: Callable[[tuple[str, int]], None] | None = None
-        """The same, when its handshake is over."""
-        self.on_ended: Callable[[tuple[str, int]], None] | None = None
+        self.on_accepted: Callable[[int, Ends], None] | None = None
+        """Told on the proxy's thread of a connection that is counted from now on: its number, and its ends."""
+        self.on_established: Callable[[int], None] | None = None
+        """Told there of its number when its handshake is over."""
+        self.on_ended: Callable[[int], None] | None = None
         """The same, when nothing is left of it."""
-        self.sites: Callable[[tuple[str, int], int], CallSites] | None = None
-        """Asked on the proxy's thread for all that is received: who sent the next so many bytes of the client there."""
+        self.sites: Callable[[int, int], CallSites] | None = None
+        """Asked there for all that clients send: who sent the next so many bytes on the connection of that number."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused
@@ -159,6 +158,8 @@ class Proxy:
     def close(self) -> None:
         """Stop listening and close every connection, so that neither side waits for the other. Twice is nothing."""
         if self._thread is None:
+            return
+        if not self._listening.wait(STARTING):  # until then it hears of no end: its start was interrupted
             return
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None and self._thread.is_alive():
@@ -311,7 +312,7 @@ class Proxy:
             return
         self._connections.remove(connection)
         if self.on_ended is not None and connection.client.made:
-            self.on_ended(connection.address)
+            self.on_ended(connection.number)
         counter = connection.counter
         if self._on_operation is not None and all(c.counter is not counter for c in self._connections):
             if counter is self._counter:

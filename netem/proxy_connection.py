@@ -19,6 +19,9 @@ from netem.units import NANOSECONDS
 
 Address = tuple[str, int]
 
+Ends = tuple[Address, Address]
+"""Of one connection: where the client is, and where it is connected to. A later one may have the same."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -30,12 +33,12 @@ class Told:
     """A bug of ours."""
     refused: Callable[[OSError], None] | None = None
     """There is no server."""
-    accepted: Callable[[Address], None] | None = None
-    """The client there is counted from now on."""
-    established: Callable[[Address], None] | None = None
-    """The handshake of the client there is over: it is open, or refused."""
-    sites: Callable[[Address, int], CallSites] | None = None
-    """Says who sent the next so many bytes of the client there."""
+    accepted: Callable[[int, Ends], None] | None = None
+    """The connection of that number is counted from now on; these are the ends of the client's."""
+    established: Callable[[int], None] | None = None
+    """Its handshake is over: it is open, or refused."""
+    sites: Callable[[int, int], CallSites] | None = None
+    """Says who sent the next so many bytes of the client of that number."""
 
 
 class ProxyConnection:
@@ -92,14 +95,9 @@ class ProxyConnection:
     def accepted(self) -> None:
         """The client's end is there, and counted."""
         if self._told.accepted is not None:
-            self._told.accepted(self.address)
+            client, here = map(self.client.transport.get_extra_info, ("peername", "sockname"))
+            self._told.accepted(self.number, (client[:2], here[:2]))
         self.loop.call_at(self.client.not_before / NANOSECONDS, self._established)
-
-    @property
-    def address(self) -> Address:
-        """Where the client is; it was accepted."""
-        address: Address = self.client.transport.get_extra_info("peername")
-        return address
 
     def _established(self) -> None:
         """A round trip after it was opened: only now would the client know. Counted where the opening was."""
@@ -107,13 +105,13 @@ class ProxyConnection:
         if opening is not None:
             opening.established(self.number, int(self.loop.time() * NANOSECONDS))
             if self._told.established is not None and self.client.made:
-                self._told.established(self.address)
+                self._told.established(self.number)
 
     def sites(self, size: int) -> Callable[[], CallSites] | None:
         """Who sent the next `size` bytes of the client, if there is one who knows."""
         if self._told.sites is None:
             return None
-        found = self._told.sites(self.address, size)
+        found = self._told.sites(self.number, size)
         return lambda: found
 
     async def _until(self, when: int) -> None:

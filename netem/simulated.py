@@ -64,8 +64,9 @@ class SimulatedNetwork:
     ) -> SimulatedStream:
         """Open a connection to a server that `server_factory` makes from its transport.
 
-        With `handshake` the client waits one round trip first, and the server is made when the handshake's third packet
-        arrives; without, the connection counts as open already. None for the factory: nobody listens.
+        With `handshake` the client waits one round trip first, as long as it is at the beginning, and the server is
+        made when the handshake's third packet arrives; without, the connection counts as open already. None for the
+        factory: nobody listens.
 
         Raises:
             ConnectionRefusedError: nobody listens.
@@ -76,6 +77,7 @@ class SimulatedNetwork:
         link = self.links.popleft() if self.links else self.link
         client = SimulatedStream(self, number, link)
         server = ServerTransport(self, number, link)
+        self._ends[number, True], self._ends[number, False] = client, server  # for a change meanwhile
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
             end = self.clock.nanoseconds + link.round_trip
@@ -85,10 +87,9 @@ class SimulatedNetwork:
         if server_factory is None:
             raise ConnectionRefusedError(f"connection {number}: nobody listens")
         Endpoint.join(client, server)
-        self._ends[number, True], self._ends[number, False] = client, server
         server.expect(server_factory)
         if handshake:
-            self.clock.call_at(self.clock.nanoseconds + link.one_way(up=True), server.accept)
+            self.clock.call_at(self.clock.nanoseconds + client.link.one_way(up=True), server.accept)
         else:
             server.accept()
         return client
@@ -104,14 +105,18 @@ class SimulatedNetwork:
         """Nothing: it holds no thread and no socket. Other networks do."""
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the beginning); a new operation begins."""
+        """The counts since the last `take` (or the beginning); a new operation begins.
+
+        A wait that is under way, when a server or a timer calls this, is divided between the two.
+        """
         counts = self.counts()
         self.counter = Counter()
-        self._waiting = Waiting()
+        self._waiting = self._waiting.rest(self.clock.nanoseconds)
         return counts
 
     def counts(self) -> Counts:
         """The counts so far; nothing is begun anew."""
+        self._waiting.charge(self.clock.nanoseconds)
         return self.counter.counts(*self._waiting.rounds(self.link.round_trip))
 
     def wait(

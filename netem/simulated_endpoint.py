@@ -40,7 +40,8 @@ class Endpoint(ABC):
     def __init__(self, network: Surroundings, number: int, link: Link, *, up: bool) -> None:
         self._network = network
         self._clock = network.clock
-        self._link = link
+        self.link = link
+        """What it goes over now."""
         self._up = up
         self._number = number
         self._lane: Lane = link.lane(up=up, connection=number)
@@ -89,7 +90,7 @@ class Endpoint(ABC):
         if peer is None or self._error is not None:
             return
         while self._outbox:
-            room = self._link.window - self._lane.undelivered - peer._unread
+            room = self.link.window - self._lane.undelivered - peer._unread
             if self._congestion is not None:
                 room = min(room, self._congestion.room(self._clock.nanoseconds))
             if room <= 0:
@@ -135,7 +136,7 @@ class Endpoint(ABC):
 
     def change(self, link: Link) -> None:
         """Go on over another link."""
-        self._link = link
+        self.link = link
         if self._congestion is not None:
             self._congestion.measured(link.round_trip)
         self._under_way(self._lane.change(self._clock.nanoseconds, link))
@@ -156,7 +157,7 @@ class Endpoint(ABC):
             self._acknowledge(self._congestion, len(parcel.content))
         if peer._closed and parcel.content:
             # Nobody will read this: the kernel answers with a reset.
-            self._clock.call_at(self._clock.nanoseconds + self._link.one_way(up=not self._up), self._refused)
+            self._clock.call_at(self._clock.nanoseconds + self.link.one_way(up=not self._up), self._refused)
         elif not peer._closed and peer._error is None:
             if message is not None and (parcel.content or parcel.ending is Ending.EOF):
                 counter.delivered(message, self._clock.nanoseconds)
@@ -176,13 +177,13 @@ class Endpoint(ABC):
             congestion.acknowledged(size)
             self._pump()
 
-        self._clock.call_at(self._clock.nanoseconds + self._link.one_way(up=not self._up), acknowledged)
+        self._clock.call_at(self._clock.nanoseconds + self.link.one_way(up=not self._up), acknowledged)
 
     def _refused(self) -> None:
         self._break(ConnectionResetError("reset by the other end: it had closed the connection"))
 
     def _abort(self) -> None:
-        peer, when = self._peer, self._clock.nanoseconds + self._link.one_way(up=self._up)
+        peer, when = self._peer, self._clock.nanoseconds + self.link.one_way(up=self._up)
         if peer is not None and self._error is None:
             error = ConnectionResetError("reset by the other end")
             self._clock.call_at(when, lambda: peer._break(error))

@@ -30,7 +30,7 @@ class SimulatedStream(Endpoint):
 
     def writable(self) -> bool:
         """Whether a third of the socket buffer is free (the kernel's rule), or writing would raise; no time passes."""
-        return self._error is not None or self._room() * 3 >= min(self._link.buffer, self._link.window)
+        return self._error is not None or self._room() * 3 >= min(self.link.buffer, self.link.window)
 
     def write_some(self, content: bytes | bytearray | memoryview) -> int:
         """Take as much of `content` as the socket buffer has room for, and say how much; no time passes.
@@ -72,7 +72,7 @@ class SimulatedStream(Endpoint):
         self._check_open()
         if size < 1:
             raise ValueError(f"read of {size} bytes: expected 1 or more")
-        self._network.wait(self.readable, None, f"bytes on connection {self._number}", self._link.round_trip)
+        self._network.wait(self.readable, None, f"bytes on connection {self._number}", self.link.round_trip)
         if not self._buffer:
             if self._error is not None:
                 raise self._error
@@ -101,7 +101,7 @@ class SimulatedStream(Endpoint):
             return (read and self.readable()) or (write and self.writable())
 
         wanted = " or ".join([*["bytes"] * read, *["room to write"] * write]) or "nothing"
-        self._network.wait(ready, timeout, f"{wanted} on connection {self._number}", self._link.round_trip)
+        self._network.wait(ready, timeout, f"{wanted} on connection {self._number}", self.link.round_trip)
         return read and self.readable(), write and self.writable()
 
     def half_close(self) -> None:

@@ -22,10 +22,10 @@ from netem.callsites import CallSites, call_sites
 from netem.counter import Counts
 from netem.link import Link
 from netem.patches import Patches
-from netem.proxy import DOORS, STARTING, THREAD, Proxy
+from netem.proxy import DOORS, STARTING, THREAD, Proxy, ProxyError
+from netem.proxy_connection import Address, Ends
 from netem.sendlog import SendLog
-
-Address = tuple[str, int]
+from netem.units import NANOSECONDS
 
 
 class AlreadyWatched(RuntimeError):
@@ -45,6 +45,7 @@ def _promise() -> Future[None]:
 class _Client:
     """One connection of the program. Its thread and the proxy's both hear of it, and either may be first."""
 
+    ends: Ends
     log: SendLog = field(default_factory=SendLog)
     counted: Future[None] = field(default_factory=_promise)
     """Done when the proxy counts it."""
@@ -73,8 +74,14 @@ class Watched:
         self._proxy.on_ended = self._ended
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
-        self._clients: dict[Address, _Client] = {}
+        self._opening_door = threading.Lock()
+        """Of `_doors`. Who holds it waits for the proxy's thread, which therefore must never want it."""
+        self._clients: dict[Ends, _Client] = {}
+        """The last one with those ends: what is left of an earlier one may still be in the proxy."""
         self._lock = threading.Lock()
+        """Of `_clients`. Nobody waits who holds it."""
+        self._numbered: dict[int, _Client] = {}
+        """By their numbers in the proxy; of its thread alone."""
         self._patches = Patches(self)
         self._process = os.getpid()
         self._entered = False
@@ -87,13 +94,13 @@ class Watched:
         """
         if not _one_at_a_time.acquire(blocking=False):
             raise AlreadyWatched("the sockets of this process are watched already")
+        self._entered = True
         try:
             self._proxy.start()
             self._patches.apply()
         except BaseException:
-            _one_at_a_time.release()
+            self.close()
             raise
-        self._entered = True
         return self
 
     def __exit__(
@@ -133,22 +140,27 @@ class Watched:
         return self._proxy.counts()
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
-        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake."""
+        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake.
+
+        Raises:
+            ProxyError: the proxy failed, or does not answer.
+        """
         door = self._door(sock, address)
         if door is None:
             return connect(address)
         if _is_connected(sock):  # Twisted asks a second time, to learn whether it is
             return connect(door)
         self._patches.look_for_twisted()
+        patience = STARTING + self._proxy.link.round_trip / NANOSECONDS
         try:
             error = connect(door)  # of `connect_ex`; `connect` raises it
         except BlockingIOError:
-            self._opened(sock)
+            self._opened(sock, door)
             raise
         if error in (None, 0, errno.EINPROGRESS):
-            client = self._opened(sock)
+            client = self._opened(sock, door)
             if not error and self._proxy.handshake and sock.gettimeout() != 0:
-                self._await(client.established)
+                self._await(client.established, patience)
         return error
 
     async def connected(self, sock: socket.socket) -> None:
@@ -157,39 +169,43 @@ class Watched:
         if client is not None and self._proxy.handshake and threading.current_thread().name != THREAD:
             await wrap_future(client.established)
 
-    def _opened(self, sock: socket.socket) -> _Client:
+    def _opened(self, sock: socket.socket, door: Address) -> _Client:
         """A connection is made, or being made. It is counted before the program goes on, so that `take` finds it."""
-        here: Address = sock.getsockname()[:2]
+        ends: Ends = sock.getsockname()[:2], door
         with self._lock:
-            client = self._clients.setdefault(here, _Client())
+            client = self._clients.get(ends)
+            if client is None or client.known:  # of an earlier connection
+                client = self._clients[ends] = _Client(ends)
             client.known = True
             if client.ended:
-                del self._clients[here]
-        self._await(client.counted)
+                del self._clients[ends]
+        self._await(client.counted, STARTING)
         return client
 
-    def _await(self, future: Future[None]) -> None:
+    def _await(self, future: Future[None], patience: float) -> None:
         try:
-            future.result(STARTING)
-        except TimeoutError:
+            future.result(patience)
+        except TimeoutError as error:
             self._proxy.check()
+            raise ProxyError(f"the proxy does not answer after {patience:g} s") from error
 
-    def _accepted(self, here: Address) -> None:
+    def _accepted(self, number: int, ends: Ends) -> None:
         with self._lock:
-            client = self._clients.get(here[:2])
-            if client is None or client.counted.done():  # of an earlier connection from there
-                client = self._clients[here[:2]] = _Client()
+            client = self._clients.get(ends)
+            if client is None or client.counted.done():  # of an earlier connection
+                client = self._clients[ends] = _Client(ends)
+        self._numbered[number] = client
         client.counted.set_result(None)
 
-    def _established(self, here: Address) -> None:
-        self._clients[here[:2]].established.set_result(None)
+    def _established(self, number: int) -> None:
+        self._numbered[number].established.set_result(None)
 
-    def _ended(self, here: Address) -> None:
+    def _ended(self, number: int) -> None:
+        client = self._numbered.pop(number)
         with self._lock:
-            client = self._clients[here[:2]]
             client.ended = True
-            if client.known:
-                del self._clients[here[:2]]
+            if client.known and self._clients.get(client.ends) is client:
+                del self._clients[client.ends]
         if not client.established.done():  # the proxy was closed meanwhile
             client.established.set_result(None)
 
@@ -206,13 +222,12 @@ class Watched:
 
     def _client(self, sock: socket.socket) -> _Client | None:
         try:
-            return self._clients.get(sock.getsockname()[:2])
+            return self._clients.get((sock.getsockname()[:2], sock.getpeername()[:2]))
         except OSError:  # closed
             return None
 
-    def _received(self, client: Address, size: int) -> CallSites:
-        known = self._clients.get(client[:2])
-        return () if known is None else known.log.received(size)
+    def _received(self, number: int, size: int) -> CallSites:
+        return self._numbered[number].log.received(size)
 
     def _door(self, sock: socket.socket, address: Any) -> Address | None:
         """Where the proxy listens for that server; None when the connection is left alone."""
@@ -228,11 +243,13 @@ class Watched:
             return None  # connecting says what is wrong
         if not (_is_loopback(server[0]) if self._servers is None else server in self._servers):
             return None
-        with self._lock:
-            if server not in self._doors and server not in DOORS:
+        with self._opening_door:
+            if server not in self._doors:
+                if _is_door(server):
+                    return None
                 here = "::1" if sock.family == socket.AF_INET6 else "127.0.0.1"
                 self._doors[server] = self._proxy.relay(server, (here, 0))
-            return self._doors.get(server)
+            return self._doors[server]
 
 
 def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
@@ -250,9 +267,29 @@ def _is_connected(sock: socket.socket) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
+    found = _reached(host)
+    return found is not None and found.is_loopback
+
+
+def _is_door(server: Address) -> bool:
+    """Whether a proxy of this process listens there, or on all addresses of that family."""
+    found = _reached(server[0])
+    for host, port in list(DOORS):
+        if port == server[1] and found is not None:
+            here = ipaddress.ip_address(host.partition("%")[0])
+            everywhere = here.is_unspecified and here.version == found.version
+            if found == here or (everywhere and found.is_loopback):
+                return True
+    return False
+
+
+def _reached(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Whom a connection to that address reaches; None: it is no address."""
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return False
+        return None
     found = getattr(found, "ipv4_mapped", None) or found
-    return found.is_loopback or found.is_unspecified  # connecting to 0.0.0.0 reaches this machine
+    if found.is_unspecified:  # of all addresses of this machine, this one
+        return ipaddress.ip_address("127.0.0.1" if found.version == 4 else "::1")
+    return found

@@ -12,8 +12,9 @@ import pytest
 from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
 
 from netem.link import Link
-from netem.proxy import KERNEL_BUFFER, Proxy
+from netem.proxy import Proxy
 from netem.proxy_connection import ProxyConnection
+from netem.proxy_socket import KERNEL_BUFFER
 
 pytestmark = pytest.mark.sockets
 

@@ -17,6 +17,7 @@ from netem.counter import Counts
 from netem.effects import Blackhole, Corrupt, Loss, Stall
 from netem.link import Link
 from netem.proxy import Proxy, ProxyError
+from netem.proxy_connection import Ends
 
 pytestmark = pytest.mark.sockets
 
@@ -276,20 +277,23 @@ def test_a_proxy_may_begin_without_a_server() -> None:
 
 def test_who_sent_is_asked_for_all_that_a_client_sends() -> None:
     site = CallSite("program.py", 1, "f")
-    asked: list[tuple[tuple[str, int], int]] = []
+    asked: list[tuple[int, int]] = []
+    accepted: list[tuple[int, Ends]] = []
 
-    def sites(client: tuple[str, int], size: int) -> CallSites:
-        asked.append((client[:2], size))
+    def sites(number: int, size: int) -> CallSites:
+        asked.append((number, size))
         return (site,)
 
     with serving(echo) as server, Proxy(RTT, server.address) as proxy:
         proxy.sites = sites
+        proxy.on_accepted = lambda *told: accepted.append(told)
         with socket.create_connection((proxy.host, proxy.port)) as sock:
-            client = sock.getsockname()
+            ends = sock.getsockname(), sock.getpeername()
             sock.sendall(b"ping")
             assert sock.recv(9) == b"ping"
             counts = proxy.take()
-    assert {each for each, _ in asked} == {client}
+    assert accepted == [(1, ends)]
+    assert {number for number, _ in asked} == {1}
     assert sum(size for _, size in asked) == 4
     assert [(message.content, message.sites) for message in counts.messages] == [(b"ping", (site,)), (b"ping", ())]
 

@@ -6,19 +6,25 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answering import answering
 
+from netem import watched as module
 from netem.budget import NothingCounted, TooManyRoundTrips, explain, round_trips
 from netem.callsites import CallSite
 from netem.counter import Counts
+from netem.patches import Patches
+from netem.proxy import THREAD, Proxy, ProxyError
+from netem.proxy_connection import Ends
 from netem.watched import AlreadyWatched, Watched, _is_loopback
 
 pytestmark = pytest.mark.sockets
@@ -42,7 +48,9 @@ def line_of(text: str) -> int:
 def read_line(sock: socket.socket) -> bytes:
     got = b""
     while not got.endswith(b"\n"):
-        got += sock.recv(99)
+        more = sock.recv(99)
+        assert more
+        got += more
     return got
 
 
@@ -317,8 +325,41 @@ def test_a_connection_counts_before_anything_is_sent_on_it(port: int) -> None:
 
 
 def test_without_handshakes_nobody_waits(port: int) -> None:
-    with Watched(100.0, handshake=False) as network, socket.create_connection(("127.0.0.1", port)):
-        assert network.take().rounds == 0
+    """Who did would still wait when our patience is at its end."""
+    with Watched(1000.0, handshake=False) as network, socket.socket() as sock:
+        thread = threading.Thread(target=sock.connect, args=(("127.0.0.1", port),))
+        thread.start()
+        thread.join(PATIENCE)
+        waits = thread.is_alive()
+        counts = network.take()
+    thread.join()
+    assert not waits
+    assert (counts.rounds, counts.connections) == (0, 1)
+
+
+def test_a_round_trip_may_be_longer_than_the_proxy_may_take_to_answer(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STARTING", 1.0)
+    with Watched(1.5):
+        begun = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port)):
+            assert time.monotonic() - begun >= 1.5 - 0.001
+
+
+def test_a_proxy_that_does_not_answer_is_said_not_to(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    with Watched(0) as network:
+        by_socket_once(port)
+        assert network._proxy._loop is not None
+        network._proxy._loop.call_soon_threadsafe(go.wait)
+        monkeypatch.setattr(module, "STARTING", 0.0)
+        try:
+            with socket.socket() as sock, pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
+                sock.connect(("127.0.0.1", port))
+        finally:
+            go.set()
+        await_forgotten(network)
 
 
 def test_who_gives_up_connecting_harms_nobody(port: int) -> None:
@@ -332,14 +373,92 @@ def test_who_gives_up_connecting_harms_nobody(port: int) -> None:
         assert network.take().connections == 2
 
 
+def await_forgotten(network: Watched) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while (network._clients or network._numbered) and time.monotonic() < deadline:
+        network.counts()  # a turn of the proxy's loop
+    assert (network._clients, network._numbered) == ({}, {})
+
+
 def test_what_is_over_is_forgotten(port: int) -> None:
     with Watched(0) as network:
         for _ in range(20):
             by_socket_once(port)
-        deadline = time.monotonic() + PATIENCE
-        while network._clients and time.monotonic() < deadline:
-            network.counts()  # a turn of the proxy's loop
-        assert network._clients == {}
+        await_forgotten(network)
+
+
+def bound(port: int = 0) -> socket.socket:
+    """A client's socket at that port."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    return sock
+
+
+def test_a_port_that_is_used_again_before_the_proxy_is_done_with_it(port: int) -> None:
+    with Watched(LONG) as network:
+        with bound() as sock:
+            here = sock.getsockname()[1]
+            sock.connect(("127.0.0.1", port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        with bound(here) as sock:
+            begun = time.monotonic()
+            sock.connect(("127.0.0.1", port))  # the reset is on the way for half of this
+            assert time.monotonic() - begun >= LONG - 0.001
+            ask(sock, b"again\n")
+            counts = network.take()
+        await_forgotten(network)
+    assert counts.connections == 2
+    assert [content for _, content in asked(counts)] == [b"again\n"]
+
+
+def test_two_connections_from_one_port() -> None:
+    """As a kernel gives them to connections to different servers."""
+    with answering() as one, answering() as other, Watched(0) as network:
+        with bound() as first, bound(first.getsockname()[1]) as second:
+            first.connect(("127.0.0.1", one))
+            second.connect(("127.0.0.1", other))
+            for sock in (first, second, first):
+                ask(sock, b"and\n")
+            counts = network.take()
+        await_forgotten(network)
+    assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
+    assert len(asked(counts)) == 3
+
+
+def test_a_new_server_while_a_connection_to_another_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the proxy's thread does then must not wait for who waits for it."""
+    held, go, wanted = threading.Event(), threading.Event(), threading.Event()
+    done: list[int] = []
+    with answering() as one, answering() as other, Watched(0) as network:
+        by_socket_once(one)
+        proxy = network._proxy
+        accepted, relay = proxy.on_accepted, proxy.relay
+        assert accepted is not None
+
+        def hold(number: int, ends: Ends) -> None:
+            held.set()
+            go.wait(PATIENCE)
+            accepted(number, ends)
+
+        def tell(*arguments: tuple[str, int]) -> tuple[str, int]:
+            wanted.set()
+            return relay(*arguments)
+
+        def talk(port: int) -> None:
+            by_socket_once(port)
+            done.append(port)
+
+        proxy.on_accepted = hold
+        monkeypatch.setattr(proxy, "relay", tell)
+        threads = [threading.Thread(target=talk, args=(port,)) for port in (one, other)]
+        for thread, begun in zip(threads, (held, wanted), strict=True):
+            thread.start()
+            assert begun.wait(PATIENCE)
+        go.set()
+        for thread in threads:
+            thread.join()
+        assert sorted(done) == sorted([one, other])
 
 
 def test_an_operation_begins_with_take(port: int) -> None:
@@ -410,13 +529,41 @@ def test_what_is_no_tcp_connection_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_goes_to_another_proxy_is_counted_there_alone(port: int) -> None:
-    from netem.proxy import Proxy
-
     with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port)) as proxy:
         by_socket(proxy.port)
         assert (network.take().connections, proxy.take().connections) == (0, 1)
         by_socket(port)
         assert (network.take().connections, proxy.take().connections) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("listening", "dialed"),
+    [
+        ("127.0.0.1", "0.0.0.0"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.2"),
+        ("::1", "::"),
+        ("::", "::1"),
+    ],
+)
+def test_so_is_what_goes_to_one_by_another_name_of_this_machine(
+    port: int, listening: str, dialed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = "::1" if ":" in listening else "127.0.0.2" if dialed == "127.0.0.2" else "127.0.0.1"
+    with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port), listen=(here, 0)) as proxy:
+        monkeypatch.setattr(module, "DOORS", {(listening, proxy.port)})  # no test listens beyond loopback
+        with socket.create_connection((dialed, proxy.port)) as sock:
+            ask(sock, b"x\n")
+        assert (network.take().connections, proxy.take().connections) == (0, 1)
+
+
+def test_a_proxy_on_all_addresses_of_one_family_is_none_of_the_other(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DOORS", {("::", port), ("0.0.0.0", port + 1), ("127.0.0.2", port)})
+    with Watched(RTT) as network:
+        by_socket(port)
+        assert network.take().connections == 1
 
 
 def test_a_fork_is_left_alone(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,6 +579,27 @@ def test_one_at_a_time() -> None:
         pass
     with Watched(RTT):
         pass
+
+
+def test_a_beginning_that_is_interrupted_leaves_nothing_behind(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, before = Patches._replace, dict(vars(socket.socket))
+    left = [True] * 5
+
+    def interrupted(patches: Patches, *arguments: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        replace(patches, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Patches, "_replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Watched(RTT).__enter__()
+    assert dict(vars(socket.socket)) == before
+    assert THREAD not in [thread.name for thread in threading.enumerate()]
+    with Watched(RTT) as network:
+        by_socket(port)
+        assert network.take().connections == 1
 
 
 def test_afterwards_sockets_are_as_before(port: int) -> None:

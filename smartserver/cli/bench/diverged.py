@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from netem.proxy import KERNEL_BUFFER, Proxy
+from netem.proxy import Proxy
+from netem.proxy_socket import KERNEL_BUFFER
 from smartserver.cli.bench.report import Progress, Report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate

@@ -83,6 +83,36 @@ def test_one_that_does_not_listen_in_time_is_said_to_be(monkeypatch: pytest.Monk
     proxy.close()
 
 
+def test_one_whose_start_is_interrupted_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing = threading.Event()
+
+    class Late(Proxy):
+        def _run(self) -> None:
+            closing.wait()
+            super()._run()
+
+    proxy = Late(0, None)
+    listening = proxy._listening.wait
+
+    def interrupted(_: float) -> bool:
+        monkeypatch.setattr(proxy._listening, "wait", waited)
+        raise KeyboardInterrupt
+
+    def waited(timeout: float) -> bool:
+        closing.set()
+        return listening(timeout)
+
+    monkeypatch.setattr(proxy._listening, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        proxy.start()
+    thread = threading.Thread(target=proxy.close, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert proxy._thread is not None
+    assert not proxy._thread.is_alive()
+
+
 def test_every_argument_and_error_is_described() -> None:
     said = f"{Proxy.__doc__}{Proxy.__init__.__doc__}"
     missing = [name for name in inspect.signature(Proxy).parameters if f"`{name}`" not in said]

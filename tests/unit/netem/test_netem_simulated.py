@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
+from netem.counter import Counts
 from netem.effects import Corrupt, Delay, Loss, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
@@ -373,3 +374,56 @@ def test_an_end_may_overtake_the_handshake_too() -> None:
     stream.close()
     network.clock.run()
     assert [sink.eof for sink in kept.made] == [True]
+
+
+def test_a_take_in_the_middle_of_a_wait_divides_it() -> None:
+    net = network(1.0)
+    stream = net.connect(Echo, handshake=False)
+    taken: list[Counts] = []
+    net.clock.call_later(0.25, lambda: taken.append(net.take()))
+    ask(stream)
+    assert [counts.application_rounds for counts in (*taken, net.take())] == [0.25, 0.75]
+
+
+def test_counts_in_the_middle_of_a_wait_have_what_was_waited() -> None:
+    net = network(1.0)
+    told: list[float | None] = []
+    net.clock.call_later(0.25, lambda: told.append(net.counts().application_rounds))
+    ask(net.connect(Echo, handshake=False))
+    assert (told, net.take().application_rounds) == ([0.25], 1.0)
+
+
+def test_a_server_that_is_a_client_on_the_same_network() -> None:
+    class Asking(Echo):
+        def data_received(self, data: bytes) -> None:
+            self.transport.write(ask(net.connect(Echo), data))
+
+    net = network(1.0)
+    assert ask(net.connect(Asking)) == b"ask"
+    assert net.clock.now == 4.0
+    counts = net.take()
+    assert (counts.application_rounds, counts.application_rounds_without_handshake) == (4.0, 2.0)
+
+
+def test_an_error_in_a_wait_inside_another_is_the_one_that_is_told() -> None:
+    class Asking(Echo):
+        def data_received(self, data: bytes) -> None:
+            net.connect(None)
+
+    net = network(1.0)
+    with pytest.raises(ConnectionRefusedError, match="connection 2: nobody listens"):
+        ask(net.connect(Asking))
+
+
+def test_a_change_during_a_handshake_is_of_that_connection_too() -> None:
+    net = network(1.0)
+    net.clock.call_later(0.5, lambda: net.change(Link(0.1)))
+    kept = Kept(lambda sink: sink.transport.write(b"answer"))
+    stream = net.connect(kept)
+    assert net.clock.now == 1.0  # the handshake is on the way already
+    net.clock.sleep(0.05)
+    assert len(kept.made) == 1
+    begun = net.clock.now
+    ask(stream, b"asking")
+    assert net.clock.now - begun == pytest.approx(0.1)
+    assert net.take().application_rounds_without_handshake == 1.0

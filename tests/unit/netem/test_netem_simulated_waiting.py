@@ -44,3 +44,38 @@ def test_links_side_by_side_have_no_number_and_links_one_after_the_other_do() ->
 def test_where_nothing_was_waited_for_the_link_decides() -> None:
     assert Waiting().rounds(5) == (0.0, 0.0)
     assert Waiting().rounds(0) == (None, None)
+
+
+def test_a_wait_inside_another_is_counted_once_and_by_its_own_link() -> None:
+    waiting = Waiting()
+    waiting.begin(0, 10)
+    waiting.begin(5, 10, connecting=True)
+    waiting.end(15)
+    waiting.end(20)
+    assert waiting.rounds(10) == (2.0, 1.0)
+
+
+def test_a_change_is_of_each_wait_that_is_open() -> None:
+    waiting = Waiting()
+    waiting.begin(0, 10)
+    waiting.begin(10, 10)
+    waiting.change(20, 5)
+    waiting.end(25)
+    waiting.end(30)
+    assert waiting.rounds(5) == (4.0, 4.0)
+
+
+def test_an_open_wait_goes_on_in_the_rest() -> None:
+    waiting = Waiting()
+    waiting.begin(0, 10, connecting=True)
+    rest = waiting.rest(4)
+    rest.end(10)
+    assert (waiting.rounds(10), rest.rounds(10)) == ((0.4, 0.0), (0.6, 0.0))
+    assert rest.rest(10).rounds(10) == (0.0, 0.0)
+
+
+def test_waits_side_by_side_stay_so_in_the_rest() -> None:
+    waiting = Waiting()
+    waiting.begin(0, 10)
+    waiting.begin(0, 5)
+    assert waiting.rest(1).rounds(5) == (None, None)
