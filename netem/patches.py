@@ -88,10 +88,10 @@ class Patches:
         """Put everything back as it was."""
         while self._before:
             kind, name, before = self._before.pop()
-            if before is None:
-                delattr(kind, name)  # it was inherited
-            else:
+            if before is not None:
                 setattr(kind, name, before)
+            elif name in vars(kind):  # else it was not yet replaced
+                delattr(kind, name)  # it was inherited
         self._twisted = False
 
     def _replace(self, kind: type, name: str, make: Callable[[Method], Method]) -> None:

@@ -31,6 +31,9 @@ REFILL = 0.02
 THREAD = "netem proxy"
 """The name of a proxy's thread."""
 
+TURNS = 6
+"""Of the loop, in which what was just being accepted becomes a connection, and is lost as the others are."""
+
 DOORS: set[tuple[str, int]] = set()
 """Where the proxies of this process listen: what is connected to them is counted there."""
 
@@ -266,12 +269,15 @@ class Proxy:
             _, self.port = await self._listen(self.upstream, (self.host, self.port))
         self._listening.set()
         await self._stop.wait()
+        # Not closed yet: of one that is closed in the turn in which it accepts, the new socket is lost.
+        for listener in (listener for server in self._servers for listener in server.sockets):
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(TURNS):
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
-            connection.abort()
-        await asyncio.sleep(0)  # connection_lost of each
-        await asyncio.sleep(0)
         if self._on_operation is not None and self._counter.counts().used:
             self._on_operation(self._take())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import struct
 import threading
@@ -150,3 +151,30 @@ def receive_buffers(proxy: Proxy) -> list[int]:
     (connection,) = proxy._connections
     sockets = [end.transport.get_extra_info("socket") for end in (connection.client, connection.server)]
     return [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in sockets]
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_what_is_accepted_as_the_proxy_closes_is_closed_with_it(turns: int) -> None:
+    """So many turns of its loop after the client has connected."""
+    clients: list[socket.socket] = []
+
+    def close_in(left: int) -> None:
+        if left:
+            loop.call_soon(close_in, left - 1)
+        else:
+            stop.set()
+
+    def connect_and_close() -> None:
+        clients.append(socket.create_connection((proxy.host, proxy.port)))
+        close_in(turns)
+
+    with serving(echo) as server, Proxy(0.0, server.address) as proxy:
+        loop, stop = proxy._loop, proxy._stop
+        assert loop
+        assert stop
+        loop.call_soon_threadsafe(connect_and_close)
+        assert proxy._thread
+        proxy._thread.join(PATIENCE)
+    (client,) = clients
+    client.close()
+    gc.collect()  # what was lost is warned of, and a warning is an error

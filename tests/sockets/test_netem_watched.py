@@ -23,7 +23,7 @@ from netem.budget import NothingCounted, TooManyRoundTrips, explain, round_trips
 from netem.callsites import CallSite
 from netem.counter import Counts
 from netem.patches import Patches
-from netem.proxy import THREAD, Proxy, ProxyError
+from netem.proxy import Proxy, ProxyError
 from netem.proxy_connection import Ends
 from netem.watched import AlreadyWatched, Watched, _is_loopback
 
@@ -582,7 +582,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_a_beginning_that_is_interrupted_leaves_nothing_behind(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace, before = Patches._replace, dict(vars(socket.socket))
+    replace, before, running = Patches._replace, dict(vars(socket.socket)), set(threading.enumerate())
     left = [True] * 5
 
     def interrupted(patches: Patches, *arguments: Any) -> None:
@@ -596,7 +596,7 @@ def test_a_beginning_that_is_interrupted_leaves_nothing_behind(port: int, monkey
         with pytest.raises(KeyboardInterrupt):
             Watched(RTT).__enter__()
     assert dict(vars(socket.socket)) == before
-    assert THREAD not in [thread.name for thread in threading.enumerate()]
+    assert set(threading.enumerate()) <= running
     with Watched(RTT) as network:
         by_socket(port)
         assert network.take().connections == 1
