@@ -8,6 +8,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
@@ -156,25 +158,19 @@ def receive_buffers(proxy: Proxy) -> list[int]:
 @pytest.mark.parametrize("turns", range(5))
 def test_what_is_accepted_as_the_proxy_closes_is_closed_with_it(turns: int) -> None:
     """So many turns of its loop after the client has connected."""
-    clients: list[socket.socket] = []
-
-    def close_in(left: int) -> None:
-        if left:
-            loop.call_soon(close_in, left - 1)
-        else:
-            stop.set()
-
-    def connect_and_close() -> None:
-        clients.append(socket.create_connection((proxy.host, proxy.port)))
-        close_in(turns)
-
-    with serving(echo) as server, Proxy(0.0, server.address) as proxy:
-        loop, stop = proxy._loop, proxy._stop
+    with serving(echo) as server, Proxy(0.0, server.address) as proxy, contextlib.ExitStack() as clients:
+        loop, stop, thread = proxy._loop, proxy._stop, proxy._thread
         assert loop
         assert stop
+        assert thread
+        close: Callable[[], object] = stop.set
+        for _ in range(turns):
+            close = partial(loop.call_soon, close)
+
+        def connect_and_close() -> None:
+            clients.enter_context(connect(proxy))
+            close()
+
         loop.call_soon_threadsafe(connect_and_close)
-        assert proxy._thread
-        proxy._thread.join(PATIENCE)
-    (client,) = clients
-    client.close()
+        thread.join(PATIENCE)
     gc.collect()  # what was lost is warned of, and a warning is an error
