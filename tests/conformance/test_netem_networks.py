@@ -162,7 +162,7 @@ def echoing(listener: socket.socket) -> Iterator[None]:
     """Send back what comes on each connection, until their clients end and the listener is shut down."""
 
     def echo(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(ConnectionError):
+        with connection, contextlib.suppress(OSError):  # reset, or of a link that was down for long
             while content := connection.recv(65536):
                 connection.sendall(content)
 

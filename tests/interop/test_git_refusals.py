@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -96,7 +96,7 @@ def answering(answer: bytes) -> Iterator[int]:
                     connection, _ = listening.accept()
                 except OSError:
                     return
-                with connection:
+                with connection, suppress(ConnectionError):
                     connection.sendall(answer)
                     connection.shutdown(socket.SHUT_WR)
                     while connection.recv(65536):

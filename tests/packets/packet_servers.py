@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from types import TracebackType
@@ -20,7 +21,7 @@ class Source:
         self._network = network
         self._listener = network.listen()
         self.port: int = self._listener.getsockname()[1]
-        self._connections: list[socket.socket] = []
+        self._serving: list[tuple[socket.socket, threading.Thread]] = []
         self._thread = threading.Thread(target=self._accept)
 
     def __enter__(self) -> Self:
@@ -29,10 +30,12 @@ class Source:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
-        for connection in self._connections:
-            connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE)
         self._listener.close()
+        for connection, thread in self._serving:
+            with contextlib.suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(PATIENCE)
 
     def _accept(self) -> None:
         while True:
@@ -40,10 +43,12 @@ class Source:
                 connection, _ = self._listener.accept()
             except OSError:  # shut down
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            self._serving.append((connection, threading.Thread(target=self._serve, args=(connection,), daemon=True)))
+            self._serving[-1][1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as lines:
+        # The link may be down, and what a thread raises later falls upon some other test.
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for line in lines:
                 connection.sendall(content(int(line)))
