@@ -17,6 +17,7 @@ from serving import PATIENCE, Server, User, is_tidy, wait_until, write_history
 from netem.proxy import Proxy
 from smartserver.client.repository import Outcome
 from smartserver.errors import AccessDenied
+from smartserver.server.session import BACKLOG_HIGH
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
@@ -186,7 +187,8 @@ def test_a_refused_upload_that_goes_on_is_read_to_its_limit_and_the_refusal_arri
     with Server(tmp_path) as server, raw(server.port) as (connection, client):
         connection.sendall(client.send(Request(1, NOWHERE, body=True)) + client.send(Body(1, b"x")))
         piece = bytes(MAX_FRAME)
-        for _ in range(DRAIN_BYTES // MAX_FRAME + 8):
+        before_the_refusal = BACKLOG_HIGH + MAX_FRAME  # At most: what comes before it is not counted.
+        for _ in range((before_the_refusal + DRAIN_BYTES) // MAX_FRAME + 8):
             connection.sendall(client.send(Body(1, piece)))
         error, goaway = events_until_the_end(connection, client)
         assert isinstance(error, Error)
