@@ -64,7 +64,16 @@ CHECKS: Final = frozenset((*_GIT, "sha1-key", "blake2b-128"))
 """Every rule a kind may name."""
 
 
-KINDS_OF: Final = {f"git {name}": (Kind("object", f"git-{name}", True),) for name in ("sha1", "sha256")}
+KINDS_OF: Final = {
+    **{f"git {name}": (Kind("object", f"git-{name}", True),) for name in ("sha1", "sha256")},
+    "bzr 2a": (
+        Kind("revision", "blake2b-128", True),
+        Kind("signature", "blake2b-128", False),
+        Kind("inventory", "blake2b-128", True),
+        Kind("chk", "sha1-key", True),
+        Kind("text", "blake2b-128", True),
+    ),
+}
 """The kinds of record a repository of a known version-control system has; a client finds them by its `vcs`."""
 
 
