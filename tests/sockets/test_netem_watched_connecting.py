@@ -141,8 +141,9 @@ def test_a_proxy_that_does_not_answer_is_said_not_to(port: int, monkeypatch: pyt
     go = threading.Event()
     with Watched(0) as network:
         by_socket_once(port)
-        assert network._proxy._loop is not None
-        network._proxy._loop.call_soon_threadsafe(go.wait)
+        loop = network._proxy._thread.loop
+        assert loop is not None
+        loop.call_soon_threadsafe(go.wait)
         monkeypatch.setattr(module, "STARTING", 0.0)
         try:
             with socket.socket() as sock, pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
