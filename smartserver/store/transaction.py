@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
-from smartserver.records.check import CHECKS, KINDS_OF, is_label, revision_record
+from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, PullPlan, Seen
@@ -164,11 +164,11 @@ class RepositoryTransaction:
 
     def _is_label(self, ordinal: int) -> bool:
         snapshot = self._present()
-        kind = revision_record(snapshot.root.vcs)
-        if kind is None or not snapshot.graph.parents(ordinal):
+        rules = rules_of(snapshot.root.vcs)
+        if rules.own_kind is None or rules.label is None or not snapshot.graph.parents(ordinal):
             return False
-        location = snapshot.first(kind, snapshot.graph.revision(ordinal))
-        return location is not None and is_label(snapshot.root.kinds[kind], snapshot.record(location).meta)
+        location = snapshot.first(rules.own_kind, snapshot.graph.revision(ordinal))
+        return location is not None and snapshot.record(location).meta == rules.label
 
     def plan_pull(
         self,
