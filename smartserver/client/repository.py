@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
+
+import msgspec
 
 from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.knowledge import Knowledge
@@ -19,12 +20,13 @@ from smartserver.errors import (
     MissingBase,
     MissingParents,
     MissingRevision,
+    NestedRepository,
     NoSuchRepository,
     NotDone,
     OutcomeUnknown,
     WrongVcs,
 )
-from smartserver.records.model import Announced, Key, Kind, RevisionId
+from smartserver.records.model import Announced, Key, Kind, RevisionId, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
@@ -34,8 +36,10 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
@@ -75,8 +79,7 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefUpdate:
+class RefUpdate(msgspec.Struct, frozen=True):
     """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
 
     ref: bytes
@@ -84,6 +87,8 @@ class RefUpdate:
     rule: Rule = Rule.FF
     create: Create = Create.YES
     expected: bytes | None = None
+    attributes: bytes = b""
+    """Of the new tip; the store does not read them."""
 
 
 class Outcome(enum.Enum):
@@ -94,8 +99,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True):
     """What became of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
@@ -104,17 +108,15 @@ class Updated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRepository:
+class NewRepository(msgspec.Struct, frozen=True):
     """What a repository is made as when the push finds none."""
 
     vcs: str
     kinds: Sequence[Kind]
-    settings: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
 
     result: PullResult
@@ -124,10 +126,12 @@ class Pulled:
 class RemoteRepository:
     """One repository on a server."""
 
-    def __init__(self, client: Client, path: str, knowledge: Knowledge) -> None:
+    def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
+        """`below`: the path may lead to a branch below a repository, and into it; the ref `.` is that branch."""
         self.knowledge = knowledge
         self._client = client
         self._path = path
+        self._below = below
 
     # -- pull
 
@@ -160,14 +164,12 @@ class RemoteRepository:
 
     def _pull(self, request: PullRequest) -> Pulled:
         try:
-            answer = self._client.request(
-                Outgoing(self._path, [(repository_pull, request)], known=self.knowledge.known)
-            )
+            answer = self._client.request(self._request([(repository_pull, request)]))
         except Refusal as refusal:
             self._learn_refusal(refusal)
             raise refusal.error from None
         self._learn(answer)
-        result = answer.results[0]
+        result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
         return Pulled(cast("PullResult", result), answer.body)
@@ -223,6 +225,8 @@ class RemoteRepository:
                 elif _names(refusal, NoSuchRepository) and new is not None and creating is None:
                     self.knowledge.forget()
                     haves, creating = [], new
+                elif attempt == 0 and self._below and isinstance(error, NestedRepository):
+                    pass  # Somebody made one above it meanwhile, of which this may be a branch.
                 elif attempt == 0 and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
                     # The remote was made anew or restored: only what it says it has now counts.
                     haves = [tip.id for value in self.knowledge.refs().values() for tip in value]
@@ -244,7 +248,7 @@ class RemoteRepository:
                 try:
                     again = self.push(rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan)
                 except OutcomeUnknown as unknown:
-                    again = [replace(done[number], error=unknown) for number in lacking]
+                    again = [msgspec.structs.replace(done[number], error=unknown) for number in lacking]
                 except (CodedError, MediumError, ProtocolError, NotOurProtocol):
                     return done  # What was done is done, and why the rest was not is said already.
                 for number, each in zip(lacking, again, strict=True):
@@ -282,13 +286,30 @@ class RemoteRepository:
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
+        return self._request(calls, flags, body, at=creating is not None)
+
+    def _request(
+        self,
+        calls: list[tuple[AnyVerb, Arguments]],
+        flags: RequestFlag = RequestFlag.NONE,
+        body: Callable[[], Iterable[tuple[bytes, int]]] | None = None,
+        at: int = 0,
+    ) -> Outgoing:
+        """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
+        if self._below:
+            calls.insert(at, (repository_open, OpenRequest()))
+            flags |= RequestFlag.BELOW
         return Outgoing(self._path, calls, flags, self.knowledge.known, body)
 
     def _settled(self, updates: Sequence[RefUpdate]) -> list[Updated] | None:
         """The outcome of updates that ask for what is there already, or None when one does not."""
         for update in updates:
-            value = self.knowledge.ref(update.ref)
-            if (value[0].id if value else None) != update.tip:
+            name = self.knowledge.named if self._below and update.ref == HERE else update.ref
+            if name is None:
+                return None
+            value = self.knowledge.ref(name)
+            tip = None if update.tip is None else Tip(update.tip, update.attributes)
+            if (value[0] if value else None) != tip:
                 return None
         return [Updated(update, Outcome.UNCHANGED, update.tip or b"") for update in updates]
 
@@ -315,7 +336,8 @@ class RemoteRepository:
 
     def _learn(self, answer: Answer) -> None:
         if answer.state is not None:
-            self.knowledge.learn(answer.state, answer.capabilities)
+            opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
+            self.knowledge.learn(answer.state, answer.capabilities, opened)
 
     def _learn_refusal(self, refusal: Refusal) -> None:
         state: State | None = refusal.state
@@ -379,7 +401,7 @@ def _call(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
     return branch_set_last_revision, SetLastRevisionRequest(
-        update.ref, update.tip, update.rule, update.create, update.expected or b""
+        update.ref, update.tip, update.rule, update.create, update.expected or b"", update.attributes
     )
 
 

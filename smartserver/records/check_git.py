@@ -6,8 +6,9 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.rules import NOTHING, References, Rules
@@ -21,8 +22,7 @@ TAG: Final = b"\x04"
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(msgspec.Struct, frozen=True):
     """The object format of one hash: how long ids are, and expressions that read what a reference walk needs."""
 
     new: Callable[[bytes], hashlib._Hash]

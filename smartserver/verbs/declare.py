@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -50,8 +49,7 @@ class Permission(enum.Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """What a server says of itself."""
 
     version: str
@@ -81,6 +79,14 @@ class Context(Protocol):
     def at(self) -> str:
         """The longest prefix of the request's path that is a repository, or empty."""
 
+    @property
+    def branch(self) -> bytes:
+        """The ref that `.` stands for; empty where the request does not ask what lies below a repository."""
+
+    @property
+    def inner(self) -> str:
+        """What of the path leads into that branch; empty in a request that changes something."""
+
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         """Check that the user may do that.
 
@@ -99,8 +105,7 @@ class Context(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Verb(Generic[RequestT, ResultT]):
+class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
     """One RPC method."""
 
     name: str
