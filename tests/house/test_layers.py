@@ -70,6 +70,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
     "paramiko": ("smartserver.client.media",),
+    "breezy": ("smartserver.vcs.brz_compat",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "pytest": ("netem.pytest_plugin", "transports.conformance"),
 }
