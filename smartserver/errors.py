@@ -247,10 +247,11 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one."""
+    """The new tip does not descend from the present one; `behind`: it is an ancestor of that."""
 
     ref: bytes
     tip: bytes
+    behind: bool = False
 
     def __str__(self) -> str:
         return f"{_name(self.ref)} has diverged: it is at {self.tip.hex()}, which the new tip does not descend from"

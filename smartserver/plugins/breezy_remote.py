@@ -1,0 +1,186 @@
+"""`Remote`: the branch a URL leads to, asked once: what one pull says of it, and each change as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from breezy.plugins import hpss
+from breezy.repository import Repository
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import RefUpdate, RemoteRepository, Updated
+from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.plugins.breezy_guess import is_usable, likely_target
+from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy_server import cache_folder
+from smartserver.plugins.breezy_words import in_breezys_words
+from smartserver.records.check import KINDS_OF
+from smartserver.records.model import RevisionId
+from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.here import HERE
+from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.rules import Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_transport import HpssTransport
+
+VCS = BrzRepository.vcs
+KINDS = KINDS_OF[VCS]
+
+TAGS = "tags"
+CONFIG = "config"
+
+NEED_NO_HISTORY = frozenset({"bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag"})
+"""Commands that read of a branch its tip, tags and configuration alone, as they are mostly called."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a branch is; `tip` None where there is none of that name."""
+
+    at: str
+    """The path of its repository."""
+    inner: str
+    """What of the path that was asked for leads into the branch."""
+    tip: RevisionId | None = None
+    revno: int = 0
+    tags: Mapping[str, RevisionId] = field(default_factory=dict)
+    config: bytes = b""
+
+
+class Remote:
+    """One branch on a server."""
+
+    def __init__(self, transport: HpssTransport, name: str = "") -> None:
+        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself."""
+        self.url: str = transport.base
+        self.location = transport.location
+        self.path = "/".join([part for part in (self.location.path, name) if part])
+        root = self.location.key.removesuffix(self.location.path)
+        self.knowledge = Knowledge(cache_folder(), root + self.path, self.path)
+        self.repository = RemoteRepository(transport.server.client, self.path, self.knowledge, below=True)
+        self._target: Repository | None = None
+        self._guessed = False
+        self._state: State | None = None
+        self._history: History | None = None
+
+    def words(self) -> AbstractContextManager[None]:
+        """Around whatever asks the server."""
+        return in_breezys_words(self.url, self.location)
+
+    # -- what it is
+
+    @property
+    def target(self) -> Repository | None:
+        """The local repository that history is asked for; what it holds does not come."""
+        if not self._guessed:
+            self._guessed = True
+            self._target = likely_target()
+        return self._target
+
+    def is_for(self, repository: Repository) -> None:
+        """Say which repository history is for, as long as none has come."""
+        if self._history is None and is_usable(repository):
+            self._target, self._guessed = repository, True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was asked already."""
+        return self._state is not None
+
+    def look(self) -> State:
+        """What it is; there may be no branch."""
+        if self._state is None:
+            if hpss.running and hpss.running[-1] in NEED_NO_HISTORY:
+                self._ask_state()
+            else:
+                self._ask_history()
+        assert self._state is not None, "asked"
+        return self._state
+
+    def state(self) -> State:
+        """What it is.
+
+        Raises:
+            NotBranchError: there is no branch.
+        """
+        state = self.look()
+        if state.tip is None:
+            with self.words():
+                raise NoSuchBranch(self.knowledge.branch)
+        return state
+
+    def history(self) -> History:
+        """The revisions of it that `target` lacks."""
+        if self._history is None:
+            self._ask_history()
+        assert self._history is not None, "asked"
+        with self.words():
+            self._history.parents  # noqa: B018  # Receives it.
+        return self._history
+
+    def _ask_state(self) -> None:
+        with self.words():
+            self.repository.learn_refs()
+            self._learned()
+
+    def _ask_history(self) -> None:
+        target = self.target
+        with self.words():
+            haves = [] if target is None else BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES)
+            pulled = self.repository.pull(haves, [HERE])
+            self._learned()
+            self._history = History(pulled.body, pulled.result.segments, KINDS)
+
+    def _learned(self) -> None:
+        """Keep what the answer said of this branch."""
+        known = self.knowledge
+        if known.vcs != VCS:
+            raise WrongVcs(known.at or "", known.vcs, VCS)
+        value = known.ref(known.branch)
+        if value is None:
+            self._state = State(known.at or "", known.inner)
+            return
+        tip = value[0]
+        tags = {name.decode("utf-8", "replace"): tag for name, tag in known.map(TAGS, known.branch).items()}
+        config = known.map(CONFIG, known.branch).get(b"", b"")
+        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
+
+    def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
+        """Put those of `revisions` that came into a repository; their other parents are there."""
+        from smartserver.vcs.brz_insert import insert
+
+        with self.words():
+            history = self.history()
+            insert(BrzRepository(repository), history.segments(set(revisions)))
+
+    # -- changes
+
+    def is_now(self, target: Repository) -> None:
+        """Take what the answer to a push from `target` says for what it is."""
+        self._target, self._guessed = target, True
+        self._history = History(iter(()), 0, KINDS)
+        self._learned()
+
+    def move(self, tip: RevisionId, revno: int) -> None:
+        """Move the tip to a revision that is there."""
+
+    def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
+        """Set tags, or remove them where the revision is None."""
+
+    def set_config(self, content: bytes) -> None:
+        """Replace the configuration."""
+
+    def delete(self) -> bool:
+        """Remove the branch; whether there was one."""
+
+    def make(self) -> None:
+        """Make a repository at the path itself, without a branch."""
+
+
+def _revno(attributes: bytes) -> int:
+    return int(attributes) if attributes.isdigit() else 0
+
