@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from breezy import controldir, errors, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
+from breezy.plugins import hpss
 from breezy.push import PushResult
 from breezy.transport import Transport
 
@@ -21,7 +22,14 @@ from smartserver.records.model import RevisionId
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
+TRIES_BRANCHES = frozenset({"branches", "info", "init"})
+"""Commands that go on with the repository where a branch cannot be opened."""
+
 STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
+
+
+MADE_BY_A_PUSH = "a branch on an hpss:// server is made by the first push to it, its repository too: nothing to init"
+ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2a` converts a branch of another"
 
 
 class HpssDirFormat(BzrDirMetaFormat1):
@@ -102,7 +110,7 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if remote.is_known:
+        if remote.is_known or (hpss.running and hpss.running[-1] in TRIES_BRANCHES):
             remote.state()
         return HpssBranch(self, name, remote)
 
@@ -139,9 +147,9 @@ class HpssDir(BzrDir):
         """There are none."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
-    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> HpssBranch:
-        """A branch yet to be made: what is pushed to it makes it."""
-        return HpssBranch(self, name or "", self.remote(name or ""))
+    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
+        """There are no empty branches."""
+        raise errors.CommandError(MADE_BY_A_PUSH)
 
     def destroy_branch(self, name: str | None = None) -> None:
         """Remove a branch."""
@@ -160,7 +168,8 @@ class HpssDir(BzrDir):
 
     def create_repository(self, shared: bool = False) -> HpssRepository:
         """Make a repository at the URL itself."""
-        self.remote("").make()
+        if not self.remote("").make():
+            raise errors.AlreadyControlDirError(self.user_url)
         return self.open_repository()
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
@@ -258,7 +267,7 @@ class HpssDir(BzrDir):
 
 
 def _register() -> None:
-    """Let `brz info` name the format, and find the branch a path leads into by one request."""
+    """Let `brz info` name the format, and find the branch a path leads into by one request; make repositories."""
     breezy_inter.register()
     controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
     stock = ControlDir.open_containing_from_transport.__func__
@@ -275,6 +284,17 @@ def _register() -> None:
         return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
 
     ControlDir.open_containing_from_transport = classmethod(open_containing)
+    initialize = BzrDirMetaFormat1.initialize_on_transport_ex
+
+    def initialize_on_transport_ex(self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(transport, HpssTransport):
+            return initialize(self, transport, *arguments, **options)
+        if self.repository_format.network_name() != format_2a().repository_format.network_name():
+            raise errors.CommandError(ONLY_2A)
+        made = HpssDir(transport, HpssDirFormat())
+        return made.create_repository(), made, False, None
+
+    BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
 
 
 _register()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,11 +18,12 @@ from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
-from smartserver.records.model import RevisionId
+from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.here import HERE
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
-from smartserver.verbs.rules import Rule
+from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_transport import HpssTransport
@@ -61,7 +62,8 @@ class Remote:
         self.path = "/".join([part for part in (self.location.path, name) if part])
         root = self.location.key.removesuffix(self.location.path)
         self.knowledge = Knowledge(cache_folder(), root + self.path, self.path)
-        self.repository = RemoteRepository(transport.server.client, self.path, self.knowledge, below=True)
+        self._client = transport.server.client
+        self.repository = RemoteRepository(self._client, self.path, self.knowledge, below=True)
         self._target: Repository | None = None
         self._guessed = False
         self._state: State | None = None
@@ -110,7 +112,7 @@ class Remote:
         state = self.look()
         if state.tip is None:
             with self.words():
-                raise NoSuchBranch(self.knowledge.branch)
+                raise NoSuchBranch(self.knowledge.branch or HERE)
         return state
 
     def history(self) -> History:
@@ -140,13 +142,14 @@ class Remote:
         known = self.knowledge
         if known.vcs != VCS:
             raise WrongVcs(known.at or "", known.vcs, VCS)
-        value = known.ref(known.branch)
+        branch = known.branch or known.named or HERE  # A refusal does not say it.
+        value = known.ref(branch)
         if value is None:
             self._state = State(known.at or "", known.inner)
             return
         tip = value[0]
-        tags = {name.decode("utf-8", "replace"): tag for name, tag in known.map(TAGS, known.branch).items()}
-        config = known.map(CONFIG, known.branch).get(b"", b"")
+        tags = {name.decode("utf-8", "replace"): tag for name, tag in known.map(TAGS, branch).items()}
+        config = known.map(CONFIG, branch).get(b"", b"")
         self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
 
     def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
@@ -166,7 +169,10 @@ class Remote:
         self._learned()
 
     def move(self, tip: RevisionId, revno: int) -> None:
-        """Move the tip to a revision that is there."""
+        """Move the tip to a revision that is there, if nobody has moved it since it was read."""
+        update = RefUpdate(HERE, tip, Rule.LEASE, Create.NO, self.state().tip, b"%d" % revno)
+        with self.words():
+            self._change(update)
 
     def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
         """Set tags, or remove them where the revision is None."""
@@ -176,9 +182,38 @@ class Remote:
 
     def delete(self) -> bool:
         """Remove the branch; whether there was one."""
+        with self.words():
+            return bool(self._change(RefUpdate(HERE, None)).old)
 
-    def make(self) -> None:
-        """Make a repository at the path itself, without a branch."""
+    def _change(self, update: RefUpdate) -> Updated:
+        (done,) = self.repository.push([update], _Nothing())
+        if done.error is not None:
+            raise done.error
+        self._learned()
+        return done
+
+    def make(self) -> bool:
+        """Make a repository at the path itself, without a branch; whether there was none."""
+        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+        with self.words():
+            made = self._client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+        self._state = State(self.path, "")
+        return made
+
+
+class _Nothing:
+    """What a change sends that needs no revisions."""
+
+    graph: Sequence[Announced] = ()
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _Nothing:
+        return self
+
+    def segments(self) -> Iterable[bytes]:
+        return ()
+
+    def without_bases(self, keys: Collection[Key]) -> _Nothing:
+        return self
 
 
 def _revno(attributes: bytes) -> int:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
 
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
 def format_2a() -> Any:
     """The one format of control directories whose content can be sent."""
     return controldir.format_registry.make_controldir("2a")
@@ -46,15 +50,19 @@ class HpssRepository:
 
     @property
     def user_url(self) -> str:
-        """The URL of the place it was opened at."""
-        return self.controldir.user_url
+        """Its URL, or as long as that is not known the one of the place it was opened at."""
+        url: str = self.user_transport.base
+        return url
 
     base = control_url = user_url
 
     @property
     def user_transport(self) -> Any:
-        """The place it was opened at."""
-        return self.controldir.root_transport
+        """Its place."""
+        place = self.controldir.root_transport
+        if not self.remote.is_known:
+            return place
+        return place.above(len(_parts(place.location.path)) - len(_parts(self.remote.look().at)))
 
     control_transport = user_transport
 

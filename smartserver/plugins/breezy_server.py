@@ -47,6 +47,16 @@ class Server:
         self.client.close()
 
 
+_servers: dict[str, Server] = {}
+
+
+def server_of(location: Location) -> Server:
+    """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
+    if location.where not in _servers:
+        _servers[location.where] = Server(location)
+    return _servers[location.where]
+
+
 def cache_folder() -> str:
     """Where knowledge of remotes is kept, that of git's users too: beside the folder of Breezy's own caches."""
     return os.path.join(os.path.dirname(bedding.cache_dir()), "smartserver", "remotes")

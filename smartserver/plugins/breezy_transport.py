@@ -11,7 +11,7 @@ from breezy import errors, urlutils
 from breezy.transport import ConnectedTransport, NoSuchFile
 
 from smartserver.client.url import BadUrl, Location, parse
-from smartserver.plugins.breezy_server import Server
+from smartserver.plugins.breezy_server import Server, server_of
 
 
 class HpssTransport(ConnectedTransport):
@@ -19,6 +19,8 @@ class HpssTransport(ConnectedTransport):
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         super().__init__(base, _from_transport)
+        from smartserver.plugins import breezy_dir  # noqa: F401  # Its changes of Breezy are wanted before it is used.
+
         try:
             self.location: Location = parse(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
@@ -26,10 +28,10 @@ class HpssTransport(ConnectedTransport):
 
     @property
     def server(self) -> Server:
-        """What all transports made from one another talk to."""
+        """What all transports of one server talk to."""
         server = self._get_connection()
         if server is None:
-            server = Server(self.location)
+            server = server_of(self.location)
             self._set_connection(server)
         return server
 
