@@ -1,7 +1,8 @@
 """What is known of a remote: its refs as last seen, and a ring of tips ever seen. A hint: the server decides.
 
-One file a URL in a folder of the user's. A file that is missing, damaged or of another repository costs one more
-round trip and nothing else.
+One file a repository in a folder of the user's, named after its URL. A file that is missing, damaged or of another
+repository costs one more round trip and nothing else. Where a URL leads below a repository, to a branch, the file of
+the longest prefix that has one is taken, until an answer says which the repository is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -37,6 +38,7 @@ class Remembered(msgspec.Struct, array_like=True):
     tips: list[bytes] = []
     capabilities: list[str] = []
     mark: int = 0
+    maps: dict[str, dict[bytes, bytes]] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
@@ -63,18 +65,71 @@ def _digest(payload: bytes) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 
+class Opened(Protocol):
+    """What an answer says of the path that was asked for: the result of `Repository.open`."""
+
+    @property
+    def at(self) -> str:
+        """The path of the repository."""
+
+    @property
+    def branch(self) -> bytes:
+        """The ref that `.` was."""
+
+    @property
+    def inner(self) -> str:
+        """What of the path leads into that branch."""
+
+
 class Knowledge:
     """What is known of one remote, kept in `folder` (nowhere when that is None)."""
 
-    def __init__(self, folder: str | None, url: str) -> None:
-        self._url = url
+    def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
+        """`below`: where the URL may lead below a repository, the path it ends with."""
         self._folder = folder
-        self.path = os.path.join(folder, hashlib.blake2b(url.encode(), digest_size=16).hexdigest()) if folder else None
-        """The file it is kept in."""
+        self._below = below
+        self._root = url.removesuffix(below or "")
+        self._url = url
+        self.at: str | None = None
+        """Where a URL may lead below a repository: the path of that as far as known."""
+        self.branch = b""
+        """The ref that `.` was in the last answer that said so; empty before."""
+        self.inner = ""
+        """What of the path leads into that branch, a file or a folder."""
         self._saved = Remembered(url)
-        if self.path is not None:
-            with contextlib.suppress(OSError), open(self.path, "rb") as file:
-                self._saved = decode(file.read(), url)
+        if below is None:
+            self._saved = self._load(url)
+            return
+        parts = below.strip("/").split("/")
+        for count in range(len(parts), -1, -1):
+            at = "/".join(parts[:count])
+            found = self._load(self._root + at)
+            if found.incarnation:
+                self.at, self._url, self._saved = at, self._root + at, found
+                break
+
+    @property
+    def path(self) -> str | None:
+        """The file it is kept in; nowhere as long as nobody knows where the repository is."""
+        return None if self._below is not None and self.at is None else self._file(self._url)
+
+    def _file(self, url: str) -> str | None:
+        name = hashlib.blake2b(url.encode(), digest_size=16).hexdigest()
+        return os.path.join(self._folder, name) if self._folder else None
+
+    def _load(self, url: str) -> Remembered:
+        path = self._file(url)
+        if path is not None:
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                return decode(file.read(), url)
+        return Remembered(url)
+
+    @property
+    def named(self) -> bytes | None:
+        """The branch that `.` is in a change, as far as known: all of the path below the repository."""
+        if self._below is None or self.at is None:
+            return None
+        return self._below.strip("/")[len(self.at) :].strip("/").encode() or b"."
 
     @property
     def met(self) -> bool:
@@ -104,23 +159,43 @@ class Knowledge:
         """One ref as last seen."""
         return self._saved.refs.get(name)
 
+    def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
+        """A map as last seen; `of`: the entries that belong to that ref, by their own keys."""
+        entries = self._saved.maps.get(name, {})
+        if of is None:
+            return dict(entries)
+        first = of + b"\0"
+        return {key[len(first) :]: value for key, value in entries.items() if key.startswith(first)}
+
     def tips(self) -> list[bytes]:
         """Every tip seen, those of the refs first, then the ring, newest first; each once."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
-    def learn(self, state: State, capabilities: Iterable[str] = ()) -> None:
-        """Take in what an answer said and keep it.
+    def learn(self, state: State, capabilities: Iterable[str] = (), opened: Opened | None = None) -> None:
+        """Take in what an answer said and keep it. `opened`: what it said of the path.
 
         Raises:
             RemoteProtocolError: a ref it names has no tip that can be one.
         """
         changes = {name: _value(name, value) for name, value in state.refs.items()}
+        moved = opened is not None and self._placed(opened, state)
         saved = self._saved
         if state.incarnation != saved.incarnation:
             saved = self._saved = Remembered(self._url, state.incarnation)
+            if opened is None:
+                self.at = None  # A refusal does not say where what it tells of is.
         unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not changes
         refs = {} if state.since is None else saved.refs
+        maps = {} if state.since is None else saved.maps
+        for word, entries in state.maps.items():
+            kept = maps.setdefault(word, {})
+            for key, entry in entries.items():
+                if entry is None:
+                    kept.pop(key, None)
+                else:
+                    kept[key] = entry
+        saved.maps = maps
         for name, value in changes.items():
             if value is None:
                 refs.pop(name, None)
@@ -134,12 +209,29 @@ class Knowledge:
             saved.capabilities = list(capabilities)
         new = [tip.id for value in changes.values() for tip in value or ()]
         saved.tips = list(dict.fromkeys([*new, *saved.tips]))[:MAX_TIPS_KNOWN]
-        if not unchanged:
+        if moved or not unchanged:
             self._save()
+
+    def _placed(self, opened: Opened, state: State) -> bool:
+        """Take in where the repository is; whether that was not known."""
+        self.branch, self.inner = opened.branch, opened.inner
+        if self._below is None or opened.at == self.at:
+            return False
+        if self.at is not None and len(opened.at) < len(self.at):
+            self._unlink()  # Or it would be found first, every time.
+        self.at, self._url = opened.at, self._root + opened.at
+        if state.since is None and self._saved.incarnation != state.incarnation:
+            self._saved = self._load(self._url)
+        self._saved.url = self._url
+        return True
 
     def forget(self) -> None:
         """Nothing is known any more: the repository is gone."""
+        self._unlink()
+        self.at = None
         self._saved = Remembered(self._url)
+
+    def _unlink(self) -> None:
         if self.path is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)

@@ -19,12 +19,13 @@ from smartserver.errors import (
     MissingBase,
     MissingParents,
     MissingRevision,
+    NestedRepository,
     NoSuchRepository,
     NotDone,
     OutcomeUnknown,
     WrongVcs,
 )
-from smartserver.records.model import Announced, Key, Kind, RevisionId
+from smartserver.records.model import Announced, Key, Kind, RevisionId, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
@@ -34,8 +35,10 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
@@ -84,6 +87,8 @@ class RefUpdate:
     rule: Rule = Rule.FF
     create: Create = Create.YES
     expected: bytes | None = None
+    attributes: bytes = b""
+    """Of the new tip; the store does not read them."""
 
 
 class Outcome(enum.Enum):
@@ -124,10 +129,12 @@ class Pulled:
 class RemoteRepository:
     """One repository on a server."""
 
-    def __init__(self, client: Client, path: str, knowledge: Knowledge) -> None:
+    def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
+        """`below`: the path may lead to a branch below a repository, and into it; the ref `.` is that branch."""
         self.knowledge = knowledge
         self._client = client
         self._path = path
+        self._below = below
 
     # -- pull
 
@@ -160,14 +167,12 @@ class RemoteRepository:
 
     def _pull(self, request: PullRequest) -> Pulled:
         try:
-            answer = self._client.request(
-                Outgoing(self._path, [(repository_pull, request)], known=self.knowledge.known)
-            )
+            answer = self._client.request(self._request([(repository_pull, request)]))
         except Refusal as refusal:
             self._learn_refusal(refusal)
             raise refusal.error from None
         self._learn(answer)
-        result = answer.results[0]
+        result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
         return Pulled(cast("PullResult", result), answer.body)
@@ -223,6 +228,8 @@ class RemoteRepository:
                 elif _names(refusal, NoSuchRepository) and new is not None and creating is None:
                     self.knowledge.forget()
                     haves, creating = [], new
+                elif attempt == 0 and self._below and isinstance(error, NestedRepository):
+                    pass  # Somebody made one above it meanwhile, of which this may be a branch.
                 elif attempt == 0 and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
                     # The remote was made anew or restored: only what it says it has now counts.
                     haves = [tip.id for value in self.knowledge.refs().values() for tip in value]
@@ -282,13 +289,30 @@ class RemoteRepository:
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
+        return self._request(calls, flags, body, at=creating is not None)
+
+    def _request(
+        self,
+        calls: list[tuple[AnyVerb, Arguments]],
+        flags: RequestFlag = RequestFlag.NONE,
+        body: Callable[[], Iterable[tuple[bytes, int]]] | None = None,
+        at: int = 0,
+    ) -> Outgoing:
+        """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
+        if self._below:
+            calls.insert(at, (repository_open, OpenRequest()))
+            flags |= RequestFlag.BELOW
         return Outgoing(self._path, calls, flags, self.knowledge.known, body)
 
     def _settled(self, updates: Sequence[RefUpdate]) -> list[Updated] | None:
         """The outcome of updates that ask for what is there already, or None when one does not."""
         for update in updates:
-            value = self.knowledge.ref(update.ref)
-            if (value[0].id if value else None) != update.tip:
+            name = self.knowledge.named if self._below and update.ref == HERE else update.ref
+            if name is None:
+                return None
+            value = self.knowledge.ref(name)
+            tip = None if update.tip is None else Tip(update.tip, update.attributes)
+            if (value[0] if value else None) != tip:
                 return None
         return [Updated(update, Outcome.UNCHANGED, update.tip or b"") for update in updates]
 
@@ -315,7 +339,8 @@ class RemoteRepository:
 
     def _learn(self, answer: Answer) -> None:
         if answer.state is not None:
-            self.knowledge.learn(answer.state, answer.capabilities)
+            opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
+            self.knowledge.learn(answer.state, answer.capabilities, opened)
 
     def _learn_refusal(self, refusal: Refusal) -> None:
         state: State | None = refusal.state
@@ -379,7 +404,7 @@ def _call(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
     return branch_set_last_revision, SetLastRevisionRequest(
-        update.ref, update.tip, update.rule, update.create, update.expected or b""
+        update.ref, update.tip, update.rule, update.create, update.expected or b"", update.attributes
     )
 
 

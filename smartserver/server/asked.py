@@ -15,7 +15,7 @@ from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
-from smartserver.wire.messages import Outcome, Reply, State
+from smartserver.wire.messages import Outcome, Reply, RequestFlag, State
 from transports.errors import CodedError
 
 
@@ -26,7 +26,7 @@ def state_of(changes: Changes) -> State:
         version=changes.version,
         since=changes.since,
         refs={name: None if value is None else encode_ref(value) for name, value in changes.refs.items()},
-        maps={name: dict(entries) for name, entries in changes.maps.items()},
+        maps={name: dict(entries.items()) for name, entries in changes.maps.items()},
         vcs=changes.vcs,
         settings=dict(changes.settings),
         mark=changes.mark,
@@ -78,9 +78,24 @@ class Asked:
         if self.found is None:
             self.access.require(Permission.READ)
             path = self.prepared.message.path
-            above = all(verb.finds_above for verb, _ in self.prepared.calls)
-            self.found = self._site.find_above(path) if above else self._site.find(path)
+            if self.prepared.flags & RequestFlag.BELOW:
+                self.found = self._below(path)
+            else:
+                above = all(verb.finds_above for verb, _ in self.prepared.calls)
+                self.found = self._site.find_above(path) if above else self._site.find(path)
         return self.found
+
+    def _below(self, path: str) -> Found:
+        """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
+        there: it must not make another at the end of its path.
+        """
+        found = self._site.find_below(path)
+        if not found.exists and self.prepared.mutates and self.prepared.message.age:
+            for deleted in self._site.deleted_above(path):
+                self._repeated = deleted.earlier(self.id, self.age())
+                if self._repeated is not None:
+                    return Found(deleted, False)
+        return found
 
     def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
         """A view of the repository as it is now."""
@@ -94,7 +109,9 @@ class Asked:
             self.access,
             self._site.facts,
             self.prepared.message.path,
-            found.at,
+            found.repository.path,
+            flags=self.prepared.flags,
+            mutates=self.prepared.mutates,
             early=early,
             may_create=self._site.may_create,
             verify=lambda: found.repository.verify(self._verified),
@@ -103,7 +120,7 @@ class Asked:
     def site_wide(self) -> CallContext:
         """What verbs get that concern the server alone."""
         path = self.prepared.message.path
-        return CallContext(cast("Transaction", NoRepository(path)), self.access, self._site.facts, path, "")
+        return CallContext(cast("Transaction", NoRepository(path)), self.access, self._site.facts, path)
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""

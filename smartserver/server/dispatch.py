@@ -22,7 +22,9 @@ from smartserver.errors import (
 )
 from smartserver.server.access import Access
 from smartserver.store.model import PullPlan, Transaction, VerifyReport
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, ServerFacts
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, Result, ServerFacts
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.here import with_branch
 from smartserver.wire.limits import MAX_CALLS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
@@ -137,17 +139,23 @@ class CallContext:
         access: Access,
         server: ServerFacts,
         path: str,
-        at: str,
+        place: str = "",
         *,
+        flags: RequestFlag = RequestFlag.NONE,
+        mutates: bool = False,
         early: bool = False,
         may_create: bool = True,
         verify: Callable[[], VerifyReport] | None = None,
     ) -> None:
+        """`place`: the path of the repository, be it there or to be made."""
         self._transaction = transaction
         self._access = access
         self._server = server
         self._path = path
-        self._at = at
+        self._place = place
+        self._below = bool(flags & RequestFlag.BELOW)
+        self._mutates = mutates
+        self._branch: tuple[bytes, str] | None = None
         self._early = early
         self._may_create = may_create
         self._verify = verify
@@ -175,8 +183,44 @@ class CallContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository."""
-        return self._at
+        """The longest prefix of the path that is a repository, one that this request makes included."""
+        return self._place if self._transaction.exists else ""
+
+    @property
+    def branch(self) -> bytes:
+        """The ref that `.` stands for; empty without the flag BELOW."""
+        return self._named()[0]
+
+    @property
+    def inner(self) -> str:
+        """What of the path leads into that branch."""
+        return self._named()[1]
+
+    def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
+        """Run a verb, the ref `.` in its arguments being the branch the path names.
+
+        Raises:
+            CodedError: what it declares.
+        """
+        if self._below:
+            arguments = with_branch(arguments, lambda: self.branch)
+        result: Result = verb.function(self, arguments)
+        return result
+
+    def _named(self) -> tuple[bytes, str]:
+        """The branch the path names and what is below that, looked up once: a read sees one state of the refs."""
+        if not self._below:
+            return b"", ""
+        if self._branch is None:
+            parts = self._path.strip("/")[len(self._place) :].strip("/").split("/")
+            whole = "/".join(parts).encode() or HERE
+            self._branch = whole, ""
+            for count in () if self._mutates else range(len(parts), -1, -1):
+                ref = "/".join(parts[:count]).encode() or HERE
+                if self._transaction.ref(ref) is not None:
+                    self._branch = ref, "/".join(parts[count:])
+                    break
+        return self._branch
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         """Check one permission.
@@ -217,7 +261,7 @@ def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
     for verb, arguments in prepared.calls:
         try:
             context.require(verb.permission)
-            result = verb.function(context, arguments)
+            result = context.run(verb, arguments)
         except CodedError as error:
             checked = declared(verb, error)
             if not verb.own_verdict:

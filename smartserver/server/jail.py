@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 
 from smartserver.errors import InvalidPath
@@ -35,24 +36,43 @@ def clean(path: str) -> str:
     return inner
 
 
+def place(path: str) -> str:
+    """As much of a path as can name a repository, where the rest may name a branch in it and a file in that.
+
+    Raises:
+        InvalidPath: it could not name a file in a branch either.
+    """
+    if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
+        raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
+    inner = path.strip("/")
+    parts = inner.split("/") if inner else []
+    for part in parts:
+        why = _objection(part, below=True)
+        if why:
+            raise InvalidPath(_shown(path), why)
+    return "/".join(itertools.takewhile(lambda part: not _objection(part), parts))
+
+
 def _shown(text: str) -> str:
     """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
-def _objection(whole: str) -> str:
-    """Why this cannot be a part of a path; empty where it can."""
+def _objection(whole: str, *, below: bool = False) -> str:
+    """Why this cannot be a part of a path; empty where it can. `below`: of what is below a repository."""
     if not whole:
         return "a part of it is empty"
     part = _shown(whole)
     if whole in (".", ".."):
         return f"{part!r} is not allowed in it"
-    if whole.startswith("."):
+    if not below and whole.startswith("."):
         return f"{part!r} begins with a dot"
-    if whole in RESERVED:
+    if not below and whole in RESERVED:
         return f"{part!r} is a name the store uses itself"
     if any(character == "\\" or unicodedata.category(character) in ("Cc", "Cs") for character in whole):
         return f"{part!r} has a backslash or a control character"
+    if below:
+        return ""
     if unicodedata.normalize("NFC", whole) != whole:
         return f"{part!r} is not in Unicode form NFC"
     if len(whole.encode()) > MAX_PART:

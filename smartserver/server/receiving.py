@@ -103,7 +103,7 @@ class Receiving:
             if verb.body is Body.UP:
                 break
             try:
-                verb.function(context, arguments)
+                context.run(verb, arguments)
             except CodedError as error:
                 checked = declared(verb, error)
                 if not verb.own_verdict:

@@ -98,6 +98,25 @@ class Site:
                 return Found(repository, True)
         return Found(self._repository(name), False)
 
+    def find_below(self, path: str) -> Found:
+        """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
+
+        Raises:
+            InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
+        """
+        place = jail.place(path)
+        self._check_inside(path, place)
+        for above in jail.prefixes(place):
+            repository = self._repository(above)
+            if repository.exists():
+                return Found(repository, True)
+        return Found(self._repository(jail.clean(path)), False)
+
+    def deleted_above(self, path: str) -> list[PackRepository]:
+        """What was a repository at a prefix of a path, longest first."""
+        found = [self._repository(above) for above in jail.prefixes(jail.place(path))]
+        return [repository for repository in found if repository.deleted()]
+
     def _check_inside(self, path: str, name: str) -> None:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")

@@ -150,7 +150,8 @@ class RequestWork:
     def _committed(self, committed: Committed) -> Answer:
         asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
         try:
-            reply = asked.reply(outcomes, committed.changes_since(asked.known))
+            gone = committed.view.root.deleted  # By this request, or since it was carried out.
+            reply = asked.reply(outcomes, None if gone else committed.changes_since(asked.known))
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)

@@ -110,6 +110,19 @@ class PackRepository:
         except NoSuchRepository:
             return False
 
+    def deleted(self) -> bool:
+        """Whether there was a repository, and its log still is.
+
+        Raises:
+            CorruptFile, Unsupported: its root cannot be read.
+            TransportError: the store failed.
+        """
+        try:
+            root = self._file.read()
+        except NoSuchRepository:
+            return False
+        return root.deleted and bool(root.log or root.log_files)
+
     def instead(self) -> str:
         """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
         return instead(self._above, self.path)

@@ -81,6 +81,14 @@ class Context(Protocol):
     def at(self) -> str:
         """The longest prefix of the request's path that is a repository, or empty."""
 
+    @property
+    def branch(self) -> bytes:
+        """The ref that `.` stands for; empty where the request does not ask what lies below a repository."""
+
+    @property
+    def inner(self) -> str:
+        """What of the path leads into that branch; empty in a request that changes something."""
+
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         """Check that the user may do that.
 

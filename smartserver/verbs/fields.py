@@ -15,10 +15,19 @@ MAX_KINDS = 255
 MAX_IDS = 4096
 """Ids in one list of a call."""
 
+HERE = b"."
+"""The branch that a request's path names, where the request says that it may; the name, which no path can spell, of a
+branch at its repository's own path."""
+
+NAMES_A_REF = {"names": "a ref"}
+"""What marks the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""
+
 Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[bytes(range(20))])]
 """A revision id, binary."""
 
-RefName = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[b"refs/heads/main"])]
+RefName = Annotated[
+    bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[b"refs/heads/main"], extra=NAMES_A_REF)
+]
 """The name of a ref."""
 
 Expected = Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[bytes(range(20))])]

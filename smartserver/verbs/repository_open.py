@@ -11,15 +11,19 @@ class OpenRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class OpenResult(Result, frozen=True, array_like=True):
-    """Where the repository is, and what of the path is below it."""
+    """Where the repository is, and what of the path is below it; with the flag BELOW also the branch that `.` is, and
+    what of the path leads into it."""
 
     at: str
     rest: str
     vcs: str
+    branch: bytes = b""
+    inner: str = ""
 
 
 @verb("Repository.open", effect=Effect.READ, finds_above=True, errors=(NoSuchRepository,))
 def repository_open(context: Context, request: OpenRequest) -> OpenResult:
     """Find the longest prefix of the path that is a repository; its refs come with the reply's state."""
     vcs = context.transaction.vcs
-    return OpenResult(context.at, context.path.strip("/")[len(context.at) :].lstrip("/"), vcs)
+    rest = context.path.strip("/")[len(context.at) :].lstrip("/")
+    return OpenResult(context.at, rest, vcs, context.branch, context.inner)

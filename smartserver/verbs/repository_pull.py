@@ -53,7 +53,9 @@ def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: 
     wanted: list[RevisionId] = []
     prefixes: list[bytes] = []
     for pattern in patterns:
-        exact = transaction.ref(transaction.settings.get(pattern.decode("ascii", "replace"), pattern))
+        exact = transaction.ref(pattern)  # First, as the name of a branch may be that of a setting.
+        if exact is None and (named := transaction.settings.get(pattern.decode("ascii", "replace"))):
+            exact = transaction.ref(named)
         if exact is not None:
             wanted += [tip.id for tip in exact]
         elif pattern.endswith((b"/", b"*")):

@@ -57,9 +57,9 @@ def move(
         if create is Create.NO:
             raise NoSuchBranch(name)
         context.require(Permission.CREATE, name)
-        other = transaction.nested(name)
+        # A client that keeps refs in files has no place for both: nobody could clone the repository.
+        other = transaction.nested(name) if transaction.vcs.startswith("git ") else None
         if other is not None:
-            # A client that keeps refs in files has no place for both: nobody could clone the repository.
             raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
     else:
         if create is Create.MUST or rule is Rule.NEW:

@@ -28,6 +28,8 @@ class RequestFlag(enum.IntFlag):
     """BODY frames follow."""
     GRAPH_FIRST = 8
     """The body begins with the graph of its segments."""
+    BELOW = 16
+    """The path may lead below a repository; in the calls the ref `.` is the branch that the rest of it names."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

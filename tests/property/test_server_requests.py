@@ -33,7 +33,7 @@ HISTORY = History()
 LINE = HISTORY.line(6)
 SIDE = HISTORY.line(2, LINE[1], "side")
 NAMES = [verb.name for verb in every_verb()]
-REFS = (MAIN, b"refs/heads/topic", b"x", b"", b"n" * 1025, b"\0")
+REFS = (MAIN, b"refs/heads/topic", b"x", b".", b"", b"n" * 1025, b"\0")
 IDS = (*LINE, *SIDE, b"n" * 20, b"")
 
 
@@ -108,11 +108,12 @@ calls = st.builds(
 )
 requests = st.builds(
     RequestMessage,
-    st.sampled_from(["project", "", "project/below", "new", "a/../b", "packs"]) | st.text(max_size=6),
+    st.sampled_from(["project", "", "project/below", "project/refs/heads/main/.file", "new", "a/../b", "packs"])
+    | st.text(max_size=6),
     st.just(numbered(5)) | st.binary(max_size=17),
     st.sampled_from([0, 1, 1000, 10**15, -5]),
     st.lists(calls, max_size=4),
-    st.integers(0, 15) | st.integers(-(2**31), 2**31),
+    st.integers(0, 31) | st.integers(-(2**31), 2**31),
     st.none() | st.builds(Known, st.binary(max_size=16), st.integers(-(2**31), 2**62)),
     st.dictionaries(st.text(max_size=4), raw, max_size=2),
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.client.knowledge import DIGEST, Knowledge, Remembered, decode, encode
+from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State
@@ -191,3 +192,88 @@ def test_a_file_that_cannot_be_replaced_fails_nothing_and_leaves_nothing_behind(
     knowledge.learn(full({MAIN: value(1)}))
     assert knowledge.met
     assert [path.name for path in tmp_path.iterdir()] == [Path(knowledge.path or "").name]
+
+
+# -- a URL that may lead below a repository
+
+HOST = "hpss://example.org:4155/"
+
+
+def below(tmp_path: Path | None, path: str) -> Knowledge:
+    return Knowledge(str(tmp_path) if tmp_path else None, HOST + path, path)
+
+
+def opened(at: str, branch: bytes = b"trunk", inner: str = "") -> OpenResult:
+    return OpenResult(at, "", "bzr 2a", branch, inner)
+
+
+def test_two_branches_of_a_repository_share_what_is_known_of_it(tmp_path: Path) -> None:
+    first = below(tmp_path, "project/trunk")
+    assert (first.at, first.named, first.path) == (None, None, None)
+    first.learn(full({b"trunk": value(1)}), ["x"], opened("project", inner="a"))
+    assert (first.at, first.named, first.branch, first.inner) == ("project", b"trunk", b"trunk", "a")
+    second = below(tmp_path, "project/team/fix")
+    assert (second.at, second.named, second.branch) == ("project", b"team/fix", b"")
+    assert second.known == Known(HERE, 1)
+    assert second.tips() == [numbered(1)]
+    # As does who names the repository itself.
+    assert Knowledge(str(tmp_path), HOST + "project").known == Known(HERE, 1)
+    assert below(tmp_path, "project").named == b"."
+    assert below(tmp_path, "project2").at is None
+
+
+def test_a_repository_at_the_root(tmp_path: Path) -> None:
+    below(tmp_path, "trunk").learn(full({b"trunk": value(1)}), [], opened(""))
+    found = below(tmp_path, "a/b")
+    assert (found.at, found.named, found.met) == ("", b"a/b", True)
+    assert below(tmp_path, "").named == b"."
+
+
+def test_a_longer_prefix_comes_first_and_a_wrong_one_goes(tmp_path: Path) -> None:
+    below(tmp_path, "a/trunk").learn(full({}), [], opened("a"))
+    longer = below(tmp_path, "a/trunk")
+    longer.learn(full({}, 3, b"j" * 16), [], opened("a/trunk", b"."))
+    assert (longer.at, longer.named) == ("a/trunk", b".")
+    assert below(tmp_path, "a/trunk").known == Known(b"j" * 16, 3)
+    assert below(tmp_path, "a/other").known == Known(HERE, 1)
+    # The longer one is gone, and its place is a branch of the other now.
+    again = below(tmp_path, "a/trunk")
+    again.learn(full({b"trunk": value(4)}, 5), [], opened("a"))
+    assert (again.at, again.known) == ("a", Known(HERE, 5))
+    assert below(tmp_path, "a/trunk").at == "a"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_refusal_tells_is_kept_when_an_answer_says_where_it_is(tmp_path: Path) -> None:
+    knowledge = below(tmp_path, "a/trunk")
+    knowledge.learn(full({b"trunk": value(1)}, 3))
+    assert (knowledge.at, knowledge.known) == (None, Known(HERE, 3))
+    assert list(tmp_path.iterdir()) == []
+    knowledge.learn(delta({b"fix": value(2)}, 3, 4), [], opened("a"))
+    assert below(tmp_path, "a/b").tips() == [numbered(1), numbered(2)]
+    assert tip_ids(knowledge) == {b"trunk": [numbered(1)], b"fix": [numbered(2)]}
+
+
+def test_a_refusal_of_another_repository_is_not_kept_as_that_of_this_one(tmp_path: Path) -> None:
+    below(tmp_path, "a/trunk").learn(full({b"trunk": value(1)}), [], opened("a"))
+    knowledge = below(tmp_path, "a/trunk")
+    knowledge.learn(full({b"trunk": value(2)}, 1, b"j" * 16))
+    assert (knowledge.at, knowledge.known) == (None, Known(b"j" * 16, 1))
+    assert below(tmp_path, "a/trunk").known == Known(HERE, 1)
+
+
+def test_the_ring_of_a_repository_found_again_is_that_of_its_file(tmp_path: Path) -> None:
+    below(tmp_path, "a/trunk").learn(full({b"trunk": value(1)}), [], opened("a"))
+    below(tmp_path, "a/b/trunk").learn(full({}, 1, b"j" * 16), [], opened("a/b"))
+    moved = below(tmp_path, "a/b/trunk")
+    moved.learn(full({b"b/trunk": value(2)}, 2), [], opened("a"))
+    assert moved.tips() == [numbered(2), numbered(1)]
+
+
+def test_forgotten_below_a_repository(tmp_path: Path) -> None:
+    below(tmp_path, "a/trunk").learn(full({}), [], opened("a"))
+    knowledge = below(tmp_path, "a/b")
+    knowledge.forget()
+    assert (knowledge.met, knowledge.at) == (False, None)
+    assert list(tmp_path.iterdir()) == []
+    below(None, "a/b").forget()

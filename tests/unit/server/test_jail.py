@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.errors import InvalidPath
-from smartserver.server.jail import MAX_PART, RESERVED, clean, prefixes
+from smartserver.server.jail import MAX_PART, RESERVED, clean, place, prefixes
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
 from smartserver.wire.limits import MAX_PATH
 
@@ -113,3 +113,27 @@ def test_a_clean_path_stays_below(path: str) -> None:
 )
 def test_prefixes_go_from_the_longest(path: str, found: list[str]) -> None:
     assert prefixes(path) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("", ""),
+        ("/a/b/", "a/b"),
+        ("a/.bzrignore", "a"),
+        ("a/b/log/c", "a/b"),
+        ("packs", ""),
+        (".a/b", ""),
+        ("a/" + "x" * (MAX_PART + 1), "a"),
+        ("a/e\u0301/b", "a"),
+    ],
+)
+def test_how_much_of_a_path_may_be_a_repository(path: str, name: str) -> None:
+    assert place(path) == name
+    assert clean(name) == name
+
+
+@pytest.mark.parametrize("path", ["a//b", "a/../b", "a/.", "a/b\\c", "a/\n", "a/\ud800", "a/" + "x" * MAX_PATH])
+def test_what_cannot_be_in_a_branch_either(path: str) -> None:
+    with pytest.raises(InvalidPath):
+        place(path)

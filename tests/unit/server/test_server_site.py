@@ -45,6 +45,24 @@ def test_the_longest_prefix(served: Served) -> None:
     assert served.site.find_above("").at == ""
 
 
+def test_below_a_repository_names_are_those_of_branches_and_files(served: Served) -> None:
+    for path in ("team/project", "team/project/a/b", "team/project/log", "team/project/trunk/.file", "team/project/.b"):
+        found = served.site.find_below(path)
+        assert (found.exists, found.at) == (True, "team/project")
+    nowhere = served.site.find_below("team/other/a")
+    assert (nowhere.exists, nowhere.repository.path) == (False, "team/other/a")
+    for path in ("team/other/.a", "team/other/log", "team/project/../a"):
+        with pytest.raises(InvalidPath):
+            served.site.find_below(path)
+
+
+def test_what_was_deleted_is_found_by_who_asks_for_that(served: Served) -> None:
+    assert served.site.deleted_above("team/project/a") == []
+    served.site.find("team/project").repository.delete(bytes(16), 0, "user")
+    assert [each.path for each in served.site.deleted_above("team/project/a/.b")] == ["team/project"]
+    assert served.site.find_below("team/project/a").repository.path == "team/project/a"
+
+
 def test_the_root_itself_may_be_one(served: Served) -> None:
     project = Site(served.transport.child("team/project"))
     assert project.find("") == Found(project.find("").repository, True)
@@ -72,7 +90,7 @@ def test_a_repository_around_another_is_refused(served: Served) -> None:
 
 def test_a_place_out_of_the_root(served: Served) -> None:
     served.site.inside = lambda name: name != "link"
-    for look in (served.site.find, served.site.find_above):
+    for look in (served.site.find, served.site.find_above, served.site.find_below):
         with pytest.raises(InvalidPath, match="out of the served folder"):
             look("link")
         look("team/project")

@@ -38,6 +38,12 @@ def test_open_splits_the_path(project: Project, path: str, at: str, rest: str) -
     assert repository_open.function(context, OpenRequest()) == OpenResult(at, rest, GIT)
 
 
+def test_open_says_which_branch_the_path_names(project: Project) -> None:
+    transaction = project.context().transaction
+    context = NotedContext(transaction, path="team/project/a/b", at="team/project", branch=b"a", inner="b")
+    assert repository_open.function(context, OpenRequest()) == OpenResult("team/project", "a/b", GIT, b"a", "b")
+
+
 def test_open_finds_nothing() -> None:
     context = NotedContext(RepositoryTransaction("project", None), at="")
     with pytest.raises(NoSuchRepository) as none:

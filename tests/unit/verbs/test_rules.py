@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN
+from builders import KINDS, MAIN
 from verb_context import NotedContext, Project
 
 from smartserver.errors import (
@@ -152,6 +152,22 @@ def test_a_tip_that_is_nowhere(context: NotedContext, name: bytes) -> None:
     with pytest.raises(MissingRevision) as missing:
         move(context, name, Tip(bytes(20)), Rule.FORCE)
     assert missing.value.revision == bytes(20)
+
+
+@pytest.mark.parametrize("name", [MAIN + b"/below", b"refs/heads"])
+def test_a_ref_lies_below_another_where_no_client_keeps_them_in_files(
+    context: NotedContext, tips: list[bytes], name: bytes
+) -> None:
+    with pytest.raises(InvalidName):
+        move(context, name, Tip(tips[NEW]))
+    other = Project()
+    line = other.history.line(1)
+    other.push(line, {MAIN: line[0]}, _create_other)
+    assert move(other.context(), name, Tip(line[0])) is None
+
+
+def _create_other(transaction: RepositoryTransaction) -> None:
+    transaction.create("bzr", KINDS, {})
 
 
 def test_a_name_that_cannot_be(context: NotedContext, tips: list[bytes]) -> None:

@@ -26,6 +26,8 @@ class NotedContext:
         early: bool = False,
         path: str = "project",
         at: str = "project",
+        branch: bytes = b"",
+        inner: str = "",
         denied: Iterable[Permission] = (),
     ) -> None:
         self.transaction = transaction
@@ -33,6 +35,8 @@ class NotedContext:
         self.early = early
         self.path = path
         self.at = at
+        self.branch = branch
+        self.inner = inner
         self.denied = frozenset(denied)
         self.asked: list[tuple[Permission, bytes]] = []
         self.plans: list[PullPlan] = []
