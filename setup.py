@@ -72,7 +72,7 @@ setup(
             "breezy>=3.3,<3.4",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
-        ]
+        ],
     },
     entry_points={
         "console_scripts": [

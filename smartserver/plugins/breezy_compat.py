@@ -16,7 +16,15 @@ except ImportError:  # Before 3.3.12
     from breezy.errors import GhostRevisionsHaveNoRevno
     from breezy.graph import CachingParentsProvider, Graph, StackedParentsProvider
 
-__all__ = ["BzrDir", "BzrDirMetaFormat1", "GhostRevisionsHaveNoRevno", "Graph", "is_debugged", "make_graph", "overwritten"]
+__all__ = [
+    "BzrDir",
+    "BzrDirMetaFormat1",
+    "GhostRevisionsHaveNoRevno",
+    "Graph",
+    "is_debugged",
+    "make_graph",
+    "overwritten",
+]
 
 
 def make_graph(providers: Sequence[Any]) -> Graph:

@@ -130,7 +130,7 @@ class HpssDir(BzrDir):
 
     def get_branches(self) -> dict[str, Branch]:
         """The branches at and below the URL, by name."""
-        return {name: self.open_branch(name) for name in self.branch_names()}
+        return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
 
     def list_branches(self) -> list[Branch]:
         """As `get_branches`."""
@@ -286,7 +286,9 @@ def _register() -> None:
     ControlDir.open_containing_from_transport = classmethod(open_containing)
     initialize = BzrDirMetaFormat1.initialize_on_transport_ex
 
-    def initialize_on_transport_ex(self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any) -> Any:
+    def initialize_on_transport_ex(
+        self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any
+    ) -> Any:
         if not isinstance(transport, HpssTransport):
             return initialize(self, transport, *arguments, **options)
         if self.repository_format.network_name() != format_2a().repository_format.network_name():

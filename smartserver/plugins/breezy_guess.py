@@ -6,7 +6,6 @@ A guess, made where a remote branch must be read before Breezy says what for. A 
 from __future__ import annotations
 
 from breezy import errors
-from breezy.branch import Branch
 from breezy.controldir import ControlDir
 from breezy.plugins import hpss
 from breezy.repository import Repository

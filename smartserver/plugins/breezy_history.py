@@ -37,12 +37,14 @@ class History:
         Raises:
             CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
         """
-        body, self._body = self._body, None
-        if body is not None:
-            self._receive(body)
+        self.receive()
         return self._parents
 
-    def _receive(self, body: Iterator[bytes]) -> None:
+    def receive(self) -> None:
+        """Receive all of it, unless that is done; it raises as `parents`."""
+        body, self._body = self._body, None
+        if body is None:
+            return
         at = 0
         for segment in counted("Receiving revisions", self._segments(body), self.count):
             header = decode_segment(segment, 0, self._kinds)

@@ -33,7 +33,9 @@ class FromServer(GenericInterBranch):
         self.source.remote.is_for(self.target.repository)
         return super().pull(*arguments, **options)
 
-    def fetch(self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False) -> FetchResult:
+    def fetch(
+        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
+    ) -> FetchResult:
         """Bring the history of a revision, the tip's where none is named."""
         self.source.remote.is_for(self.target.repository)
         with self.source.lock_read(), self.target.lock_write():
@@ -86,7 +88,9 @@ class ToServer(GenericInterBranch):
         result.__dict__.update(pushed.__dict__)
         return result
 
-    def fetch(self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False) -> FetchResult:
+    def fetch(
+        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
+    ) -> FetchResult:
         """Nothing: the push that moves the tip brings what it needs."""
         return FetchResult(0)
 

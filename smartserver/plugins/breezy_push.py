@@ -18,7 +18,7 @@ from smartserver.plugins.breezy_remote import KINDS, VCS
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
-from smartserver.verbs.here import HERE
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.rules import Rule
 
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
@@ -89,7 +89,7 @@ def _send(
     update = RefUpdate(HERE, tip, Rule.FORCE if "history" in overwrite else Rule.FF, attributes=b"%d" % revno)
     local = BrzRepository(source.repository)
     with remote.words():
-        (done,) = remote.repository.push([update], _Source(local), NewRepository(VCS, KINDS))
+        done = remote.push(update, _Source(local), NewRepository(VCS, KINDS))
         old = done.old
         if done.outcome is Outcome.REFUSED:
             if not isinstance(done.error, DivergedBranches):
@@ -151,4 +151,3 @@ class _ShownPlan:
 
     def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
         return _ShownPlan(self.plan.without_bases(keys))
-

@@ -11,7 +11,7 @@ from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import NewRepository, PushSource, RefUpdate, RemoteRepository, Updated
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins.breezy_guess import is_usable, likely_target
 from smartserver.plugins.breezy_history import History
@@ -20,7 +20,7 @@ from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.brz import BrzRepository
-from smartserver.verbs.here import HERE
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.rules import Create, Rule
@@ -34,7 +34,9 @@ KINDS = KINDS_OF[VCS]
 TAGS = "tags"
 CONFIG = "config"
 
-NEED_NO_HISTORY = frozenset({"bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag"})
+NEED_NO_HISTORY = frozenset(
+    {"bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag"}
+)
 """Commands that read of a branch its tip, tags and configuration alone, as they are mostly called."""
 
 
@@ -62,8 +64,8 @@ class Remote:
         self.path = "/".join([part for part in (self.location.path, name) if part])
         root = self.location.key.removesuffix(self.location.path)
         self.knowledge = Knowledge(cache_folder(), root + self.path, self.path)
-        self._client = transport.server.client
-        self.repository = RemoteRepository(self._client, self.path, self.knowledge, below=True)
+        self._server = transport.server
+        self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
         self._target: Repository | None = None
         self._guessed = False
         self._state: State | None = None
@@ -121,11 +123,12 @@ class Remote:
             self._ask_history()
         assert self._history is not None, "asked"
         with self.words():
-            self._history.parents  # noqa: B018  # Receives it.
+            self._history.receive()
         return self._history
 
     def _ask_state(self) -> None:
         with self.words():
+            self._server.settle()
             self.repository.learn_refs()
             self._learned()
 
@@ -133,9 +136,11 @@ class Remote:
         target = self.target
         with self.words():
             haves = [] if target is None else BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES)
+            self._server.settle()
             pulled = self.repository.pull(haves, [HERE])
-            self._learned()
             self._history = History(pulled.body, pulled.result.segments, KINDS)
+            self._server.read_on(self._history)
+            self._learned()
 
     def _learned(self) -> None:
         """Keep what the answer said of this branch."""
@@ -162,6 +167,12 @@ class Remote:
 
     # -- changes
 
+    def push(self, update: RefUpdate, source: PushSource, new: NewRepository | None = None) -> Updated:
+        """Send a change; to be called in `words`."""
+        self._server.settle()
+        (done,) = self.repository.push([update], source, new)
+        return done
+
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
         self._target, self._guessed = target, True
@@ -186,7 +197,7 @@ class Remote:
             return bool(self._change(RefUpdate(HERE, None)).old)
 
     def _change(self, update: RefUpdate) -> Updated:
-        (done,) = self.repository.push([update], _Nothing())
+        done = self.push(update, _Nothing())
         if done.error is not None:
             raise done.error
         self._learned()
@@ -196,7 +207,8 @@ class Remote:
         """Make a repository at the path itself, without a branch; whether there was none."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
-            made = self._client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+            self._server.settle()
+            made = self._server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         self._state = State(self.path, "")
         return made
 
@@ -218,4 +230,3 @@ class _Nothing:
 
 def _revno(attributes: bytes) -> int:
     return int(attributes) if attributes.isdigit() else 0
-

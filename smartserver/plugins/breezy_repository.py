@@ -177,4 +177,3 @@ class HpssRepository:
             raise AttributeError(name)
         trace.mutter("hpss: %s is read from a repository in memory", name)
         return getattr(self.shadow(), name)
-

@@ -11,6 +11,7 @@ import smartserver
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.url import Location
+from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
 from smartserver.plugins.breezy_tracer import tracer
 
@@ -39,8 +40,23 @@ class Server:
                 recorder.connected()
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
+        self._unread: History | None = None
         observers = [recorder] if recorder is not None else []
         self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+
+    def read_on(self, history: History) -> None:
+        """Have the body of this one unread on the connection."""
+        self._unread = history
+
+    def settle(self) -> None:
+        """Receive what is unread: only then another request can go the same way.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
+        """
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            unread.receive()
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import weakref
 
+from breezy.commands import Command
 from breezy.controldir import ControlDirFormat, Prober
 from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
-from breezy.transport import register_lazy_transport, register_transport_proto
+from breezy.transport import Transport, register_lazy_transport, register_transport_proto
 
 SCHEMES = ("hpss://", "hpss+ssh://")
 
@@ -25,7 +26,7 @@ def _remember(branch: object) -> None:
     opened.append(weakref.ref(branch))
 
 
-def _begin(command: object) -> None:
+def _begin(command: Command) -> None:
     running.append(command.name())
 
 
@@ -33,11 +34,11 @@ class HpssProber(Prober):
     """Knows our URLs by their scheme: no server is asked what it is."""
 
     @classmethod
-    def priority(cls, transport: object) -> int:
+    def priority(cls, transport: Transport) -> int:
         """Before every prober that would read files."""
         return -100 if transport.base.startswith(SCHEMES) else 200
 
-    def probe_transport(self, transport: object) -> object:
+    def probe_transport(self, transport: Transport) -> object:
         """The format of what a transport of ours leads to."""
         if not transport.base.startswith(SCHEMES):
             raise NotBranchError(path=transport.base)
