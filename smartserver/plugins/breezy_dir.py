@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 from breezy import controldir, errors, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
-from breezy.plugins import hpss
 from breezy.push import PushResult
 from breezy.transport import Transport
 
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
+from smartserver.plugins.breezy_guess import has_option, is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -22,7 +22,7 @@ from smartserver.records.model import RevisionId
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = frozenset({"branches", "info", "init"})
+TRIES_BRANCHES = ("branches", "info", "init")
 """Commands that go on with the repository where a branch cannot be opened."""
 
 STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
@@ -63,7 +63,13 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return isinstance(transport, HpssTransport)
 
     def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
-        """What a URL leads to."""
+        """What a URL leads to.
+
+        Raises:
+            CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
+        """
+        if is_running("push") and has_option("--stacked"):
+            raise errors.CommandError(STACKED)
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
@@ -110,7 +116,7 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if remote.is_known or (hpss.running and hpss.running[-1] in TRIES_BRANCHES):
+        if remote.is_known or is_running(*TRIES_BRANCHES):
             remote.state()
         return HpssBranch(self, name, remote)
 
@@ -218,7 +224,7 @@ class HpssDir(BzrDir):
 
         target = self.open_branch(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
-        if remember or source.get_push_location() is None:
+        if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
             source.set_push_location(target.base)
         result = PushResult()
         result.source_branch = source

@@ -14,11 +14,12 @@ from smartserver.errors import DivergedBranches
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
-from smartserver.plugins.breezy_remote import KINDS, VCS
+from smartserver.plugins.breezy_remote import KINDS, VCS, Remote, outcomes, tags_updates
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
 from smartserver.verbs.rules import Rule
 
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
@@ -86,10 +87,13 @@ def _send(
 ) -> BranchPushResult:
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
+    how = How.SET if "tags" in overwrite else How.ADD
+    changes = _changes(tags, remote.remembered_tags(), how)
     update = RefUpdate(HERE, tip, Rule.FORCE if "history" in overwrite else Rule.FF, attributes=b"%d" % revno)
     local = BrzRepository(source.repository)
     with remote.words():
-        done = remote.push(update, _Source(local), NewRepository(VCS, KINDS))
+        pushed = remote.push([update], tags_updates(changes), _Source(local), NewRepository(VCS, KINDS))
+        (done,) = pushed.refs
         old = done.old
         if done.outcome is Outcome.REFUSED:
             if not isinstance(done.error, DivergedBranches):
@@ -98,6 +102,10 @@ def _send(
             if not done.error.behind:
                 raise errors.DivergedBranches(source, target)
             old = tip = done.error.tip
+            updated = {}
+        else:
+            updated = outcomes(pushed.maps)
+        updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
     remote.is_now(source.repository)
     target._clear_cached_state()
     result = BranchPushResult()
@@ -105,8 +113,28 @@ def _send(
     result.old_revid = old or NULL_REVISION
     result.new_revid, result.new_revno = tip, remote.state().revno
     result.old_revno = _revno(source, result, known)
-    result.tag_updates, result.tag_conflicts = {}, set()
+    result.tag_updates = {name: tags[name] for name, what in updated.items() if what.verdict is Verdict.DONE}
+    result.tag_conflicts = {
+        (name, tags[name], what.old) for name, what in updated.items() if what.verdict is Verdict.CONFLICT
+    }
     return result
+
+
+def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
+    """What is to be sent of tags where these are there."""
+    return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
+
+
+def _push_rest(tags: Mapping[str, RevisionId], remote: Remote, how: How) -> dict[str, EntryOutcome]:
+    """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
+    there = remote.remembered_tags()
+    conflicts = {
+        name: EntryOutcome(Verdict.CONFLICT, there[name])
+        for name, tag in tags.items()
+        if how is How.ADD and there.get(name, tag) != tag
+    }
+    changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, how)
+    return conflicts | (remote.push_tags(changes) if changes else {})
 
 
 def _revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:

@@ -7,20 +7,28 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import NewRepository, PushSource, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import (
+    MapUpdated,
+    NewRepository,
+    Pushed,
+    PushSource,
+    RefUpdate,
+    RemoteRepository,
+    Updated,
+)
 from smartserver.errors import NoSuchBranch, WrongVcs
-from smartserver.plugins.breezy_guess import is_usable, likely_target
+from smartserver.plugins.breezy_guess import is_usable, likely_target, wants_history
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.brz import BrzRepository
-from smartserver.verbs.fields import HERE
+from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.rules import Create, Rule
@@ -33,11 +41,6 @@ KINDS = KINDS_OF[VCS]
 
 TAGS = "tags"
 CONFIG = "config"
-
-NEED_NO_HISTORY = frozenset(
-    {"bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag"}
-)
-"""Commands that read of a branch its tip, tags and configuration alone, as they are mostly called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,10 @@ class Remote:
     def look(self) -> State:
         """What it is; there may be no branch."""
         if self._state is None:
-            if hpss.running and hpss.running[-1] in NEED_NO_HISTORY:
-                self._ask_state()
-            else:
+            if wants_history():
                 self._ask_history()
+            else:
+                self._ask_state()
         assert self._state is not None, "asked"
         return self._state
 
@@ -142,18 +145,26 @@ class Remote:
             self._server.read_on(self._history)
             self._learned()
 
+    def remembered_tags(self) -> dict[str, RevisionId]:
+        """Its tags as last seen."""
+        branch = self._branch()
+        return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
+
+    def _branch(self) -> bytes:
+        return self.knowledge.branch or self.knowledge.named or HERE  # A refusal does not say it.
+
     def _learned(self) -> None:
         """Keep what the answer said of this branch."""
         known = self.knowledge
         if known.vcs != VCS:
             raise WrongVcs(known.at or "", known.vcs, VCS)
-        branch = known.branch or known.named or HERE  # A refusal does not say it.
+        branch = self._branch()
         value = known.ref(branch)
         if value is None:
             self._state = State(known.at or "", known.inner)
             return
         tip = value[0]
-        tags = {name.decode("utf-8", "replace"): tag for name, tag in known.map(TAGS, branch).items()}
+        tags = self.remembered_tags()
         config = known.map(CONFIG, branch).get(b"", b"")
         self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
 
@@ -167,11 +178,20 @@ class Remote:
 
     # -- changes
 
-    def push(self, update: RefUpdate, source: PushSource, new: NewRepository | None = None) -> Updated:
-        """Send a change; to be called in `words`."""
+    def push(
+        self,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        source: PushSource,
+        new: NewRepository | None = None,
+    ) -> Pushed:
+        """Send a change, all of it or nothing; to be called in `words`."""
         self._server.settle()
-        (done,) = self.repository.push([update], source, new)
-        return done
+        return self.repository.push_all(updates, maps, source, new, atomic=True)
+
+    def push_tags(self, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
+        """Send changes of tags; what became of each. To be called in `words`."""
+        return outcomes(self.push([], tags_updates(entries), Nothing()).maps)
 
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
@@ -187,9 +207,18 @@ class Remote:
 
     def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
         """Set tags, or remove them where the revision is None."""
+        entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
+        with self.words():
+            self.push_tags(entries)
+            self._learned()
 
     def set_config(self, content: bytes) -> None:
-        """Replace the configuration."""
+        """Replace the configuration, if nobody has changed it since it was read."""
+        change = EntryChange(b"", content or None, How.EQUAL, self.state().config or None)
+        with self.words():
+            done = self.push([], [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)], Nothing())
+            _check(done.maps)
+            self._learned()
 
     def delete(self) -> bool:
         """Remove the branch; whether there was one."""
@@ -197,7 +226,7 @@ class Remote:
             return bool(self._change(RefUpdate(HERE, None)).old)
 
     def _change(self, update: RefUpdate) -> Updated:
-        done = self.push(update, _Nothing())
+        (done,) = self.push([update], (), Nothing()).refs
         if done.error is not None:
             raise done.error
         self._learned()
@@ -213,19 +242,48 @@ class Remote:
         return made
 
 
-class _Nothing:
+class Nothing:
     """What a change sends that needs no revisions."""
 
     graph: Sequence[Announced] = ()
 
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _Nothing:
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Nothing:
+        """Nothing."""
         return self
 
     def segments(self) -> Iterable[bytes]:
+        """None."""
         return ()
 
-    def without_bases(self, keys: Collection[Key]) -> _Nothing:
+    def without_bases(self, keys: Collection[Key]) -> Nothing:
+        """The same."""
         return self
+
+
+def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
+    """Changes of tags as calls, each with no more of them than one takes."""
+    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), HERE) for part in parts]
+
+
+def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
+    """What became of each tag.
+
+    Raises:
+        CodedError: a call was refused.
+    """
+    _check(done)
+    return {
+        change.key.decode("utf-8", "replace"): outcome
+        for each in done
+        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+    }
+
+
+def _check(done: Sequence[MapUpdated]) -> None:
+    for each in done:
+        if each.error is not None:
+            raise each.error
 
 
 def _revno(attributes: bytes) -> int:
