@@ -19,6 +19,7 @@ from pathlib import Path
 import breezy
 import breezy.bzr
 from breezy.branch import Branch
+from breezy.controldir import ControlDir, format_registry
 from breezy.workingtree import WorkingTree
 from git_sides import TIMEOUT, Done, Served, environment
 
@@ -131,6 +132,22 @@ class Users:
             revision: bytes = tree.commit(f"commit {name}", committer=f"{where} <{where}@example.org>")
             return revision
 
+    def make(self, where: str, format_name: str = "2a", *, shared: bool = False) -> None:
+        """Make a branch with a working tree, or a shared repository."""
+        with in_process():
+            made = format_registry.make_controldir(format_name)
+            self.path(where).mkdir()
+            if shared:
+                made.initialize(str(self.path(where))).create_repository(shared=True)
+            else:
+                ControlDir.create_standalone_workingtree(str(self.path(where)), format=made)
+
+    def add(self, where: str, name: str) -> None:
+        """Add a new file."""
+        with in_process():
+            (self.path(where) / name).write_text(f"{name}\n")
+            WorkingTree.open(str(self.path(where))).smart_add([str(self.path(where) / name)])
+
     def tag(self, where: str, name: str, revno: int | None = None) -> None:
         """Tag a revision, the tip where none is named."""
         with self.branch(where) as branch:
@@ -161,6 +178,18 @@ class Users:
         with self.branch(where) as branch:
             assert branch.repository.check().missing_revision_cnt == 0
 
+    def commit_merge(self, where: str) -> None:
+        """Commit what was merged."""
+        with in_process():
+            WorkingTree.open(str(self.path(where))).commit("merged", committer="m <m@example.org>")
+
+    def served_entries(self, name: str, branch: str = "trunk") -> dict[str, bytes]:
+        """The entries of a map that belong to a branch, as they are stored."""
+        view = PackRepository(LocalTransport(self.served.root), self.place).snapshot().view
+        first = branch.encode() + b"\0"
+        entries = dict(view.map(name).items())
+        return {key[len(first) :].decode(): value for key, value in entries.items() if key.startswith(first)}
+
     def served_tip(self, branch: str = "trunk", place: str | None = None) -> tuple[int, bytes] | None:
         """Revno and tip of a branch as they are stored; None where there is none."""
         repository = PackRepository(LocalTransport(self.served.root), self.place if place is None else place)
@@ -177,8 +206,7 @@ def make_start(folder: Path, served: Served) -> Users:
     """A repository on the server with `trunk`, which user a has pushed and user b has branched: three revisions."""
     users = Users(folder, served, START)
     assert users.run("", "init-shared-repository", users.url("")).status == 0
-    users.path("a").mkdir()
-    assert users.run("a", "init", "-q").status == 0
+    users.make("a")
     for name in ("one", "two", "three"):
         users.commit("a", name)
     users.tag("a", "v1", 1)
@@ -189,7 +217,7 @@ def make_start(folder: Path, served: Served) -> Users:
 
 def copy_start(start: Users, folder: Path, place: str) -> Users:
     """The same with a repository of its own."""
-    start.served.copy(START, place)
+    start.served.copy(start.place, place)
     shutil.copytree(start.folder, folder, symlinks=True)
     users = Users(folder, start.served, place)
     for config in folder.glob("*/.bzr/branch/branch.conf"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import random
 import shutil
+from pathlib import Path
 
 import pytest
-from brz_sides import Users
+from brz_sides import Users, copy_start
 from git_sides import Done
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -23,17 +24,24 @@ def fine(done: Done, trips: int = 1) -> Done:
     return done
 
 
-@pytest.fixture
-def large(users: Users) -> Users:
+@pytest.fixture(scope="module")
+def large_start(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Users:
     """With much content that user a has pushed and user b has pulled."""
+    users = copy_start(brz_start, tmp_path_factory.mktemp("large") / "users", "brz-large")
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
     assert users.run("b", "pull").status == 0
     return users
 
 
+@pytest.fixture
+def large(large_start: Users, tmp_path: Path, request: pytest.FixtureRequest) -> Users:
+    """A copy of it, with a repository of its own on the server."""
+    return copy_start(large_start, tmp_path / "users", f"brz-{request.node.name}")
+
+
 def test_two_users_in_turn(users: Users) -> None:
-    for turn in range(2):
+    for turn in range(1, 3):
         users.commit("a", f"a{turn}")
         users.tag("a", f"ta{turn}")
         assert "Pushed up" in fine(users.run("a", "push")).err
@@ -87,7 +95,7 @@ def test_what_is_remembered_is_old(large: Users) -> None:
     # A tag that is remembered, and was removed meanwhile.
     assert large.run("", "tag", "-d", large.url(), "--delete", "four").status == 0
     assert "1 tag updated." in fine(large.run("a", "push"), 2).err
-    assert "four" in large.run("", "tags", "-d", large.url()).out
+    assert "four" in large.served_entries("tags")
 
 
 def test_the_repository_is_made_anew(large: Users) -> None:
@@ -98,8 +106,7 @@ def test_the_repository_is_made_anew(large: Users) -> None:
     assert large.served_tip() == large.tip("a")
     assert fine(large.run("b", "pull")).counts.bytes_down < LARGE / 2
     shutil.rmtree(large.served.root / large.place)
-    large.path("c").mkdir()
-    assert large.run("c", "init", "-q").status == 0
+    large.make("c")
     large.commit("c", "another")
     fine(large.run("c", "push", large.url("")))
     fine(large.run("c", "push", large.url()))
