@@ -6,6 +6,7 @@ Breezy asks for the tip before it says where the history goes to, and `-r` takes
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO
 
@@ -26,7 +27,8 @@ class History:
         self.count = count
         self._body: Iterator[bytes] | None = body
         self._kinds = kinds
-        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  # Lives as long as this.
+        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._spool.close)  # Breezy says nowhere that it needs a branch no more.
         self._places: dict[RevisionId, tuple[int, int]] = {}
         self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
 
