@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
+
+import msgspec
 
 from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.knowledge import Knowledge
@@ -75,8 +76,7 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefUpdate:
+class RefUpdate(msgspec.Struct, frozen=True):
     """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
 
     ref: bytes
@@ -94,8 +94,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True):
     """What became of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
@@ -104,17 +103,15 @@ class Updated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRepository:
+class NewRepository(msgspec.Struct, frozen=True):
     """What a repository is made as when the push finds none."""
 
     vcs: str
     kinds: Sequence[Kind]
-    settings: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
 
     result: PullResult
@@ -244,7 +241,7 @@ class RemoteRepository:
                 try:
                     again = self.push(rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan)
                 except OutcomeUnknown as unknown:
-                    again = [replace(done[number], error=unknown) for number in lacking]
+                    again = [msgspec.structs.replace(done[number], error=unknown) for number in lacking]
                 except (CodedError, MediumError, ProtocolError, NotOurProtocol):
                     return done  # What was done is done, and why the rest was not is said already.
                 for number, each in zip(lacking, again, strict=True):

@@ -14,8 +14,9 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from smartserver.records import varint
 from smartserver.records.model import Key, Kind, RevisionId
@@ -32,8 +33,7 @@ TAG: Final = b"\x04"
 _GIT_NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 
 
-@dataclass(frozen=True, slots=True)
-class _GitRules:
+class _GitRules(msgspec.Struct, frozen=True):
     """The object format of one hash: how long ids are, and expressions that read what a reference walk needs."""
 
     new: Callable[[bytes], hashlib._Hash]
