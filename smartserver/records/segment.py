@@ -105,6 +105,17 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     return Segment(revision, parents, entries, at - start, body - start + length)
 
 
+def decode_parents(buf: bytes) -> tuple[Parent, ...]:
+    """The parents of the segment `buf` begins with, which may be cut off behind them.
+
+    Raises:
+        Malformed: it is cut off before their end, or no segment.
+    """
+    _, at = decode(buf, 0)
+    revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
+    return _read_parents(buf, at, revision)[0]
+
+
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
     """The frames of the segment that lies at `at`, in entry order.
 

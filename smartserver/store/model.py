@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
 
 
 class What(enum.StrEnum):
@@ -194,6 +194,52 @@ class Transaction(Protocol):
             MissingRevision: a want or `after` is not stored.
         """
 
+    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
+        """The parents of a stored revision, absent ones included; None where it is not stored.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def missing(
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
+    ) -> tuple[int, list[RevisionId]]:
+        """How many revisions `wants` reach and `haves` do not, and the newest of them, parents first, at most `most`.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want is not stored.
+        """
+
+    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
+        """For each of `revisions` whether it is stored, and one of `wants` or an ancestor of one.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want is not stored.
+        """
+
+    def stats(self) -> RepositoryStats:
+        """What the stored repository consists of.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def set_setting(self, name: str, value: bytes | None) -> None:
+        """Change, make or (None) remove a setting.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def delete(self) -> None:
+        """Put a tombstone in the repository's place; nothing else is asked for in the request.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
 
 class RefChange(msgspec.Struct, frozen=True):
     """One entry of the root's log."""
@@ -225,6 +271,43 @@ class Changes(msgspec.Struct, frozen=True):
     """`vcs` and `settings` are empty where they did not change after `since`."""
     mark: int = 0
     """As in `Seen`."""
+
+
+class RepositoryStats(msgspec.Struct, frozen=True):
+    """What a repository consists of; sizes in bytes."""
+
+    format: str
+    features: tuple[str, ...]
+    vcs: str
+    version: int
+    """Changes since it was made."""
+    refs: int
+    entries: int
+    """Of all its maps."""
+    revisions: int
+    records: int
+    packs: int
+    size: int
+    """Of packs and indexes."""
+    largest: int
+    """Of one pack."""
+
+
+class PackReport(msgspec.Struct, frozen=True):
+    """How many packs there were and are, and their bytes."""
+
+    before: int
+    after: int
+    size: int
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A repository as a listing says it; `problem`: why no more can be said of it."""
+
+    path: str
+    vcs: str
+    refs: tuple[bytes, ...]
+    problem: str = ""
 
 
 class VerifyReport(msgspec.Struct, frozen=True):

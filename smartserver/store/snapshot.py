@@ -13,7 +13,8 @@ from typing import NamedTuple
 from smartserver.errors import CorruptFile, shown
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
+from smartserver.records.model import Entry, Key, Kind, Parent, Record, RevisionId
+from smartserver.records.segment import decode_parents
 from smartserver.records.varint import Malformed
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
@@ -306,6 +307,23 @@ class Snapshot:
             IndexError: there is no such revision.
         """
         return SegmentReader(self.runs(ranges))
+
+    def parents(self, ordinal: int) -> tuple[Parent, ...]:
+        """The parents of a revision as its segment states them, absent ones included.
+
+        Raises:
+            IndexError: there is no such revision.
+            CorruptFile, NoSuchFile, TransportFailed: as `SegmentReader.read`.
+        """
+        ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
+        size = min(HEADER, stop - start)
+        while True:
+            try:
+                return decode_parents(pack.reader.read(start, size))
+            except Malformed as wrong:
+                if size == stop - start:
+                    raise CorruptFile(pack.path, start, f"the head of a segment: {wrong}") from wrong
+                size = min(size * 16, stop - start)
 
     def segment(self, ordinal: int) -> bytes:
         """One segment as it lies.

@@ -19,9 +19,10 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
-from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, PullPlan, Seen
+from smartserver.store.model import Changes, PullPlan, RepositoryStats, Seen
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_key, check_name
 
@@ -43,6 +44,10 @@ class RepositoryTransaction:
         """Entries of maps that differ from the snapshot's, None for one that goes."""
         self.declared: dict[str, str] = {}
         """Kinds of the maps the snapshot does not have."""
+        self.setting_changes: dict[str, bytes | None] = {}
+        """Settings that differ from the snapshot's, None for one that goes."""
+        self.deleted = False
+        """Whether this request deletes the repository."""
         self.remembered = False
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
@@ -70,7 +75,10 @@ class RepositoryTransaction:
 
     @property
     def settings(self) -> Mapping[str, bytes]:
-        return self.created[2] if self.created is not None else self._present().root.settings
+        if self.created is not None:
+            return self.created[2]
+        joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
+        return {name: value for name, value in joined.items() if value is not None}
 
     @property
     def announced(self) -> Sequence[Announced]:
@@ -242,6 +250,56 @@ class RepositoryTransaction:
             ordinals = [ordinal for ordinal in ordinals if ordinal > start]
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
+
+    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
+        ordinal = self._stored.ordinal(revision)
+        return None if ordinal is None else self._present().parents(ordinal)
+
+    def missing(
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
+    ) -> tuple[int, list[RevisionId]]:
+        graph = self._present().graph
+        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
+        found = graph.missing([self._stored_ordinal(want) for want in wants], had)
+        return len(found), [graph.revision(ordinal) for ordinal in found[max(0, len(found) - most) :]]
+
+    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
+        graph = self._present().graph
+        found = [graph.ordinal(revision) for revision in revisions]
+        stored = [ordinal for ordinal in found if ordinal is not None]
+        beyond = set(graph.missing(stored, [self._stored_ordinal(want) for want in wants]))
+        return [ordinal is not None and ordinal not in beyond for ordinal in found]
+
+    def stats(self) -> RepositoryStats:
+        snapshot = self._present()
+        root, view = snapshot.root, snapshot.view
+        return RepositoryStats(
+            format=SPOKEN,
+            features=tuple(sorted({*root.read_features, *root.write_features})),
+            vcs=root.vcs,
+            version=root.version,
+            refs=len(view.refs()),
+            entries=sum(len(entries) for entries in view.maps.values()),
+            revisions=snapshot.graph.count,
+            records=sum(entry.records for entry in root.packs),
+            packs=len(root.packs),
+            size=sum(entry.length + entry.index_length for entry in root.packs),
+            largest=max((entry.length for entry in root.packs), default=0),
+        )
+
+    def set_setting(self, name: str, value: bytes | None) -> None:
+        if self.created is not None:
+            self.created[2].pop(name, None)
+            if value is not None:
+                self.created[2][name] = value
+        elif self._present().root.settings.get(name) == value:
+            self.setting_changes.pop(name, None)
+        else:
+            self.setting_changes[name] = value
+
+    def delete(self) -> None:
+        self._present()
+        self.deleted = True
 
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
