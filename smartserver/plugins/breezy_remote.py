@@ -22,7 +22,7 @@ from smartserver.client.repository import (
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins.breezy_guess import is_usable, likely_target, wants_history
 from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_server import cache_folder
+from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
@@ -65,8 +65,7 @@ class Remote:
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
-        root = self.location.key.removesuffix(self.location.path)
-        self.knowledge = Knowledge(cache_folder(), root + self.path, self.path)
+        self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
         self._server = transport.server
         self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
         self._target: Repository | None = None
