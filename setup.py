@@ -69,7 +69,7 @@ setup(
             "ruff>=0.6",
             "mypy>=1.10",
             "types-setuptools",
-            "breezy>=3.3,<3.4",
+            "breezy>=3.3,<3.4",  # the real one: tests/interop
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
         ],

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
@@ -46,6 +45,8 @@ class _Row(NamedTuple):
     meta: bytes
     base: Key
     check: bytes
+    here: bool
+    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
     parents: tuple[RevisionId, ...]
     """Of its revision; kept for a revision and its inventory alone."""
 
@@ -174,6 +175,7 @@ class _Arrived:
                 base = segment.base_of(entry)
                 came[entry.key] = _Row(
                     *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, entry.check),
+                    bool(base) and base not in came,
                     ids if entry.kind in (REVISION, INVENTORY) else (),
                 )
                 if entry.kind == PAGE:
@@ -232,20 +234,16 @@ class _Arrived:
 
     def _text(self, kind: int, key: Key) -> bytes:
         """The text of a record that came or is here, proved to be what its key or header says."""
-        chain: list[tuple[Key, _Row]] = []
         came = self._rows[kind]
+        chain: list[tuple[Key, _Row]] = []
         text = self._cache.get(kind, key)
         while text is None:
-            row = came.get(key)
-            if row is None:
-                text = self._local(kind, key)
-                self._cache.put(kind, key, text)
-                break
+            row = came[key]
             chain.append((key, row))
-            if len(chain) > MAX_DEPTH + 1:
-                raise WrongContent(key, f"it lies more than {MAX_DEPTH} bases deep")
             key = row.base
             text = self._cache.get(kind, key) if key else b""
+            if text is None and row.here:
+                text = self._local(kind, key)
         while chain:
             key, row = chain.pop()
             frame = os.pread(self._spool, row.frame_length, row.at)
@@ -261,7 +259,9 @@ class _Arrived:
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         for each in self._stores[kind].get_record_stream([name], "unordered", True):
             if each.storage_kind != "absent":
-                return each.get_bytes_as("fulltext")
+                text = each.get_bytes_as("fulltext")
+                self._cache.put(kind, key, text)
+                return text
         raise WrongContent(key, "a record rests on it, but it is not here")
 
 

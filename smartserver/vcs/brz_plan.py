@@ -18,7 +18,7 @@ from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import Store, StoreKey
+from smartserver.vcs.brz_compat import NULL, Store, StoreKey
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
@@ -35,8 +35,8 @@ CHUNK = 64
 BATCH = 32 << 20
 """Bytes of texts read together."""
 
-NO_PARENTS = b"\0"
-"""The meta of an inventory that has no parents in Breezy's index, although its revision has."""
+NO_PARENTS = NULL
+"""The meta of an inventory without parents in Breezy's index whose revision has some: no revision is called so."""
 
 _CACHE = 64 << 20
 """Bytes of text kept as bases."""
@@ -289,8 +289,8 @@ class _Export:
         size, _ = decode(segment, 0)
         if size > limits.MAX_TAKEN:
             raise CannotSend(
-                f"cannot push revision {_shown(tree.revision)}: its new content has {size} bytes (compressed), expected "
-                f"no more than {limits.MAX_TAKEN}"
+                f"cannot push revision {_shown(tree.revision)}: its new content has {size} bytes (compressed), "
+                f"expected no more than {limits.MAX_TAKEN}"
             )
         return segment
 
