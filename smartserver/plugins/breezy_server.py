@@ -95,6 +95,10 @@ def root_of(location: Place) -> str:
     return location.key.removesuffix(location.path)
 
 
-def cache_folder() -> str:
+def cache_folder() -> str | None:
     """Where knowledge of remotes is kept, that of git's users too: beside the folder of Breezy's own caches."""
-    return os.path.join(os.path.dirname(bedding.cache_dir()), "smartserver", "remotes")
+    try:
+        folder = bedding.cache_dir()  # Which it makes.
+    except OSError:
+        return None
+    return os.path.join(os.path.dirname(folder), "smartserver", "remotes")

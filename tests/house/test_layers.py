@@ -71,7 +71,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
     "paramiko": ("smartserver.client.media",),
-    "breezy": ("smartserver.vcs.brz_compat",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
     "vcsgraph": ("smartserver.plugins.breezy_compat",),
