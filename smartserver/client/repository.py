@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
 
 from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.knowledge import Knowledge
@@ -82,8 +83,7 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefUpdate:
+class RefUpdate(msgspec.Struct, frozen=True):
     """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
 
     ref: bytes
@@ -103,8 +103,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True):
     """What became of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
@@ -113,8 +112,7 @@ class Updated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MapUpdated:
+class MapUpdated(msgspec.Struct, frozen=True):
     """What became of each entry of a map; none where `error` says why the update was refused."""
 
     update: MapUpdateRequest
@@ -122,25 +120,22 @@ class MapUpdated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(msgspec.Struct, frozen=True):
     """What became of each update, in their order."""
 
     refs: list[Updated]
     maps: list[MapUpdated]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRepository:
+class NewRepository(msgspec.Struct, frozen=True):
     """What a repository is made as when the push finds none."""
 
     vcs: str
     kinds: Sequence[Kind]
-    settings: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
 
     result: PullResult
@@ -298,8 +293,8 @@ class RemoteRepository:
                     )
                 except OutcomeUnknown as unknown:
                     again = Pushed(
-                        [replace(done[number], error=unknown) for number in lacking],
-                        [replace(mapped[number], error=unknown) for number in later],
+                        [msgspec.structs.replace(done[number], error=unknown) for number in lacking],
+                        [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
                     )
                 except (CodedError, MediumError, ProtocolError, NotOurProtocol):
                     return Pushed(done, mapped)  # What was done is done, and why the rest was not is said already.

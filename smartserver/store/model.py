@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 
@@ -21,8 +22,7 @@ class What(enum.StrEnum):
     HISTORY = "history"
 
 
-@dataclass(frozen=True, slots=True)
-class PullPlan:
+class PullPlan(msgspec.Struct, frozen=True):
     """Which segments answer a pull, in arrival order (parents first)."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -195,8 +195,7 @@ class Transaction(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class RefChange:
+class RefChange(msgspec.Struct, frozen=True):
     """One entry of the root's log."""
 
     name: bytes
@@ -213,8 +212,7 @@ class Seen(NamedTuple):
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What of a root changed after version `since`; everything where `since` is None."""
 
     incarnation: bytes
@@ -229,8 +227,7 @@ class Changes:
     """As in `Seen`."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(msgspec.Struct, frozen=True):
     """What a verification read, and every damage it found."""
 
     packs: int

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, shown
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
@@ -209,7 +209,7 @@ class Snapshot:
                 pack.open_index(cls(view, packs, graph, texts).first_row)
                 graph, missing = graph.with_index(pack.index)
             if missing:
-                raise CorruptFile(pack.path, 0, f"the parent {missing[0].hex()} is in no pack before it")
+                raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
             packs.append(pack)
         return cls(view, packs, graph, texts)
 
@@ -361,7 +361,7 @@ class Snapshot:
             found = self._first(record_digest(kind, key), number)
             if found is None:
                 raise CorruptFile(
-                    self.packs[number].path, index.header_offsets[row], f"its base {key.hex()} is in no pack before it"
+                    self.packs[number].path, index.header_offsets[row], f"its base {shown(key)} is in no pack before it"
                 )
             self._external[place] = found
         return found
@@ -414,7 +414,7 @@ class Snapshot:
 
 
 def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:
-    return CorruptFile(pack.path, offset, f"record {entry.key.hex()}: {why}")
+    return CorruptFile(pack.path, offset, f"record {shown(entry.key)}: {why}")
 
 
 def _family(root: Root) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from smartserver.errors import (
     WrongMapKind,
     WrongVcs,
 )
-from smartserver.records.check import CHECKS, KINDS_OF, is_label, revision_record
+from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, PullPlan, Seen
@@ -216,11 +216,11 @@ class RepositoryTransaction:
 
     def _is_label(self, ordinal: int) -> bool:
         snapshot = self._present()
-        kind = revision_record(snapshot.root.vcs)
-        if kind is None or not snapshot.graph.parents(ordinal):
+        rules = rules_of(snapshot.root.vcs)
+        if rules.own_kind is None or rules.label is None or not snapshot.graph.parents(ordinal):
             return False
-        location = snapshot.first(kind, snapshot.graph.revision(ordinal))
-        return location is not None and is_label(snapshot.root.kinds[kind], snapshot.record(location).meta)
+        location = snapshot.first(rules.own_kind, snapshot.graph.revision(ordinal))
+        return location is not None and snapshot.record(location).meta == rules.label
 
     def plan_pull(
         self,

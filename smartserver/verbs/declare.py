@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -50,8 +49,7 @@ class Permission(enum.Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """What a server says of itself."""
 
     version: str
@@ -107,8 +105,7 @@ class Context(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Verb(Generic[RequestT, ResultT]):
+class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
     """One RPC method."""
 
     name: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tracemalloc
 
+import msgspec
 import pytest
 
 from smartserver.errors import LimitExceeded
@@ -371,6 +371,6 @@ def test_a_large_segment_is_held_once() -> None:
 
 
 def test_kinds_decide_what_a_header_means() -> None:
-    checked = tuple(dataclasses.replace(kind, check="blake2b-128") for kind in KINDS)
+    checked = tuple(msgspec.structs.replace(kind, check="blake2b-128") for kind in KINDS)
     with pytest.raises(Malformed):
         decode_segment(one(PLAIN), 0, checked)
