@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from breezy.plugins import hpss
 from brz_sides import ROOT, SHIM, Users
 from git_sides import Served, Side, environment
 
-from smartserver.plugins import breezy_shim, breezy_tracer
+from smartserver.plugins import breezy_tracer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -44,7 +45,7 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
     loaded = set(re.findall(r"^import time:.*\|\s*(\S+)$", done.stderr, re.MULTILINE))
     assert "breezy.plugins.hpss" in loaded
     assert not [name for name in loaded if name.partition(".")[0] in ("smartserver", "msgspec", "zstandard")]
-    assert breezy_shim.SCHEMES[0] == "hpss://"
+    assert hpss.SCHEMES[0] == "hpss://"
 
 
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
