@@ -169,6 +169,7 @@ class RemoteRepository:
         refs: Sequence[bytes] | None = None,
         ids: Sequence[RevisionId] = (),
         follow: Sequence[bytes] = (),
+        absent: Sequence[RevisionId] = (),
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
@@ -179,7 +180,7 @@ class RemoteRepository:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), follow=list(follow)))
+        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow)))
 
     def _pull(self, request: PullRequest) -> Pulled:
         try:

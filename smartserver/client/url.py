@@ -13,6 +13,7 @@ class BadUrl(ValueError):
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"{url!r} is not a URL of a repository: {why}")
+        self.why = why
 
 
 class Location(msgspec.Struct, frozen=True):

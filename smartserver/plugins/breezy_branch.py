@@ -23,6 +23,10 @@ from smartserver.records.model import RevisionId
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
+NOT_LIGHTWEIGHT = (
+    "a lightweight checkout of an hpss:// branch cannot be committed in yet: `brz reconfigure --checkout` helps"
+)
+
 CONFIG_FILE = "branch.conf"
 
 
@@ -246,6 +250,10 @@ class HpssBranch(Branch):
 
         push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
         return revno, revid
+
+    def get_commit_builder(self, *arguments: object, **options: object) -> NoReturn:
+        """What a commit in a lightweight checkout asks for."""
+        raise errors.CommandError(NOT_LIGHTWEIGHT)
 
     def break_lock(self) -> None:
         """Say that there is nothing to break."""

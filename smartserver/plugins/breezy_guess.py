@@ -11,7 +11,9 @@ from breezy import errors
 from breezy.controldir import ControlDir
 from breezy.plugins import hpss
 from breezy.repository import Repository
+from breezy.revision import NULL_REVISION
 
+from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
 
@@ -45,6 +47,13 @@ def likely_target() -> Repository | None:
     except (errors.BzrError, OSError):
         return None
     return repository if is_usable(repository) else None
+
+
+def local_tips() -> list[RevisionId]:
+    """The tips of the local branches that were opened, newest first."""
+    branches = [reference() for reference in reversed(hpss.opened)]
+    tips = [branch.last_revision() for branch in branches if branch is not None]
+    return list(dict.fromkeys([tip for tip in tips if tip != NULL_REVISION]))
 
 
 def is_usable(repository: Repository) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
 from smartserver.errors import CorruptRecord
@@ -31,6 +31,7 @@ class History:
         weakref.finalize(self, self._spool.close)  # Breezy says nowhere that it needs a branch no more.
         self._places: dict[RevisionId, tuple[int, int]] = {}
         self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        self._ghosts: set[RevisionId] = set()
 
     @property
     def parents(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
@@ -53,6 +54,7 @@ class History:
             self._spool.write(segment)
             self._places[header.revision] = (at, len(segment))
             self._parents[header.revision] = tuple([parent.id for parent in header.parents])
+            self._ghosts.update([parent.id for parent in header.parents if parent.absent])
             at += len(segment)
         if len(self._places) != self.count:
             raise CorruptRecord(
@@ -73,6 +75,16 @@ class History:
                 at, size = self._places[revision]
                 self._spool.seek(at)
                 yield self._spool.read(size)
+
+    def rests_on(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
+        """Parents of `revisions` that did not come, because whoever asked was thought to have them."""
+        parents = self.parents
+        return {
+            parent
+            for revision in revisions
+            for parent in parents.get(revision, ())
+            if parent not in parents and parent not in self._ghosts
+        }
 
     def reached(self, heads: Collection[RevisionId]) -> list[RevisionId]:
         """The revisions that came and are ancestors of `heads`, these included, parents first."""

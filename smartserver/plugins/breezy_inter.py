@@ -112,10 +112,22 @@ class FetchFromServer(InterRepository):
 
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
-        came = self.source.remote.history().reached(list(heads))
+        heads = list(heads)
+        missing, lacking = self._compare(heads)
+        if lacking:  # What is had here rests on ghosts that are none on the server.
+            self.source.remote.ask_again(lacking)
+            missing, _ = self._compare(heads)
+        return missing
+
+    def _compare(self, heads: list[RevisionId]) -> tuple[list[RevisionId], set[RevisionId]]:
+        """The ancestors of `heads` that came and are not here, and what they rest on and is neither."""
+        history = self.source.remote.history()
+        came = history.reached(heads)
         with self.target.lock_read():
             here = self.target.get_parent_map(came)
-        return [revision for revision in came if revision not in here]
+            missing = [revision for revision in came if revision not in here]
+            below = history.rests_on(missing)
+            return missing, below - set(self.target.get_parent_map(below))
 
     def search_missing_revision_ids(
         self,

@@ -20,9 +20,9 @@ from smartserver.client.repository import (
     Updated,
 )
 from smartserver.errors import NoSuchBranch, WrongVcs
-from smartserver.plugins.breezy_guess import is_usable, likely_target, wants_history
+from smartserver.plugins.breezy_guess import is_usable, likely_target, local_tips, wants_history
 from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_server import cache_folder
+from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
@@ -65,8 +65,7 @@ class Remote:
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
-        root = self.location.key.removesuffix(self.location.path)
-        self.knowledge = Knowledge(cache_folder(), root + self.path, self.path)
+        self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
         self._server = transport.server
         self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
         self._target: Repository | None = None
@@ -135,12 +134,18 @@ class Remote:
             self.repository.learn_refs()
             self._learned()
 
-    def _ask_history(self) -> None:
+    def ask_again(self, absent: Collection[RevisionId]) -> None:
+        """Ask for the history once more: these revisions, though below what the target has, are not there."""
+        self._ask_history(absent)
+
+    def _ask_history(self, absent: Collection[RevisionId] = ()) -> None:
         target = self.target
         with self.words():
-            haves = [] if target is None else BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES)
+            haves: list[RevisionId] = []
+            if target is not None:
+                haves = BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             self._server.settle()
-            pulled = self.repository.pull(haves, [HERE])
+            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS])
             self._history = History(pulled.body, pulled.result.segments, KINDS)
             self._server.read_on(self._history)
             self._learned()

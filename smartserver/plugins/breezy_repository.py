@@ -7,9 +7,9 @@ to a shadow: a repository in memory that holds what came, stacked on the local o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import controldir, trace
+from breezy import controldir, errors, trace
 from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
@@ -155,6 +155,16 @@ class HpssRepository:
     def has_revisions(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
         """Those that are on either side."""
         return set(self.get_parent_map(revisions))
+
+    # -- upkeep
+
+    def pack(self, *arguments: object, **options: object) -> NoReturn:
+        """The server does that."""
+        raise errors.CommandError("a repository on an hpss:// server is packed by the server, after pushes")
+
+    def reconcile(self, *arguments: object, **options: object) -> NoReturn:
+        """There is never anything to reconcile."""
+        raise errors.CommandError("a repository on an hpss:// server needs no reconciling: what is pushed is checked")
 
     # -- everything else
 

@@ -9,7 +9,10 @@ from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 
 import smartserver
 from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.medium import Medium
+from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
@@ -24,20 +27,33 @@ FAST_OPEN = Option(
     override_from_env=["SMARTSERVER_FAST_OPEN"],
     help="Let the first request to an hpss:// server travel with the handshake (TCP Fast Open).",
 )
+SSH = Option(
+    "hpss.ssh",
+    default="ssh",
+    override_from_env=["SMARTSERVER_SSH"],
+    help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
+)
 option_registry.register(FAST_OPEN)
+option_registry.register(SSH)
+
+Place = Location | SshLocation
 
 
 class Server:
     """What every transport of one server shares."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Place) -> None:
         self.location = location
-        fast_open = bool(GlobalStack().get(FAST_OPEN.name))
-        recorder = tracer(location.where)
+        options = GlobalStack()
+        fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
+        ssh: str = options.get(SSH.name)
+        recorder = tracer(root_of(location))
 
-        def connect() -> TcpMedium:
+        def connect() -> Medium:
             if recorder is not None:
                 recorder.connected()
+            if isinstance(location, SshLocation):
+                return PipeMedium(location.command(ssh))
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
@@ -66,13 +82,23 @@ class Server:
 _servers: dict[str, Server] = {}
 
 
-def server_of(location: Location) -> Server:
+def server_of(location: Place) -> Server:
     """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
-    if location.where not in _servers:
-        _servers[location.where] = Server(location)
-    return _servers[location.where]
+    root = root_of(location)
+    if root not in _servers:
+        _servers[root] = Server(location)
+    return _servers[root]
 
 
-def cache_folder() -> str:
+def root_of(location: Place) -> str:
+    """The URL of the folder that is served, in the one spelling that names it."""
+    return location.key.removesuffix(location.path)
+
+
+def cache_folder() -> str | None:
     """Where knowledge of remotes is kept, that of git's users too: beside the folder of Breezy's own caches."""
-    return os.path.join(os.path.dirname(bedding.cache_dir()), "smartserver", "remotes")
+    try:
+        folder = bedding.cache_dir()  # Which it makes.
+    except OSError:
+        return None
+    return os.path.join(os.path.dirname(folder), "smartserver", "remotes")

@@ -35,5 +35,5 @@ def _show(record: CallRecord) -> None:
 def _close(recorder: Recorder, where: str) -> None:
     if recorder.calls:
         calls = len(recorder.calls)
-        trace.note(gettext("HPSS calls: {0} ({1} vfs) {2}").format(calls, recorder.vfs_calls, f"hpss://{where}"))
+        trace.note(gettext("HPSS calls: {0} ({1} vfs) {2}").format(calls, recorder.vfs_calls, where))
         trace.mutter("%s", text.summary(recorder, time.monotonic()))

@@ -10,8 +10,13 @@ from typing import NoReturn
 from breezy import errors, urlutils
 from breezy.transport import ConnectedTransport, NoSuchFile
 
-from smartserver.client.url import BadUrl, Location, parse
-from smartserver.plugins.breezy_server import Server, server_of
+from smartserver.client.ssh_url import SCHEME, parse_ssh
+from smartserver.client.url import BadUrl, parse
+from smartserver.plugins.breezy_server import Place, Server, server_of
+
+
+def _parse(url: str) -> Place:
+    return parse_ssh(url) if url.lower().startswith(SCHEME) else parse(url)
 
 
 class HpssTransport(ConnectedTransport):
@@ -22,7 +27,7 @@ class HpssTransport(ConnectedTransport):
         from smartserver.plugins import breezy_dir  # noqa: F401  # Its changes of Breezy are wanted before it is used.
 
         try:
-            self.location: Location = parse(urlutils.split_segment_parameters(self.base)[0])
+            self.location: Place = _parse(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
 

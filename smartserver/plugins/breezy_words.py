@@ -10,6 +10,7 @@ from breezy import errors
 from smartserver.client.call import NotOurProtocol
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
+from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
 from smartserver.errors import (
     AccessDenied,
@@ -27,7 +28,7 @@ from transports.errors import PermissionDenied as StoreDenies
 
 
 @contextmanager
-def in_breezys_words(url: str, location: Location) -> Iterator[None]:
+def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[None]:
     """Raise Breezy's error for whatever goes wrong with what is at `url`.
 
     Raises:

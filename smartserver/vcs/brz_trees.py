@@ -126,9 +126,10 @@ class Difference:
             changed = other if changed is None else changed & other
             before.append({row[0]: row[3] for row in then})
         for row in sorted(new.rows if changed is None else changed):
-            there = [revisions[row[0]] for revisions in before if row[0] in revisions]
+            there = [revisions.get(row[0]) for revisions in before]
             if row[3] not in there:
-                self.texts.append(NewText(TreeEntry._make(row), list(dict.fromkeys(there[:2]))))
+                candidates = dict.fromkeys([revision for revision in there[:2] if revision is not None])
+                self.texts.append(NewText(TreeEntry._make(row), list(candidates)))
 
     def _need(self, *keys: Collection[Key]) -> Asking:
         missing = {key for group in keys for key in group if key not in self._pages}

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
-from brz_sides import BUDGETS, Users
+from breezy.branch import Branch
+from breezy.workingtree import WorkingTree
+from brz_sides import BUDGETS, Users, in_process
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_branch,
@@ -151,6 +154,34 @@ def test_missing_and_merge(users: Users) -> None:
     assert users.run("a", "pull", users.url()).status == 0
     assert users.tip("a") == users.tip("b")
     users.check("a")
+
+
+def test_a_ghost_that_is_none_on_the_server(users: Users) -> None:
+    """User b has a merge without what was merged; what rests on that is pulled later."""
+    shutil.copytree(users.path("a"), users.path("side"))
+    merged = users.commit("side", "merged")
+    with in_process():
+        tree = WorkingTree.open(str(users.path("b")))
+        tree.set_parent_ids([tree.last_revision(), merged])
+        tree.commit("merge", committer="b <b@example.org>")
+    with users.branch("a") as branch, in_process():
+        branch.fetch(Branch.open(str(users.path("side"))))
+        branch.pull(Branch.open(str(users.path("b"))))
+    assert users.run("a", "push").status == 0
+    users.commit("side", "later")
+    with in_process():
+        tree = WorkingTree.open(str(users.path("a")))
+        tree.update()
+        with tree.lock_write():
+            tree.merge_from_branch(Branch.open(str(users.path("side"))))
+    users.commit_merge("a")
+    assert users.run("a", "push").status == 0
+    pulled = users.run("b", "pull")
+    assert pulled.status == 0, pulled.said
+    assert pulled.counts.rounds == 3
+    with users.branch("b") as branch:
+        assert branch.repository.has_revision(merged)
+    assert users.tip("b") == users.tip("a")
 
 
 # -- checkouts

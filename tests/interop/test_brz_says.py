@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from breezy.plugins import hpss
 from brz_sides import ROOT, SHIM, Users
 from git_sides import Served, Side, environment
 
-from smartserver.plugins import breezy_shim, breezy_tracer
+from smartserver.plugins import breezy_tracer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -44,7 +45,7 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
     loaded = set(re.findall(r"^import time:.*\|\s*(\S+)$", done.stderr, re.MULTILINE))
     assert "breezy.plugins.hpss" in loaded
     assert not [name for name in loaded if name.partition(".")[0] in ("smartserver", "msgspec", "zstandard")]
-    assert breezy_shim.SCHEMES[0] == "hpss://"
+    assert hpss.SCHEMES[0] == "hpss://"
 
 
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
@@ -118,3 +119,23 @@ def test_an_interrupt_ends_it_at_once(users: Users) -> None:
             _, err = brz.communicate(timeout=60)
     assert brz.returncode == 3
     assert err == b"brz: interrupted\n"
+
+
+def test_over_ssh(users: Users, tmp_path: Path) -> None:
+    """One that logs in nowhere and runs the command here."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\ncd "$HOME" && exec sh -c "$3"\n')
+    ssh.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {"SMARTSERVER_SSH": str(ssh), "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    for url in (f"hpss+ssh://me@host{tmp_path}/absolute/trunk", "hpss+ssh://host/~/below/trunk"):
+        pushed = users.run("a", "push", url, "-Dhpss", **variables)
+        assert pushed.status == 0, pushed.said
+        assert re.fullmatch(
+            r"Created new branch\.\nHPSS calls: 1 \(0 vfs\) hpss\+ssh://(me@)?host/(~|tmp)/\n", pushed.err
+        )
+        name = url.rpartition("/trunk")[0].rpartition("/")[2]
+        assert users.run("", "branch", url, name, **variables).status == 0
+        assert users.tip(name) == users.tip("a")
+    assert (home / "below" / "trunk").is_dir()

@@ -52,6 +52,13 @@ def test_the_graph_and_parts_of_it() -> None:
     assert list(came.segments(whole)) == list(whole.values())
 
 
+def test_what_it_rests_on() -> None:
+    whole = segments()
+    came = history(whole[b"two"] + whole[b"side"] + whole[b"three"], 3)
+    assert came.rests_on([b"two", b"side", b"three"]) == {b"one"}
+    assert came.rests_on([b"three"]) == set()
+
+
 def test_it_is_received_once() -> None:
     asked = []
 
