@@ -12,9 +12,11 @@ from itertools import pairwise
 
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
+from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.store.content import ContentReader
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, PullPlan, Seen
+from smartserver.store.model import Changes, ContentPlan, PullPlan, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_name
 
@@ -191,6 +193,53 @@ class RepositoryTransaction:
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
+    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        graph = self._present().graph
+        ordinal = self._stored_ordinal(revision)
+        for _ in range(steps):
+            parents = graph.parents(ordinal)
+            if not parents:
+                return None
+            ordinal = parents[0]
+        return graph.revision(ordinal)
+
+    def left_hand_length(self, revision: RevisionId) -> int:
+        return len(_left_hand(self._present().graph, [self._stored_ordinal(revision)], set(), 0))
+
+    def plan_content(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        limit: int = 0,
+        *,
+        left_hand: bool = False,
+        bare: bool = False,
+        trees: Trees | None = None,
+    ) -> ContentPlan:
+        if self.created is not None:
+            raise NoSuchRepository(self._path)
+        self._content()
+        graph = self._present().graph
+        wanted = [self._stored_ordinal(want) for want in wants]
+        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
+        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
+        for revision in trees.of if trees is not None else ():
+            self._stored_ordinal(revision)
+        if left_hand:
+            chosen = _left_hand(graph, wanted[:1], set(had), limit)
+        else:
+            chosen = graph.missing(wanted, had, cut)[::-1]
+            if limit:
+                chosen = chosen[:limit]
+        return ContentPlan(tuple(chosen), bare, trees or Trees())
+
+    def _content(self) -> Content:
+        content = content_of(self.vcs)
+        if content is None:
+            raise Unsupported(f"trees and revisions alone of {self.vcs}", ", ".join(READABLE))
+        return content
+
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
@@ -200,12 +249,14 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan) -> SegmentReader:
-        """The bytes of a plan's segments.
+    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | ContentReader:
+        """The bytes of what a plan says.
 
         Raises:
             NoSuchRepository: there is none.
         """
+        if isinstance(plan, ContentPlan):
+            return ContentReader(self._present(), self._content(), plan)
         return self._present().read_ranges(plan.ranges)
 
     def _present(self) -> Snapshot:
@@ -241,6 +292,16 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
+
+
+def _left_hand(graph: Graph, start: Sequence[int], had: set[int], limit: int) -> list[int]:
+    """A revision, its first parent, that one's, and so on to the first that is had."""
+    chosen: list[int] = []
+    at = list(start)
+    while at and at[0] not in had and not (limit and len(chosen) == limit):
+        chosen.append(at[0])
+        at = list(graph.parents(at[0])[:1])
+    return chosen
 
 
 def _folders_of(name: bytes) -> list[bytes]:

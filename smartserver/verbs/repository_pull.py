@@ -1,4 +1,4 @@
-"""`Repository.pull`: refs, and the revisions the client lacks."""
+"""`Repository.pull`: refs, and what the client lacks: revisions, or what revisions say of themselves, or trees."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported
 from smartserver.records.model import RefValue, RevisionId
-from smartserver.store.model import Transaction, What
+from smartserver.store.model import Transaction, Trees, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, Id, RefName
 
@@ -20,13 +20,50 @@ MAX_PREFIXES = 256
 """Prefixes of refs in one pull: each ref is compared with all of them."""
 
 
+MAX_TREES = 4096
+"""Trees in one pull by name: as many as ids elsewhere. Those of the chosen revisions are not counted."""
+
+Path = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"doc/index.txt"])]
+"""A path inside a tree, without a slash at either end; empty: the tree's root."""
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53, examples=[-1])]
+"""A revision's place in the left-hand history of the first wanted ref: 1 is its first revision, -1 its tip."""
+
+
+class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which of the revisions that the wants reach and the haves do not say what they are: the newest `limit` (0: all);
+    with `left_hand` along first parents only. `bare`: only their ids and parents.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
+    left_hand: bool = False
+    bare: bool = False
+
+
+class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which trees: of `of`, by id or number, and with `each` those of the chosen revisions and their first parents.
+
+    `paths`: only what lies there, with the folders on the way; `inner`: what the request's path leads to inside the
+    branch, too; neither: everything. `texts`: the files' texts, too. `versions`: the earlier texts of those files, and
+    the revisions that brought them, too.
+    """
+
+    of: Annotated[list[Id | Number], msgspec.Meta(max_length=MAX_TREES)] = []
+    each: bool = False
+    paths: Annotated[list[Path], msgspec.Meta(max_length=MAX_IDS)] | None = None
+    inner: bool = False
+    texts: bool = True
+    versions: bool = False
+
+
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`, or the name of a setting that holds
     a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
-    segment of an interrupted pull with the same arguments.
+    segment of an interrupted pull with the same arguments. `chosen` goes with `what` = `revisions`, and may with
+    `tree`, as `trees` must.
     """
 
     what: What = What.HISTORY
@@ -36,14 +73,19 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     absent: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
     after: Id | None = None
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
+    chosen: ChosenField | None = None
+    trees: TreesField | None = None
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments` and `size` (bytes) of the body; `common`: a bit for each have, lowest first, that is here."""
+    """`segments` and `size` (bytes) of the body of whole revisions; `common`: a bit for each have, lowest first, that
+    is here. `trees`: the ids of the revisions in `TreesField.of`.
+    """
 
     segments: int = 0
     size: int = 0
     common: bytes = b""
+    trees: list[bytes] = []
 
 
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
@@ -73,16 +115,65 @@ def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[Re
     return [tip.id for name, value in refs.items() if name.startswith(wanted) for tip in value]
 
 
+def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]) -> PullResult:
+    """Plan the answer to a pull of less than whole revisions."""
+    transaction, chosen, asked = context.transaction, request.chosen, request.trees
+    if (request.what is What.TREE) != (asked is not None):
+        raise Unsupported(f"a pull of {request.what} {'with' if asked else 'without'} trees", "trees with `tree` only")
+    if asked is None and chosen is None:
+        chosen = ChosenField()
+    trees = None
+    if asked is not None:
+        paths = asked.paths
+        if asked.inner:
+            paths = [*(paths or ()), context.inner.encode()]
+        of = [_numbered(transaction, wants, each) if isinstance(each, int) else each for each in asked.of]
+        trees = Trees(tuple(of), asked.each, None if paths is None else tuple(paths), asked.texts, asked.versions)
+    # Where nothing was chosen the wants only say from where revisions are numbered.
+    plan = transaction.plan_content(
+        [] if chosen is None else wants,
+        request.haves,
+        request.absent,
+        0 if chosen is None else chosen.limit,
+        left_hand=chosen is not None and chosen.left_hand,
+        bare=chosen is not None and chosen.bare,
+        trees=trees,
+    )
+    context.stream(plan)
+    return PullResult(trees=[] if trees is None else list(trees.of))
+
+
+def _numbered(transaction: Transaction, wants: Sequence[RevisionId], number: int) -> RevisionId:
+    """The revision with that number in the left-hand history of the first want."""
+    if wants and number:
+        steps = _tip_number(transaction, wants[0]) - number if number > 0 else -number - 1
+        found = transaction.left_hand(wants[0], steps) if steps >= 0 else None
+        if found is not None:
+            return found
+    raise NoSuchRevisionNumber(number)
+
+
+def _tip_number(transaction: Transaction, tip: RevisionId) -> int:
+    """The number of a ref's tip: what its attributes say, since history may go on below a ghost; else counted."""
+    for value in transaction.refs().values():
+        for each in value:
+            if each.id == tip and each.attributes.isdigit():
+                return int(each.attributes)
+    return transaction.left_hand_length(tip)
+
+
 @verb(
     "Repository.pull",
     effect=Effect.READ,
     body=Body.DOWN,
-    errors=(LimitExceeded, MissingRevision, NoSuchRepository),
+    errors=(LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported),
 )
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
-    """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
+    """Answer what changed of the refs, then send what the client lacks.
 
-    Segments come parents first, as they lie on disk. With `what` = `refs` nothing follows.
+    `history`: the revisions that the wants reach and the haves do not, whole, parents first, as they lie on disk.
+    `revisions`: only what those say of themselves, newest first. `tree`: trees or parts of them, without history. The
+    bodies of the last two are bulk streams. With `refs` nothing follows.
     """
     transaction = context.transaction
     refs = transaction.refs()
@@ -95,6 +186,8 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             [*wants, *request.haves],
         )
     wants = list(dict.fromkeys(wants))
+    if request.what is not What.HISTORY:
+        return _content(context, request, wants)
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
     context.stream(plan)
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
