@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import shown
@@ -23,37 +24,51 @@ class BzrContent:
     described = (REVISION, SIGNATURE)
     text = TEXT
 
-    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> Iterator[Place]:
+    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
         """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
         found = read(INVENTORY, revision)
         if found is None:
             return
         yield INVENTORY, revision
         inventory = read_inventory(found.text)
-
-        def page(key: Key) -> bytes:
-            found = read(CHK, key)
-            if found is None:
-                raise ValueError(f"the page {shown(key)} is missing")
-            return found.text
-
+        page = functools.partial(_page, read)
         files: list[Entry] = []
-        if paths is None:
+        if paths is None or b"" in paths:  # The root is everything, and by name, too.
             for root in (inventory.id_to_entry, inventory.by_name):
-                for key in _pages(page, root, files):
+                for key in _pages(page, root, seen, files):
                     yield CHK, key
         else:
             tree = BzrTree(inventory, page)
             for path in paths:
-                parts = path.split(b"/") if path else []
+                parts = path.split(b"/")
                 for depth in range(len(parts)):
                     tree.find(b"/".join(parts[:depth]))  # Clients look at the folders on the way.
                 files += [entry for _, entry in tree.walk(path) if entry.kind == "file"]
             for key in tree.pages:
                 yield CHK, key
         # What ends alike is mostly alike, and compresses well side by side.
-        for entry in sorted(files, key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id)):
-            yield TEXT, entry.text_key
+        files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
+        for key in dict.fromkeys(entry.text_key for entry in files):
+            yield TEXT, key
+
+    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
+        """The texts in which two trees differ, read from the pages they do not share."""
+        found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
+        mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+        files: tuple[set[Key], set[Key]] = set(), set()
+        seen: set[Key] = set()
+        while mine or theirs:
+            seen |= mine | theirs
+            below: tuple[set[Key], set[Key]] = set(), set()
+            for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
+                for key in keys:
+                    text = _page(read, key)
+                    if is_node(text):
+                        children.update(read_node(text).children.values())
+                    else:
+                        texts.update(entry.text_key for entry in _files(text))
+            mine, theirs = below[0] - seen, below[1] - seen
+        return files[0] ^ files[1]
 
     def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
         """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
@@ -72,9 +87,10 @@ class BzrContent:
                     todo.append(before)
 
 
-def _pages(page: Callable[[Key], bytes], root: Key, files: list[Entry]) -> Iterator[Key]:
-    """Every page below a root; the files that leaves of `id_to_entry` have are added to `files`."""
-    todo, seen = [root], {root}
+def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[Entry]) -> Iterator[Key]:
+    """Every page below a root that is not in `seen`; the files that leaves of `id_to_entry` have go to `files`."""
+    todo = [] if root in seen else [root]
+    seen.add(root)
     while todo:
         key = todo.pop()
         yield key
@@ -84,6 +100,19 @@ def _pages(page: Callable[[Key], bytes], root: Key, files: list[Entry]) -> Itera
             seen.update(below)
             todo += below
             continue
-        leaf = read_leaf(text)
-        if leaf.parts == ENTRY_PARTS:
-            files += [entry for entry in map(read_entry, leaf.items.values()) if entry.kind == "file"]
+        files += _files(text)
+
+
+def _files(text: bytes) -> list[Entry]:
+    """The files that a leaf has; one of `by_name` has none."""
+    leaf = read_leaf(text)
+    if leaf.parts != ENTRY_PARTS:
+        return []
+    return [entry for entry in map(read_entry, leaf.items.values()) if entry.kind == "file"]
+
+
+def _page(read: Read, key: Key) -> bytes:
+    found = read(CHK, key)
+    if found is None:
+        raise ValueError(f"the page {shown(key)} is missing")
+    return found.text

@@ -26,9 +26,18 @@ class Content(Protocol):
     def text(self) -> int:
         """The kind of files' texts."""
 
-    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> Iterator[Place]:
+    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
         """The records of a revision's tree, or of what lies at some paths and below, and of the folders on the way
         there; files' texts last. A path at which nothing lies adds what shows that.
+
+        `seen`: what whole trees before it had and need not be read again; this one's is added.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
+    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
+        """The texts of files that one of two trees has and the other has not; all of one where there is no other.
 
         Raises:
             ValueError: a record is missing or cannot be read.

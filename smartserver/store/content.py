@@ -7,13 +7,14 @@ trees, and with each tree the earlier texts of its files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.bulk import BulkWriter
-from smartserver.records.check import make_check, rules_of
+from smartserver.records.check import make_check
 from smartserver.records.content import Content
-from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, RevisionId
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId
 from smartserver.records.segment import STORED, encode_segment
 from smartserver.store.model import ContentPlan
 from smartserver.store.snapshot import Snapshot
@@ -37,6 +38,7 @@ class ContentReader:
         self._plan = plan
         self._content = content
         self._sent: set[tuple[int, Key]] = set()
+        self._walked: set[Key] = set()
         self._pieces = self._compressed()
         self._rest = b""
 
@@ -67,57 +69,69 @@ class ContentReader:
         yield bulk.finish()
 
     def _segments(self) -> Iterator[bytes]:
-        graph, plan = self._snapshot.graph, self._plan
+        snapshot, plan = self._snapshot, self._plan
         for ordinal in plan.revisions:
-            yield self._segment(ordinal, [] if plan.bare else self._described(graph.revision(ordinal)))
-        for revision in self._trees():
-            yield from self._tree(revision)
+            yield self._segment(ordinal, [] if plan.bare else self._described(snapshot.revision(ordinal)))
+        pairs = self._pairs()
+        changed = self._changed(pairs) if plan.trees.changed else None
+        wanted = dict.fromkeys([*plan.trees.of, *itertools.chain.from_iterable(pairs)])
+        for revision in wanted:
+            yield from self._tree(revision, changed)
 
-    def _trees(self) -> Iterator[RevisionId]:
-        """The revisions whose trees are sent, each once."""
-        graph, plan = self._snapshot.graph, self._plan
-        wanted = dict.fromkeys(plan.trees.of)
-        if plan.trees.each:
-            for ordinal in plan.revisions:
-                near = [ordinal, *graph.parents(ordinal)[:1]]
-                wanted.update(dict.fromkeys(graph.revision(each) for each in near))
-        return iter(wanted)
+    def _pairs(self) -> list[tuple[RevisionId, ...]]:
+        """The revisions whose trees are compared: a chosen one and its first parent, where that is here; neighbours."""
+        snapshot, plan = self._snapshot, self._plan
+        pairs: list[tuple[RevisionId, ...]] = list(itertools.pairwise(plan.trees.of))
+        for ordinal in plan.revisions if plan.trees.each else ():
+            before = snapshot.first_parent(ordinal)
+            near = [ordinal] if before is None else [ordinal, before]
+            pairs.append(tuple(map(snapshot.revision, near)))
+        return pairs
 
-    def _tree(self, revision: RevisionId) -> Iterator[bytes]:
+    def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
+        """The texts that one tree of a pair has and the other has not."""
+        found: set[Key] = set()
+        for pair in pairs:
+            try:
+                found.update(self._content.changed(self._read, pair[0], pair[1] if len(pair) > 1 else None))
+            except ValueError as wrong:
+                raise CorruptRecord(pair[0], pair[0], f"its tree cannot be read: {wrong}") from wrong
+        return found
+
+    def _tree(self, revision: RevisionId, changed: Collection[Key] | None) -> Iterator[bytes]:
+        """`changed`: the texts to be sent; None: all."""
         snapshot, trees, content = self._snapshot, self._plan.trees, self._content
         ordinal = snapshot.ordinal(revision)
         assert ordinal is not None  # The plan found it in this snapshot.
         texts: list[Key] = []
+        bringers: dict[int, None] = {}
 
         def records() -> Iterator[Record]:
             yield from self._described(revision)
             try:
-                for kind, key in content.tree(self._read, revision, trees.paths):
+                for kind, key in content.tree(self._read, revision, trees.paths, self._walked):
                     if kind == content.text:
+                        if changed is not None and key not in changed:
+                            continue
                         texts.append(key)
                         if not trees.texts or trees.versions:
                             continue
                     yield from self._once(kind, key)
             except ValueError as wrong:
                 raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
+            for text in texts if trees.versions else ():
+                for bringer, key in content.versions(self._read, text):
+                    found = snapshot.ordinal(bringer)
+                    if found is not None:  # A ghost has a text, and says nothing of itself.
+                        bringers[found] = None
+                    yield from self._once(content.text, key)
 
+        # Texts side by side, and revisions after them: what is alike compresses better the nearer it is.
         yield from self._cut(ordinal, records())
-        if trees.versions:
-            for text in texts:
-                yield from self._versions(text)
-
-    def _versions(self, text: Key) -> Iterator[bytes]:
-        """A file's text and those before it, each in a segment of its revision."""
-        content, snapshot = self._content, self._snapshot
-        for revision, key in content.versions(self._read, text):
-            ordinal = snapshot.ordinal(revision)
-            if ordinal is None:  # A ghost's text came with another revision.
-                location = snapshot.first(content.text, key)
-                assert location is not None  # It was read a moment ago.
-                ordinal = location.ordinal
-            records = [*self._described(snapshot.revision(ordinal)), *self._once(content.text, key)]
-            if records:
-                yield self._segment(ordinal, records)
+        for found in bringers:
+            described = self._described(snapshot.revision(found))
+            if described:
+                yield self._segment(found, described)
 
     def _described(self, revision: RevisionId) -> list[Record]:
         """What a revision says of itself."""
@@ -155,10 +169,4 @@ class ContentReader:
             check = make_check(kinds[kind], key, meta, text)
             entries.append(Entry(kind, STORED, key, meta, BaseTag.NONE, b"", len(text), len(text), check))
             frames.append(text)
-        return encode_segment(self._snapshot.revision(ordinal), self._parents(ordinal), entries, frames, kinds)
-
-    def _parents(self, ordinal: int) -> tuple[Parent, ...]:
-        graph = self._snapshot.graph
-        if not rules_of(self._snapshot.root.vcs).ghosts:
-            return tuple(Parent(graph.revision(parent)) for parent in graph.parents(ordinal))
-        return self._snapshot.parents(ordinal)
+        return encode_segment(self._snapshot.revision(ordinal), self._snapshot.parents(ordinal), entries, frames, kinds)

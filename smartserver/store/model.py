@@ -56,6 +56,8 @@ class Trees(msgspec.Struct, frozen=True):
     """Whether the files' texts come too."""
     versions: bool = False
     """Whether the earlier texts of those files come too, and the revisions that brought them."""
+    changed: bool = False
+    """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
@@ -195,8 +197,16 @@ class Transaction(Protocol):
             MissingRevision: a want or `after` is not stored.
         """
 
+    def check_content(self) -> None:
+        """Check that less than whole revisions can be read of it.
+
+        Raises:
+            NoSuchRepository: there is none, or this request makes it.
+            Unsupported: this release knows no trees of its VCS.
+        """
+
     def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        """The revision so many first parents before another; None where the line is shorter.
+        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
 
         Raises:
             NoSuchRepository: there is none.
@@ -204,7 +214,7 @@ class Transaction(Protocol):
         """
 
     def left_hand_length(self, revision: RevisionId) -> int:
-        """How many revisions there are from one to the last of its first parents, both counted.
+        """How many revisions there are from one to the last of its first parents that is stored, both counted.
 
         Raises:
             NoSuchRepository: there is none.
@@ -228,9 +238,8 @@ class Transaction(Protocol):
         `bare`: ids and parents alone.
 
         Raises:
-            NoSuchRepository: there is none.
             MissingRevision: a want, or the revision of a tree, is not stored.
-            Unsupported: this release reads no trees of the repository's VCS.
+            NoSuchRepository, Unsupported: as `check_content`.
         """
 
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile, shown
-from smartserver.records.check import verify_record
+from smartserver.errors import CorruptFile, LimitExceeded, shown
+from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import decode_parents
@@ -313,6 +313,17 @@ class Snapshot:
         ranges = tuple(ranges)
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
+    def first_parent(self, ordinal: int) -> int | None:
+        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost.
+
+        Raises:
+            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
+        """
+        stored = self.graph.parents(ordinal)
+        if not stored or self.parents(ordinal)[0].absent:
+            return None
+        return stored[0]
+
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
         """The parents of a revision, absent ones too, which the graph does not know.
 
@@ -321,13 +332,15 @@ class Snapshot:
             CorruptFile: its header cannot be read.
             NoSuchFile, TransportFailed: as `SegmentReader.read`.
         """
+        if not rules_of(self.root.vcs).ghosts:
+            return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
         size = min(HEADER, stop - start)
         while True:
             try:
                 return decode_parents(pack.reader.read(start, size), 0)
-            except Malformed as wrong:
-                if size == stop - start:
+            except (Malformed, LimitExceeded) as wrong:
+                if size == stop - start or isinstance(wrong, LimitExceeded):
                     raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong
                 size = min(size * 16, stop - start)
 

@@ -6,8 +6,9 @@ changed so far. The repository writes down what differs, in one swap.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
@@ -194,17 +195,13 @@ class RepositoryTransaction:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        graph = self._present().graph
-        ordinal = self._stored_ordinal(revision)
-        for _ in range(steps):
-            parents = graph.parents(ordinal)
-            if not parents:
-                return None
-            ordinal = parents[0]
-        return graph.revision(ordinal)
+        snapshot = self._present()
+        line = _left_hand(snapshot, self._stored_ordinal(revision))
+        found = next(itertools.islice(line, steps, None), None)
+        return None if found is None else snapshot.revision(found)
 
     def left_hand_length(self, revision: RevisionId) -> int:
-        return len(_left_hand(self._present().graph, [self._stored_ordinal(revision)], set(), 0))
+        return sum(1 for _ in _left_hand(self._present(), self._stored_ordinal(revision)))
 
     def plan_content(
         self,
@@ -217,27 +214,31 @@ class RepositoryTransaction:
         bare: bool = False,
         trees: Trees | None = None,
     ) -> ContentPlan:
-        if self.created is not None:
-            raise NoSuchRepository(self._path)
-        self._content()
-        graph = self._present().graph
+        self.check_content()
+        snapshot = self._present()
+        graph = snapshot.graph
         wanted = [self._stored_ordinal(want) for want in wants]
         had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
         for revision in trees.of if trees is not None else ():
             self._stored_ordinal(revision)
-        if left_hand:
-            chosen = _left_hand(graph, wanted[:1], set(had), limit)
+        chosen: Iterable[int]
+        if left_hand and wanted:
+            reached = set(had)
+            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
         else:
-            chosen = graph.missing(wanted, had, cut)[::-1]
-            if limit:
-                chosen = chosen[:limit]
-        return ContentPlan(tuple(chosen), bare, trees or Trees())
+            chosen = reversed(graph.missing(wanted, had, cut))
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, trees or Trees())
+
+    def check_content(self) -> None:
+        if self.created is not None:
+            raise NoSuchRepository(self._path)
+        self._content()
 
     def _content(self) -> Content:
         content = content_of(self.vcs)
         if content is None:
-            raise Unsupported(f"trees and revisions alone of {self.vcs}", ", ".join(READABLE))
+            raise Unsupported(f"reading parts of a repository of {self.vcs}", ", ".join(READABLE))
         return content
 
     def changes_since(self, known: Seen | None) -> Changes:
@@ -294,14 +295,11 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts, stops, strict=True))
 
 
-def _left_hand(graph: Graph, start: Sequence[int], had: set[int], limit: int) -> list[int]:
-    """A revision, its first parent, that one's, and so on to the first that is had."""
-    chosen: list[int] = []
-    at = list(start)
-    while at and at[0] not in had and not (limit and len(chosen) == limit):
-        chosen.append(at[0])
-        at = list(graph.parents(at[0])[:1])
-    return chosen
+def _left_hand(snapshot: Snapshot, ordinal: int | None) -> Iterator[int]:
+    """A revision, its first parent, that one's, and so on."""
+    while ordinal is not None:
+        yield ordinal
+        ordinal = snapshot.first_parent(ordinal)
 
 
 def _folders_of(name: bytes) -> list[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from builders import History, create, push
 
 from smartserver.errors import AccessDenied
-from smartserver.store.model import PullPlan, VerifyReport
+from smartserver.store.model import ContentPlan, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission, ServerFacts
@@ -39,14 +39,14 @@ class NotedContext:
         self.inner = inner
         self.denied = frozenset(denied)
         self.asked: list[tuple[Permission, bytes]] = []
-        self.plans: list[PullPlan] = []
+        self.plans: list[PullPlan | ContentPlan] = []
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         self.asked.append((permission, ref))
         if permission in self.denied:
             raise AccessDenied(permission.value, "the test says so")
 
-    def stream(self, plan: PullPlan) -> None:
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
         self.plans.append(plan)
 
     def verify(self) -> VerifyReport:
