@@ -19,6 +19,7 @@ CodedError (transports.errors)
     └── RepositoryError
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
+        ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         └── CorruptFile
@@ -255,10 +256,11 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one."""
+    """The new tip does not descend from the present one; `behind`: it is an ancestor of that."""
 
     ref: bytes
     tip: bytes
+    behind: bool = False
 
     def __str__(self) -> str:
         return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}, which the new tip does not descend from"
@@ -286,6 +288,29 @@ class HeadBranch(RepositoryError, code="head-branch"):
 
     def __str__(self) -> str:
         return f"{_name(self.ref)} is the branch HEAD names; deleting it is refused"
+
+
+@dataclasses.dataclass(eq=False)
+class StaleEntry(RepositoryError, code="stale-entry"):
+    """An entry of a map, or a setting (of the map `settings`), is not what the caller expected."""
+
+    map: str
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"{_name(self.key)} of {self.map!r} is not what was expected"
+
+
+@dataclasses.dataclass(eq=False)
+class WrongMapKind(RepositoryError, code="wrong-map-kind"):
+    """The map was declared as one of another kind: of revision ids (`ids`), or of any bytes (`opaque`)."""
+
+    map: str
+    kind: str
+    asked: str
+
+    def __str__(self) -> str:
+        return f"the map {self.map!r} is {self.kind}, not {self.asked}"
 
 
 @dataclasses.dataclass(eq=False)

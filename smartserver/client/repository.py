@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from smartserver.errors import (
     MissingParents,
     MissingRevision,
     NestedRepository,
+    NoSuchBranch,
     NoSuchRepository,
     NotDone,
     OutcomeUnknown,
@@ -48,6 +49,9 @@ from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag, State
 from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.verbs.map_update import EntryOutcome, MapUpdateRequest, MapUpdateResult
 
 PIECE = 32 * 1024
 """Bytes of an upload between two looks for a refusal."""
@@ -108,6 +112,21 @@ class Updated(msgspec.Struct, frozen=True):
     outcome: Outcome
     old: bytes = b""
     error: CodedError | None = None
+
+
+class MapUpdated(msgspec.Struct, frozen=True):
+    """What became of each entry of a map; none where `error` says why the update was refused."""
+
+    update: MapUpdateRequest
+    entries: list[EntryOutcome]
+    error: CodedError | None = None
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What became of each update, in their order."""
+
+    refs: list[Updated]
+    maps: list[MapUpdated]
 
 
 class NewRepository(msgspec.Struct, frozen=True):
@@ -224,8 +243,27 @@ class RemoteRepository:
             OutcomeUnknown: as `Client.request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        if not updates:
-            return []
+        return self.push_all(updates, (), source, new, atomic=atomic, check_only=check_only, on_plan=on_plan).refs
+
+    def push_all(
+        self,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        source: PushSource,
+        new: NewRepository | None = None,
+        *,
+        atomic: bool = False,
+        check_only: bool = False,
+        on_plan: Callable[[int], None] = lambda revisions: None,
+    ) -> Pushed:
+        """As `push`, and change maps after the refs.
+
+        Raises:
+            CodedError: the whole push was refused.
+            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `push`.
+        """
+        if not updates and not maps:
+            return Pushed([], [])
         haves = self.knowledge.tips()
         unusable: set[Key] = set()
         tips = [update.tip for update in updates if update.tip is not None]
@@ -237,18 +275,18 @@ class RemoteRepository:
             if unusable:
                 plan = plan.without_bases(unusable)
             on_plan(len(plan.graph))
-            outgoing = self._outgoing(updates, plan, creating, atomic=atomic, check_only=check_only)
+            outgoing = self._outgoing(updates, maps, plan, creating, atomic=atomic, check_only=check_only)
             try:
                 answer = self._client.request(outgoing)
             except Refusal as refusal:
                 self._learn_refusal(refusal)
                 error = refusal.error
                 if last:
-                    return self._refused(updates, refusal, outgoing)
+                    return self._refused(updates, maps, refusal, outgoing)
                 if isinstance(error, KnownRevisions):
-                    settled = self._settled(updates)
+                    settled = self._settled(updates) if not maps else None
                     if settled is not None:
-                        return settled
+                        return Pushed(settled, [])
                     haves = [*error.tips, *self.knowledge.tips()]
                     creating = None
                 elif isinstance(error, MissingBase):
@@ -262,7 +300,7 @@ class RemoteRepository:
                     # The remote was made anew or restored: only what it says it has now counts.
                     haves = [tip.id for value in self.knowledge.refs().values() for tip in value]
                 else:
-                    return self._refused(updates, refusal, outgoing)
+                    return self._refused(updates, maps, refusal, outgoing)
                 continue
             try:
                 self._learn(answer)
@@ -271,25 +309,36 @@ class RemoteRepository:
                     raise
                 # What else it says is not to be believed either.
                 raise OutcomeUnknown(str(wrong)) from wrong
-            done = self._updated(updates, answer.results[-len(updates) :])
+            of_maps = len(answer.results) - len(maps)
+            mapped = [_mapped(*each) for each in zip(maps, answer.results[of_maps:], strict=True)]
+            done = self._updated(updates, answer.results[of_maps - len(updates) : of_maps])
             lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
-            if lacking and len(lacking) < len(updates):
+            later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
+            if lacking and len(lacking) + len(later) < len(updates) + len(maps):
                 # Made anew, and something could be done there all the same: what is known now plans the rest.
-                rest = [updates[number] for number in lacking]
+                rest, of_rest = [updates[number] for number in lacking], [maps[number] for number in later]
                 try:
-                    again = self.push(rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan)
+                    again = self.push_all(
+                        rest, of_rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan
+                    )
                 except OutcomeUnknown as unknown:
-                    again = [msgspec.structs.replace(done[number], error=unknown) for number in lacking]
+                    again = Pushed(
+                        [msgspec.structs.replace(done[number], error=unknown) for number in lacking],
+                        [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
+                    )
                 except (CodedError, MediumError, ProtocolError, NotOurProtocol):
-                    return done  # What was done is done, and why the rest was not is said already.
-                for number, each in zip(lacking, again, strict=True):
+                    return Pushed(done, mapped)  # What was done is done, and why the rest was not is said already.
+                for number, each in zip(lacking, again.refs, strict=True):
                     done[number] = each
-            return done
+                for number, one in zip(later, again.maps, strict=True):
+                    mapped[number] = one
+            return Pushed(done, mapped)
         raise AssertionError("the last attempt returns or raises")
 
     def _outgoing(
         self,
         updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
         plan: Plan,
         creating: NewRepository | None,
         *,
@@ -317,6 +366,10 @@ class RemoteRepository:
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
+        if maps:
+            from smartserver.verbs.map_update import map_update  # Which git's user never needs.
+
+            calls += [(map_update, update) for update in maps]
         return self._request(calls, flags, body, at=creating is not None)
 
     def _request(
@@ -347,21 +400,30 @@ class RemoteRepository:
     def _updated(self, updates: Sequence[RefUpdate], results: Sequence[Result | CodedError]) -> list[Updated]:
         return [_outcome(update, result) for update, result in zip(updates, results, strict=True)]
 
-    def _refused(self, updates: Sequence[RefUpdate], refusal: Refusal, outgoing: Outgoing) -> list[Updated]:
+    def _refused(
+        self,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        refusal: Refusal,
+        outgoing: Outgoing,
+    ) -> Pushed:
         """Each update's own refusal; where the request as a whole was refused, that error.
 
         Raises:
             CodedError: the whole push was refused.
         """
         if len(refusal.outcomes) != len(outgoing.calls):
-            if len(outgoing.calls) == 1 and not isinstance(refusal.error, OutcomeUnknown):
-                return [Updated(updates[0], Outcome.REFUSED, error=refusal.error)]
-            raise refusal.error
-        errors = refusal.outcomes[-len(updates) :]
-        return [
-            Updated(update, Outcome.REFUSED, error=error or NotDone())
-            for update, error in zip(updates, errors, strict=True)
-        ]
+            if len(outgoing.calls) > 1 or isinstance(refusal.error, OutcomeUnknown):
+                raise refusal.error
+            errors: Sequence[CodedError | None] = [refusal.error]
+        else:
+            errors = refusal.outcomes[-len(updates) - len(maps) :]
+        causes = [error or NotDone() for error in errors]
+        of_refs, of_maps = causes[: len(updates)], causes[len(updates) :]
+        return Pushed(
+            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
+            [MapUpdated(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
+        )
 
     # -- knowledge
 
@@ -443,6 +505,12 @@ def _outcome(update: RefUpdate, result: Result | CodedError) -> Updated:
     if isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
         old = result.old[0]
     return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
+
+
+def _mapped(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdated:
+    if isinstance(result, CodedError):
+        return MapUpdated(update, [], result)
+    return MapUpdated(update, cast("MapUpdateResult", result).entries)
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:

@@ -13,12 +13,12 @@ What records say of each other is the system's to know: `rules_of`.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Final
 
 from smartserver.errors import shown
 from smartserver.records import varint
-from smartserver.records.check_bzr import BzrRules
 from smartserver.records.check_git import BLOB as BLOB
 from smartserver.records.check_git import COMMIT as COMMIT
 from smartserver.records.check_git import GIT_CHECKS, GitRules
@@ -47,17 +47,15 @@ KINDS_OF: Final = {
 }
 """The kinds of record a repository of a known version-control system has; a client finds them by its `vcs`."""
 
-_RULES: Final[dict[str, Rules]] = {
-    "git sha1": GitRules("git-sha1"),
-    "git sha256": GitRules("git-sha256"),
-    "bzr 2a": BzrRules(),
-}
-_UNKNOWN: Final = Rules()
 
-
+@functools.lru_cache(maxsize=16)
 def rules_of(vcs: str) -> Rules:
     """What records of a repository of this system say of each other; nothing, where the system is not known."""
-    return _RULES.get(vcs, _UNKNOWN)
+    if vcs == "bzr 2a":
+        from smartserver.records.check_bzr import BzrRules  # Not before: it is a tenth of what git's helper loads.
+
+        return BzrRules()
+    return GitRules(f"git-{vcs.removeprefix('git ')}") if vcs in ("git sha1", "git sha256") else Rules()
 
 
 def check_bytes(kind: Kind) -> int:

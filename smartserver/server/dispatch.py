@@ -25,7 +25,7 @@ from smartserver.store.model import ContentPlan, PullPlan, Transaction, VerifyRe
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
-from smartserver.wire.limits import MAX_CALLS
+from smartserver.wire.limits import MAX_CALLS, MAX_RESULTS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
 
@@ -257,7 +257,7 @@ def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
     """
     outcomes: list[Outcome] = []
     refusals: list[CodedError] = []
-    judged = 0
+    judged = size = 0
     for verb, arguments in prepared.calls:
         try:
             context.require(verb.permission)
@@ -269,7 +269,11 @@ def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
             refusals.append(checked)
             outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
         else:
-            outcomes.append(Outcome(Status.DONE, msgspec.Raw(_encoder.encode(result))))
+            encoded = _encoder.encode(result)
+            size += len(encoded)
+            if size > MAX_RESULTS:
+                raise Refused(LimitExceeded("bytes of results of one request", size, MAX_RESULTS))
+            outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
         judged += verb.own_verdict
     if refusals and (prepared.flags & RequestFlag.ATOMIC or len(refusals) == judged):
         if len(prepared.calls) == 1:

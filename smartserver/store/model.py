@@ -160,6 +160,43 @@ class Transaction(Protocol):
             MissingRevision: a tip is neither stored nor announced.
         """
 
+    def map_kind(self, name: str) -> str | None:
+        """`ids` or `opaque`, as a map was declared when it got its first entry; None where it never had one.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def entry(self, name: str, key: bytes) -> bytes | None:
+        """One entry of a map with the changes so far, or None.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
+        """Change, make or (None) remove an entry of a map; the caller decided that it may be.
+
+        Raises:
+            NoSuchRepository: there is none.
+            WrongMapKind: the map was declared otherwise.
+            InvalidName: the map's name or the key cannot be one.
+        """
+
+    def remove_entries(self, of: bytes) -> None:
+        """Remove what belongs to a ref from every map.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
     def remember(self) -> None:
         """Have the log say that this request was answered, even if nothing changes: a repeat of it, carried out after
         somebody else's change, would undo that."""

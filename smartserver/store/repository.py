@@ -407,6 +407,8 @@ class PackRepository:
             log=entry,
             packs=packs,
             refs=transaction.changes,
+            maps=transaction.entries,
+            declare=transaction.declared,
             settings=settings,
             randomness=self._randomness,
         )
@@ -426,4 +428,5 @@ class PackRepository:
 def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
     """Whether there is anything to write."""
     brought = upload is not None and upload.entry is not None
-    return bool(transaction.created is not None or transaction.changes or transaction.remembered or brought)
+    changed = transaction.created is not None or transaction.changes or any(transaction.entries.values())
+    return bool(changed or transaction.remembered or brought)

@@ -37,6 +37,7 @@ from smartserver.store.tables import (
     Table,
     TableFile,
     TableMapping,
+    check_key,
     check_name,
 )
 from transports.base import Transport
@@ -85,11 +86,20 @@ class RootView:
     @property
     def maps(self) -> Mapping[str, Mapping[bytes, bytes]]:
         """The maps by name."""
-        return {
-            name.removeprefix(MAP): TableMapping(self.lookup(name), _identity)
-            for name in self.root.tables
-            if name.startswith(MAP)
-        }
+        return {name.removeprefix(MAP): self.map(name.removeprefix(MAP)) for name in self.map_tables()}
+
+    def map(self, word: str) -> Mapping[bytes, bytes]:
+        """One map; empty where none of that name was declared."""
+        return TableMapping(self.lookup(MAP + word), _identity)
+
+    def map_kind(self, word: str) -> str | None:
+        """How a map was declared, or None."""
+        found = self.root.tables.get(MAP + word)
+        return None if found is None else found.kind
+
+    def map_tables(self) -> list[str]:
+        """The tables of the maps."""
+        return [name for name in self.root.tables if name.startswith(MAP)]
 
     def dropped(self) -> list[Dropped]:
         """The files no root names any more, whose 24 hours are not over or which were not forgotten yet."""
@@ -309,7 +319,7 @@ class _Draft:
             self.tables[MAP + name] = DraftTable(Lookup(Table(kind), {}, self._view.open_table))
 
     def change(self, table: str, key: bytes, new: bytes | None) -> None:
-        check_name(key)
+        (check_name if table == REFS else check_key)(key)
         if table not in self.tables:
             raise ValueError(f"the map {table.removeprefix(MAP)!r} was never declared")
         old = self.tables[table].get(key)

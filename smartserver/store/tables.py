@@ -41,7 +41,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 def check_name(name: bytes) -> None:
-    """Accept a ref name or map key: 1 to 1,024 bytes, no NUL.
+    """Accept the name of a ref or of an entry: 1 to 1,024 bytes, no NUL.
 
     Raises:
         InvalidName: it is not one.
@@ -50,6 +50,18 @@ def check_name(name: bytes) -> None:
         raise InvalidName(name[:MAX_NAME], f"{len(name)} bytes, expected 1 to {MAX_NAME}")
     if b"\0" in name:
         raise InvalidName(name, "a NUL byte in it")
+
+
+def check_key(key: bytes) -> None:
+    """Accept a key of a map: a name, or that of the ref it belongs to, NUL, and a name or nothing.
+
+    Raises:
+        InvalidName: it is neither.
+    """
+    of, belongs, name = key.partition(b"\0")
+    check_name(of)
+    if belongs and name:
+        check_name(name)
 
 
 class TableFile(msgspec.Struct, frozen=True, array_like=True):

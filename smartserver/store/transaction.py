@@ -11,7 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from smartserver.errors import MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
+from smartserver.errors import (
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    Unsupported,
+    WrongMapKind,
+    WrongVcs,
+)
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
@@ -19,7 +26,7 @@ from smartserver.store.content import ContentReader
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, ContentPlan, PullPlan, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
-from smartserver.store.tables import check_name
+from smartserver.store.tables import check_key, check_name
 
 MISSING_NAMED = 1024
 """Missing parents an error names: it travels in one small reply."""
@@ -35,6 +42,10 @@ class RepositoryTransaction:
         """VCS, kinds and settings of the repository this request makes."""
         self.changes: dict[bytes, RefValue | None] = {}
         """Refs that differ from the snapshot's, None for one that goes."""
+        self.entries: dict[str, dict[bytes, bytes | None]] = {}
+        """Entries of maps that differ from the snapshot's, None for one that goes."""
+        self.declared: dict[str, str] = {}
+        """Kinds of the maps the snapshot does not have."""
         self.remembered = False
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
@@ -131,6 +142,47 @@ class RepositoryTransaction:
             self.changes.pop(name, None)
         else:
             self.changes[name] = value or None
+
+    def maps(self) -> list[str]:
+        stored = [] if self.created is not None else self._present().view.maps
+        return [*stored, *self.declared]
+
+    def map_kind(self, name: str) -> str | None:
+        if name in self.declared:
+            return self.declared[name]
+        return None if self.created is not None else self._present().view.map_kind(name)
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        stored = self._stored_map(name)
+        if not self.entries.get(name):
+            return stored
+        joined: dict[bytes, bytes | None] = {**dict(stored.items()), **self.entries[name]}
+        return {key: value for key, value in sorted(joined.items()) if value is not None}
+
+    def entry(self, name: str, key: bytes) -> bytes | None:
+        changed = self.entries.get(name, {})
+        return changed[key] if key in changed else self._stored_map(name).get(key)
+
+    def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
+        declared = self.map_kind(name)
+        if declared is None:
+            check_name(name.encode())
+            self.declared[name] = kind
+        elif declared != kind:
+            raise WrongMapKind(name, declared, kind)
+        check_key(key)
+        changes = self.entries.setdefault(name, {})
+        if value == self._stored_map(name).get(key):
+            changes.pop(key, None)
+        else:
+            changes[key] = value
+
+    def remove_entries(self, of: bytes) -> None:
+        first = of + b"\0"
+        for name in self.maps():
+            kind = self.map_kind(name)
+            for key in [key for key in self.map(name) if key.startswith(first)]:
+                self.set_map(name, kind or "", key, None)
 
     def remember(self) -> None:
         self.remembered = True
@@ -267,6 +319,9 @@ class RepositoryTransaction:
 
     def _stored_ref(self, name: bytes) -> RefValue | None:
         return None if self.created is not None else self._present().view.ref(name)
+
+    def _stored_map(self, name: str) -> Mapping[bytes, bytes]:
+        return {} if self.created is not None else self._present().view.map(name)
 
     def _ordinal(self, revision: RevisionId) -> int:
         ordinal = self._graph.ordinal(revision)

@@ -111,6 +111,60 @@ def rows(page: bytes) -> list[Row]:
     return [_entry(value) for value in values(page)]
 
 
+def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
+    """What of two leaves of entries lies between what they begin and end with in common: all that differs, and little
+    more.
+
+    Raises:
+        ValueError: one cannot be read.
+    """
+    new_body, old_body = _body(new), _body(old)
+    ahead = common_start(new_body, old_body)
+    behind = common_end(new_body, old_body, min(len(new_body), len(old_body)) - ahead)
+    # Of an entry only the first line has a NUL. The last one before the difference is the same in both.
+    begin = new_body.rfind(b"\n", 0, new_body.rfind(b"\0", 0, ahead) + 1) + 1 if ahead else 0
+    first = new_body.find(b"\0", len(new_body) - behind)
+    second = new_body.find(b"\0", first + 1) if first >= 0 else -1
+    left = len(new_body) - new_body.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
+    found = []
+    for body, page in ((new_body, new), (old_body, old)):
+        part = body[begin : len(body) - left]
+        read: list[Row] = _ENTRIES.findall(part)
+        found.append(read if len(read) == part.count(b"\0") else rows(page))
+    return found[0], found[1]
+
+
+def common_start(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def common_end(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes both end with, `most` at most."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _body(page: bytes) -> bytes:
+    head = page.split(b"\n", _HEAD)
+    if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
+        raise ValueError("it is no leaf")
+    return head[_HEAD]
+
+
 def holds_entries(page: bytes) -> bool:
     """Whether a page is a leaf of the map of entries: its keys have one part, those of the map of names two."""
     return page.startswith(LEAF) and page.split(b"\n", 3)[2] == b"1"

@@ -289,8 +289,8 @@ class _Export:
         size, _ = decode(segment, 0)
         if size > limits.MAX_TAKEN:
             raise CannotSend(
-                f"cannot push revision {_shown(tree.revision)}: its new content has {size} bytes (compressed), expected "
-                f"no more than {limits.MAX_TAKEN}"
+                f"cannot push revision {_shown(tree.revision)}: its new content has {size} bytes (compressed), "
+                f"expected no more than {limits.MAX_TAKEN}"
             )
         return segment
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Generator, Sequence
 from typing import NamedTuple
 
 from smartserver.records.model import Key
-from smartserver.vcs.brz_pages import Row, TreeEntry, children, is_leaf, rows
+from smartserver.vcs.brz_pages import Row, TreeEntry, children, differing, is_leaf, rows
 
 Node = tuple[bytes, Key]
 """A search prefix and the page that holds all keys under it."""
@@ -112,17 +112,20 @@ class Difference:
             return
         self.pages.append(NewPage(key, _at_place(prefix, key, before)))
         if entries:
-            self._compare_rows(
-                self._pages[key].rows, [[row for page in pages for row in page.rows] for pages in leaves]
-            )
+            self._compare_rows(self._pages[key], leaves)
 
-    def _compare_rows(self, new: list[Row], olds: list[list[Row]]) -> None:
-        changed = set(new).difference(*olds)
-        if not changed:
-            return
-        ids = {row[0] for row in changed}
-        before = [{row[0]: row[3] for row in old if row[0] in ids} for old in olds]
-        for row in sorted(changed):
+    def _compare_rows(self, new: Page, olds: list[list[Page]]) -> None:
+        changed: set[Row] | None = None
+        before: list[dict[bytes, bytes]] = []
+        for pages in olds:
+            if len(pages) == 1:
+                now, then = differing(new.text, pages[0].text)
+            else:
+                now, then = new.rows, [row for page in pages for row in page.rows]
+            other = set(now).difference(then)
+            changed = other if changed is None else changed & other
+            before.append({row[0]: row[3] for row in then})
+        for row in sorted(new.rows if changed is None else changed):
             there = [revisions[row[0]] for revisions in before if row[0] in revisions]
             if row[3] not in there:
                 self.texts.append(NewText(TreeEntry._make(row), list(dict.fromkeys(there[:2]))))

@@ -22,7 +22,10 @@ class BranchDeleteResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
 def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
-    """Remove a ref; an absent one is success. The branch that HEAD names is refused."""
+    """Remove a ref, and what belongs to it in every map; an absent one is success.
+
+    The branch that HEAD names is refused.
+    """
     transaction = context.transaction
     old = transaction.ref(request.ref)
     if old is None:
@@ -35,4 +38,5 @@ def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDelet
         raise HeadBranch(request.ref)
     context.require(Permission.DELETE, request.ref)
     transaction.set_ref(request.ref, None)
+    transaction.remove_entries(request.ref)
     return BranchDeleteResult([tip.id for tip in old])

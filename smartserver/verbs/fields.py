@@ -36,5 +36,11 @@ Expected = Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[bytes(ra
 Small = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"refs/heads/main"])]
 """An opaque small value."""
 
+MAX_VALUE = 64 * 1024
+"""Bytes of the value of an entry."""
+
+Value = Annotated[bytes, msgspec.Meta(max_length=MAX_VALUE, examples=[bytes(range(20))])]
+"""The value of an entry of a map."""
+
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64, examples=["git sha1"])]
 """A short identifier."""

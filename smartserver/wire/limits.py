@@ -34,6 +34,9 @@ MAX_REQUEST = 8 * MIB
 MAX_CALLS = 65_536
 """Calls in one request. A `git push --mirror` of 20,000 refs is one request; three times that, rounded up."""
 
+MAX_RESULTS = 16 * MIB
+"""Bytes of the results of one request's calls: a fraction of what asks for them could make answers without end."""
+
 MAX_HAVES = 256
 """Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 

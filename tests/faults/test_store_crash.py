@@ -16,6 +16,7 @@ from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store.format import INCOMING, LOG, TABLES
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.errors import CodedError, TransportError
 from transports.memory import Aftermath, MemoryTransport
@@ -25,7 +26,7 @@ PATH = "group/project"
 DAY = 24 * 3600
 
 State = dict[bytes, bytes] | None
-"""Ref -> tip; None: there is no repository."""
+"""Ref -> tip, map and key -> value; None: there is no repository."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,34 @@ def many_refs(history: History) -> State:
     return {MAIN: line(history, "base", MOST_PACKS + 1)[-1]}
 
 
+def noted(repository: PackRepository, history: History, clock: Clock) -> None:
+    """Maps that lie in files, with changes over them."""
+    three(repository, history, clock)
+    note(repository, b"1")
+    assert repository.folder.list_directory(TABLES)
+
+
+def note(repository: PackRepository, number: bytes, delete: bytes | None = None) -> None:
+    """An entry that belongs to nobody, one of a ref, and one too large for the root."""
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_map("tags", "ids", number, number)
+        transaction.set_map("tags", "ids", SIDE + b"\0" + number, number)
+        transaction.set_map("notes", "opaque", SIDE + b"\0", number * 65_536)
+        if delete is not None:
+            transaction.set_ref(delete, None)
+            transaction.remove_entries(delete)
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan)
+
+
+def notes(*numbers: bytes) -> dict[bytes, bytes]:
+    """The entries of the maps as `state_of` tells them."""
+    kept = {b"tags/" + key: each for each in numbers for key in (each, SIDE + b"\0" + each)}
+    return {**kept, b"notes/" + SIDE + b"\0": numbers[-1] * 65_536}
+
+
 OPERATIONS = {
     "create with content": Operation(
         nothing, lambda repository, history: three(repository, history, Clock()), three_refs
@@ -132,6 +161,16 @@ OPERATIONS = {
         lambda repository, history: push(repository, history, [], {SIDE: None}),
         lambda history: {MAIN: line(history, "base", 3)[2]},
     ),
+    "change maps": Operation(
+        noted,
+        lambda repository, history: note(repository, b"2"),
+        lambda history: {**(three_refs(history) or {}), **notes(b"1", b"2")},
+    ),
+    "delete a ref and what belongs to it": Operation(
+        noted,
+        lambda repository, history: note(repository, b"2", SIDE),
+        lambda history: {MAIN: line(history, "base", 3)[2], b"tags/1": b"1", b"tags/2": b"2"},
+    ),
     "delete the repository": Operation(
         three, lambda repository, history: repository.delete(request_id(), 0, "user"), lambda history: None
     ),
@@ -141,7 +180,11 @@ OPERATIONS = {
 
 
 def state_of(repository: PackRepository) -> State:
-    return refs_of(repository) if repository.exists() else None
+    if not repository.exists():
+        return None
+    maps = repository.snapshot().view.maps
+    entries = {f"{name}/".encode() + key: value for name, found in maps.items() for key, value in found.items()}
+    return {**refs_of(repository), **entries}
 
 
 @dataclass
@@ -191,7 +234,7 @@ class Trial:
         tip = (found or {}).get(MAIN)
         more = line(self.history, "more", 1, tip)
         push(repository, self.history, more, {MAIN: more[0]})
-        assert refs_of(repository) == {**(found or {}), MAIN: more[0]}, self
+        assert state_of(repository) == {**(found or {}), MAIN: more[0]}, self
         check_whole(repository, self.history)
         assert storage.list_directory(f"{PATH}/{INCOMING}") == [], self
 

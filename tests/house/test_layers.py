@@ -54,6 +54,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.vcs",
         "smartserver.trace",
         "smartserver.records",
+        "smartserver.wire.errors",
         "transports.errors",
         "smartserver.errors",
         VERSION,
@@ -71,6 +72,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "paramiko": ("smartserver.client.media",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
+    "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
+    "vcsgraph": ("smartserver.plugins.breezy_compat",),
+    "bzrformats": ("smartserver.vcs.brz_compat",),
     "pytest": ("netem.pytest_plugin", "transports.conformance"),
 }
 """Library that is not Python's own -> which of our modules may import it."""

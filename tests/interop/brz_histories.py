@@ -184,8 +184,10 @@ class RandomHistory:
             folder = tree[folder].parent
         return False
 
-    def commit(self, revision: bytes, parents: Sequence[bytes], ghosts: Sequence[bytes], tree: Tree) -> None:
-        """Add a revision with this tree, as Breezy's own commit would."""
+    def commit(
+        self, revision: bytes, parents: Sequence[bytes], ghosts: Sequence[bytes], tree: Tree, sha1: bytes | None = None
+    ) -> None:
+        """Add a revision with this tree, as Breezy's own commit would; `sha1`: a wrong one of its inventory."""
         chance = self.random
         repository = self.repository
         named = [*parents, *ghosts]
@@ -210,12 +212,12 @@ class RandomHistory:
             )
         basis = parents[0] if parents else NULL_REVISION
         delta = _delta(before[0] if before else {}, tree)
-        sha1, _ = repository.add_inventory_by_delta(basis, delta, revision, named)
+        made, _ = repository.add_inventory_by_delta(basis, delta, revision, named)
         properties = (
             {"branch-nick": "é", "bugs": "https://example.com/1 fixed\nand more"} if chance.random() < 0.3 else {}
         )
-        repository.add_revision(
-            revision,
+        # Breezy's own `add_revision` would see to the sha1.
+        repository._add_revision(
             Revision(
                 revision,
                 parent_ids=named,
@@ -223,7 +225,7 @@ class RandomHistory:
                 timestamp=1_700_000_000 + len(self.parents) + 0.125,
                 timezone=chance.choice((0, 3600, -12600)),
                 message=f"revision {len(self.parents)}\n\né",
-                inventory_sha1=sha1,
+                inventory_sha1=sha1 or made,
                 properties=properties,
             ),
         )

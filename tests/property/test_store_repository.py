@@ -16,6 +16,8 @@ from transports.memory import Aftermath, MemoryTransport
 
 NAMES = [MAIN, b"refs/heads/a", b"refs/heads/b", b"refs/tags/t"]
 names = st.sampled_from(NAMES)
+KEYS = [b"a", b"b", MAIN + b"\0", MAIN + b"\0a", b"refs/heads/a\0a", b"refs/heads/b\0\xff"]
+LONG = st.integers(0, 9).map(lambda number: bytes([number]) * 20_000)
 picks = st.integers(0, 1 << 16)
 
 
@@ -27,6 +29,8 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.storage = MemoryTransport(self.clock)
         self.seed = 0
         self.refs: dict[bytes, bytes] = {}
+        self.notes: dict[bytes, bytes] = {}
+        """The entries of a map."""
         self.stored: list[bytes] = []
         """Every revision that was acknowledged."""
         self.pending: list[tuple[Upload, list[bytes], bytes]] = []
@@ -91,6 +95,26 @@ class RepositoryMachine(RuleBasedStateMachine):
         ask = request_id()
         refs: dict[bytes, bytes | None] = {name: None}
         self.done(push(self.repository, self.history, [], refs, request=ask), [], refs, ask)
+
+    @rule(entries=st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=9) | LONG, max_size=4))
+    def note(self, entries: dict[bytes, bytes | None]) -> None:
+        def plan(transaction: RepositoryTransaction) -> bytes:
+            for key, value in entries.items():
+                transaction.set_map("notes", "opaque", key, value)
+            return b"noted"
+
+        before = dict(self.notes)
+        self.notes = {key: value for key, value in {**self.notes, **entries}.items() if value is not None}
+        assert self.repository.commit(request_id(), 0, "user", plan).swapped is (self.notes != before)
+
+    @rule(of=names)
+    def forget_what_belongs_to(self, of: bytes) -> None:
+        def plan(transaction: RepositoryTransaction) -> bytes:
+            transaction.remove_entries(of)
+            return b"forgotten"
+
+        self.repository.commit(request_id(), 0, "user", plan)
+        self.notes = {key: value for key, value in self.notes.items() if not key.startswith(of + b"\0")}
 
     @rule(to=picks)
     def push_what_is_there(self, to: int) -> None:
@@ -192,6 +216,7 @@ class RepositoryMachine(RuleBasedStateMachine):
     def refs_are_as_told(self) -> None:
         if self.repository.exists():
             assert refs_of(self.repository) == self.refs
+            assert dict(self.repository.snapshot().view.map("notes").items()) == self.notes
 
     def teardown(self) -> None:
         if not self.repository.exists():

@@ -23,6 +23,8 @@ NAMES = st.one_of(
     st.integers(0, 400).map(lambda number: b"refs/heads/%d" % number),
     st.binary(min_size=1, max_size=40).map(lambda name: name.replace(b"\0", b"0")),
 )
+KEYS = NAMES | st.builds(lambda of, key: of + b"\0" + key, NAMES, NAMES | st.just(b""))
+LONG = st.integers(1, 3).map(lambda number: b"v" * 20_000 * number)
 IDS = st.integers(0, 50).map(lambda number: number.to_bytes(20, "big"))
 VALUES = st.lists(
     st.builds(Tip, IDS, st.binary(max_size=5), st.booleans()), min_size=1, max_size=3, unique_by=lambda tip: tip.id
@@ -103,7 +105,7 @@ class RootMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.deleted)
     @rule(
         refs=st.dictionaries(NAMES, st.none() | VALUES, max_size=4),
-        tags=st.dictionaries(NAMES, st.none() | st.binary(max_size=30), max_size=4),
+        tags=st.dictionaries(KEYS, st.none() | st.binary(max_size=30) | LONG, max_size=4),
     )
     def a_small_push(self, refs: dict[bytes, RefValue | None], tags: dict[bytes, bytes | None]) -> None:
         self.push(refs, tags)

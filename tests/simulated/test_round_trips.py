@@ -23,6 +23,7 @@ from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, MapKind, MapUpdateRequest, Verdict, map_update
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, repository_open
@@ -109,6 +110,12 @@ def verbs() -> dict[str, Callable[[Stage], None]]:
                 branch_set_last_revision, SetLastRevisionRequest(MAIN, stage.line[2], Rule.FORCE), PATH
             ).old
             == [stage.line[9]]
+        ),
+        "Map.update": lambda stage: _true(
+            stage.client.call(
+                map_update, MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", stage.line[0])], MAIN), PATH
+            ).entries
+            == [EntryOutcome(Verdict.DONE)]
         ),
         "Repository.create": create,
         "Repository.insert_pack": insert,

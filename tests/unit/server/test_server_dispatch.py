@@ -341,3 +341,12 @@ def test_one_verification_a_request() -> None:
     assert prepare(message(verify)).long
     with pytest.raises(Unsupported, match=r"3 calls of Repository\.verify in one request"):
         prepare(message(verify, verify, verify))
+
+
+def test_results_that_grow_without_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of a few bytes may ask for an entry of 64 KiB: the sum of the answers has a limit."""
+    monkeypatch.setattr(dispatch, "MAX_RESULTS", 3)
+    assert run(served, PING, PING, PING) == [Status.DONE] * 3
+    with pytest.raises(Refused) as caught:
+        run(served, PING, PING, PING, PING)
+    assert isinstance(caught.value.fault, LimitExceeded)

@@ -17,6 +17,7 @@ from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.branch_delete import BranchDeleteRequest
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
+from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest
 from smartserver.verbs.repository_open import OpenRequest
 from smartserver.verbs.repository_pull import PullRequest
@@ -48,6 +49,7 @@ CASES = {
     "Branch.create": Case(lambda line: BranchCreateRequest(b"refs/heads/new", line[1]), R, W, C),
     "Branch.delete": Case(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
     "Branch.set_last_revision": Case(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),
+    "Map.update": Case(lambda line: MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", line[0])], MAIN), R, W),
     "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
     "Repository.insert_pack": Case(lambda line: InsertPackRequest(), R, W),
     "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
@@ -92,8 +94,9 @@ def ask(dialog: Dialog, verb: AnyVerb, request: Request, served: Served, line: l
     return dialog.ask(request, served.history.segment(line[3]) if up else b"", int(up))
 
 
-def state(served: Served) -> tuple[list[str], dict[bytes, bytes]]:
-    return served.files(), served.refs()
+def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes]:
+    found = served.site.find("project")
+    return served.files(), served.refs(), found.repository.folder.get("root") if found.exists else b""
 
 
 def test_every_verb_has_an_example() -> None:

@@ -92,13 +92,23 @@ def test_times_in_the_log_never_go_back() -> None:
     assert root.log[-1].time == root.log[0].time == NOW * 1000
 
 
-@pytest.mark.parametrize("name", [b"", b"a\0", b"x" * 1025])
+@pytest.mark.parametrize("name", [b"", b"a\0", b"\0a", b"a\0b", b"x" * 1025])
 def test_a_name_that_cannot_be_one(name: bytes) -> None:
     with pytest.raises(InvalidName):
         next_root(first(), now=NOW, refs={name: tip(1)}, log=entry(1))
+
+
+@pytest.mark.parametrize("key", [b"", b"\0a", b"a\0b\0", b"x" * 1025, b"a\0" + b"x" * 1025])
+def test_a_key_that_cannot_be_one(key: bytes) -> None:
     view = applied(MemoryTransport(), next_root(first(), now=NOW, declare={"tags": "ids"}))
     with pytest.raises(InvalidName):
-        next_root(view, now=NOW, maps={"tags": {name: b"x"}}, log=entry(1))
+        next_root(view, now=NOW, maps={"tags": {key: b"x"}}, log=entry(1))
+
+
+@pytest.mark.parametrize("key", [b"a", b"a\0", b"a\0b", b"x" * 1024 + b"\0" + b"x" * 1024])
+def test_a_key_may_have_a_refs_name_before_it(key: bytes) -> None:
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, declare={"tags": "ids"}))
+    next_root(view, now=NOW, maps={"tags": {key: b"x"}}, log=entry(1))
 
 
 def test_maps_are_declared_once() -> None:

@@ -4,7 +4,15 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 from bzr_builders import BzrHistory
 
-from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, Unsupported, WrongVcs
+from smartserver.errors import (
+    InvalidName,
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    Unsupported,
+    WrongMapKind,
+    WrongVcs,
+)
 from smartserver.records.model import Announced, Kind, Parent, Tip
 from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
@@ -272,3 +280,67 @@ def test_the_left_hand_line_of_a_system_without_ghosts(repository: PackRepositor
     assert transaction.left_hand(line[3], 4) is None
     with pytest.raises(Unsupported, match="git sha1"):
         transaction.check_content()
+
+
+# -- maps
+
+
+def test_entries_of_maps_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    assert (transaction.maps(), transaction.map_kind("tags"), dict(transaction.map("tags"))) == ([], None, {})
+    transaction.set_map("tags", "ids", b"b", b"2")
+    transaction.set_map("tags", "ids", MAIN + b"\0", b"1")
+    assert (transaction.maps(), transaction.map_kind("tags")) == (["tags"], "ids")
+    assert list(transaction.map("tags").items()) == [(b"b", b"2"), (MAIN + b"\0", b"1")]
+    assert (transaction.entry("tags", b"b"), transaction.entry("tags", b"a")) == (b"2", None)
+    transaction.set_map("tags", "ids", b"b", None)
+    assert transaction.entries == {"tags": {MAIN + b"\0": b"1"}}
+    with pytest.raises(WrongMapKind):
+        transaction.set_map("tags", "opaque", b"b", b"2")
+
+
+def test_stored_maps_and_changes_over_them(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    def first(transaction: RepositoryTransaction) -> None:
+        for key in (b"a", b"b", MAIN + b"\0c"):
+            transaction.set_map("notes", "opaque", key, b"of " + key)
+
+    assert push(repository, history, [], first=first).swapped
+    transaction = begin(repository)
+    assert (transaction.maps(), transaction.map_kind("notes")) == (["notes"], "opaque")
+    transaction.set_map("notes", "opaque", b"a", None)
+    transaction.set_map("notes", "opaque", b"b", b"new")
+    assert dict(transaction.map("notes")) == {b"b": b"new", MAIN + b"\0c": b"of " + MAIN + b"\0c"}
+    transaction.set_map("notes", "opaque", b"a", b"of a")
+    transaction.set_map("notes", "opaque", b"b", b"of b")
+    assert transaction.entries == {"notes": {}}
+    assert not push(repository, history, [], first=first).swapped
+    with pytest.raises(WrongMapKind):
+        transaction.set_map("notes", "ids", b"a", b"2")
+
+
+@pytest.mark.parametrize("key", [b"", b"n" * 1025, b"\0a", b"a\0b\0c", b"a\0" + b"n" * 1025])
+def test_keys_that_cannot_be(repository: PackRepository, line: list[bytes], key: bytes) -> None:
+    with pytest.raises(InvalidName):
+        begin(repository).set_map("notes", "opaque", key, b"")
+
+
+def test_maps_of_no_repository_and_of_one_that_is_made(repository: PackRepository) -> None:
+    transaction = begin(repository)
+    for ask in (lambda: transaction.map("a"), lambda: transaction.map_kind("a"), lambda: transaction.entry("a", b"k")):
+        with pytest.raises(NoSuchRepository):
+            ask()
+    transaction.create(GIT, KINDS, SETTINGS)
+    assert dict(transaction.map("a")) == {}
+    transaction.set_map("a", "ids", b"n" * 1024 + b"\0" + b"n" * 1024, b"v")
+    transaction.remove_entries(b"n" * 1024)
+    assert transaction.entries == {"a": {}}
+
+
+def test_what_a_client_is_told_of_maps(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    before = begin(repository).changes_since(None)
+    push(repository, history, [], first=lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", b"one"))
+    seen = Seen(before.incarnation, before.version, before.mark)
+    assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": b"one"}}
+    push(repository, history, [], first=lambda made: made.remove_entries(MAIN))
+    assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}
+    assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}

@@ -1,0 +1,202 @@
+"""verbs.map_update: each way an entry may change on each state of it, for whom, and what becomes of the others."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from verb_context import NotedContext, Project
+
+from smartserver.errors import (
+    AccessDenied,
+    InvalidName,
+    NoSuchBranch,
+    NoSuchRepository,
+    StaleEntry,
+    WrongMapKind,
+)
+from smartserver.records.model import Tip
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.declare import Permission
+from smartserver.verbs.map_update import (
+    EntryChange,
+    EntryOutcome,
+    How,
+    MapKind,
+    MapUpdateRequest,
+    MapUpdateResult,
+    Verdict,
+    map_update,
+)
+
+TOPIC = b"refs/heads/topic"
+IDS, OPAQUE = MapKind.IDS, MapKind.OPAQUE
+ADD, EQUAL, SET = How.ADD, How.EQUAL, How.SET
+DONE, UNCHANGED, CONFLICT = Verdict.DONE, Verdict.UNCHANGED, Verdict.CONFLICT
+OLD, NEW, OTHER = b"old", b"new", b"other"
+WRITE, FORCE = Permission.WRITE, Permission.FORCE
+
+
+@pytest.fixture
+def project() -> Project:
+    """MAIN has a tag and a configuration, TOPIC a tag of that name; one signature belongs to nobody."""
+    project = Project()
+    line = project.history.line(2)
+    project.push(line, {MAIN: line[1], TOPIC: line[0]})
+
+    def before(transaction: RepositoryTransaction) -> None:
+        transaction.set_map("tags", "ids", MAIN + b"\0v1", OLD)
+        transaction.set_map("tags", "ids", TOPIC + b"\0v1", OTHER)
+        transaction.set_map("config", "opaque", MAIN + b"\0", b"a = b")
+        transaction.set_map("signatures", "opaque", b"v1", b"signed")
+
+    project.push([], {}, before)
+    return project
+
+
+def update(
+    context: NotedContext,
+    *entries: EntryChange,
+    of: bytes | None = MAIN,
+    name: str = "tags",
+    kind: MapKind = IDS,
+    strict: bool = False,
+) -> MapUpdateResult:
+    return map_update.function(context, MapUpdateRequest(name, kind, list(entries), of, strict))
+
+
+def verdict(how: How, old: bytes | None, value: bytes | None, expected: bytes | None) -> Verdict:
+    """The rules in other words than the code's."""
+    if old == value:
+        return UNCHANGED
+    allowed = {SET: True, ADD: old is None, EQUAL: old == expected}
+    return DONE if allowed[how] else CONFLICT
+
+
+@pytest.mark.parametrize("expected", [None, OLD, OTHER])
+@pytest.mark.parametrize("value", [None, OLD, NEW])
+@pytest.mark.parametrize("key", [b"v1", b"v2"], ids=["present", "absent"])
+@pytest.mark.parametrize("how", list(How))
+@pytest.mark.parametrize("strict", [False, True], ids=["told", "strict"])
+def test_every_way_on_every_state(
+    project: Project, how: How, key: bytes, value: bytes | None, expected: bytes | None, strict: bool
+) -> None:
+    context = project.context()
+    old = OLD if key == b"v1" else None
+    said = verdict(how, old, value, expected)
+    change = EntryChange(key, value, how, expected)
+    if said is CONFLICT and strict:
+        with pytest.raises(StaleEntry) as stale:
+            update(context, change, strict=True)
+        assert (stale.value.map, stale.value.key) == ("tags", key)
+    else:
+        assert update(context, change, strict=strict).entries == [EntryOutcome(said, old)]
+    assert context.transaction.entry("tags", MAIN + b"\0" + key) == (value if said is DONE else old)
+    assert context.transaction.entry("tags", TOPIC + b"\0v1") == OTHER
+    assert ((FORCE, MAIN) in context.asked) is (said is DONE and old is not None)
+    assert context.asked[0] == (WRITE, MAIN)
+    assert context.transaction.remembered is (said is UNCHANGED and how is SET)
+    assert bool(context.transaction.entries.get("tags")) is (said is DONE)
+
+
+def test_several_in_one_call_see_each_other(project: Project) -> None:
+    context = project.context()
+    result = update(
+        context,
+        EntryChange(b"v2", NEW),
+        EntryChange(b"v2", OTHER),
+        EntryChange(b"v2", OTHER, EQUAL, NEW),
+        EntryChange(b"v1", None, SET),
+        EntryChange(b"v1", OLD),
+    )
+    assert result.entries == [
+        EntryOutcome(DONE),
+        EntryOutcome(CONFLICT, NEW),
+        EntryOutcome(DONE, NEW),
+        EntryOutcome(DONE, OLD),
+        EntryOutcome(DONE),
+    ]
+    assert context.transaction.entries == {"tags": {MAIN + b"\0v2": OTHER}}
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        (EntryChange(b"v1", NEW), StaleEntry),
+        (EntryChange(b"v1", NEW, SET), AccessDenied),
+        (EntryChange(b"a\0b", NEW), InvalidName),
+        (EntryChange(b"v3", b""), InvalidName),
+        (EntryChange(b"v3", b"n" * 1025), InvalidName),
+    ],
+)
+def test_a_call_that_is_refused_has_changed_nothing(
+    project: Project, last: EntryChange, error: type[Exception]
+) -> None:
+    context = project.context(denied=[FORCE])
+    with pytest.raises(error):
+        update(context, EntryChange(b"v2", NEW), last, strict=True)
+    assert context.transaction.entries == {}
+    assert update(context, EntryChange(b"v2", NEW)).entries == [EntryOutcome(DONE)]
+
+
+def test_what_is_opaque_needs_no_force_and_may_be_anything(project: Project) -> None:
+    context = project.context(denied=[FORCE])
+    for value in (b"", b"n" * 65_536, None):
+        assert update(context, EntryChange(b"", value, SET), name="config", kind=OPAQUE).entries[0].verdict is DONE
+    assert context.transaction.entries == {"config": {MAIN + b"\0": None}}
+
+
+def test_an_entry_that_belongs_to_nobody(project: Project) -> None:
+    context = project.context()
+    result = update(context, EntryChange(b"v1", NEW), EntryChange(b"v2", NEW), of=None, name="signatures", kind=OPAQUE)
+    assert result.entries == [EntryOutcome(CONFLICT, b"signed"), EntryOutcome(DONE)]
+    assert context.asked == []
+    with pytest.raises(InvalidName):
+        update(context, EntryChange(b"", NEW), of=None, name="signatures", kind=OPAQUE)
+
+
+def test_a_map_is_declared_by_its_first_entry(project: Project) -> None:
+    context = project.context()
+    assert update(context, EntryChange(b"k", None), name="notes").entries == [EntryOutcome(UNCHANGED)]
+    assert context.transaction.map_kind("notes") is None
+    update(context, EntryChange(b"k", NEW), name="notes")
+    assert context.transaction.map_kind("notes") == "ids"
+    for name in ("notes", "tags"):
+        with pytest.raises(WrongMapKind) as wrong:
+            update(context, EntryChange(b"k", NEW), name=name, kind=OPAQUE)
+        assert (wrong.value.map, wrong.value.kind, wrong.value.asked) == (name, "ids", "opaque")
+    with pytest.raises(InvalidName):
+        update(context, EntryChange(b"k", NEW), name="a\0b")
+
+
+def test_the_ref_must_be_there_and_may_come_with_the_request(project: Project) -> None:
+    context = project.context()
+    with pytest.raises(NoSuchBranch) as none:
+        update(context, EntryChange(b"k", NEW), of=b"refs/heads/absent")
+    assert none.value.ref == b"refs/heads/absent"
+    context.transaction.set_ref(b"refs/heads/absent", (Tip(next(iter(project.history.parents))),))
+    assert update(context, EntryChange(b"k", NEW), of=b"refs/heads/absent").entries[0].verdict is DONE
+
+
+def test_who_may_not_write_to_the_ref(project: Project) -> None:
+    context = project.context(denied=[WRITE])
+    with pytest.raises(AccessDenied):
+        update(context, EntryChange(b"k", NEW))
+    assert context.transaction.entries == {}
+
+
+def test_what_belongs_to_a_ref_goes_with_it(project: Project) -> None:
+    context = project.context()
+    update(context, EntryChange(b"v9", NEW))
+    branch_delete.function(context, BranchDeleteRequest(TOPIC))
+    assert context.transaction.entries == {"tags": {MAIN + b"\0v9": NEW, TOPIC + b"\0v1": None}}
+    context = project.context()
+    context.transaction.remove_entries(MAIN)
+    context.transaction.remove_entries(b"refs/heads/mai")
+    assert context.transaction.entries == {"tags": {MAIN + b"\0v1": None}, "config": {MAIN + b"\0": None}}
+
+
+def test_no_repository() -> None:
+    context = NotedContext(RepositoryTransaction("project", None))
+    with pytest.raises(NoSuchRepository):
+        update(context, EntryChange(b"k", NEW), of=None)
