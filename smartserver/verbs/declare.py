@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smartserver.store.model import Listed, PackReport, PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from transports.errors import CodedError
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
@@ -94,8 +94,8 @@ class Context(Protocol):
             AccessDenied: it may not.
         """
 
-    def stream(self, plan: PullPlan) -> None:
-        """Send these segments as the body of the reply."""
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
+        """Send what a plan says as the body of the reply."""
 
     def verify(self) -> VerifyReport:
         """Read and check the whole repository, reporting progress.
