@@ -176,7 +176,7 @@ class BzrHistory:
                 said = [each for each in graph.get_parent_map([name])[name] if each != revision.NULL_REVISION]
                 history.parents[name] = tuple(Parent(each, each not in roots) for each in said)
                 present = [each for each in said if each in roots]
-                records = [Record(INVENTORY, name, b"" if before == said else b"\0".join(before), text)]
+                records = [Record(INVENTORY, name, b"" if before == said else b"\0".join(before) or b"null:", text)]
                 texts: dict[tuple[bytes, ...], None] = {}
                 for which in (0, 1):
                     known = {roots[parent][which] for parent in present}
