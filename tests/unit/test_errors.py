@@ -13,7 +13,13 @@ import transports.errors as storage
 from transports.errors import CodedError
 
 KEY = bytes(range(20))
-EXAMPLES: dict[str, object] = {"str": "a/path: größer", "bytes": KEY, "int": 7_340_033, "list[bytes]": [KEY, KEY[::-1]]}
+EXAMPLES: dict[str, object] = {
+    "str": "a/path: größer",
+    "bytes": KEY,
+    "int": 7_340_033,
+    "bool": True,
+    "list[bytes]": [KEY, KEY[::-1]],
+}
 """A value of each type a field may have."""
 
 CODES = sorted(CodedError.by_code)
