@@ -6,6 +6,8 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).parent / "README.md"
 
+BREEZY = ["breezy>=3.3,<3.4"]
+
 setup(
     name="smartserver",
     version="0.1.0",
@@ -39,7 +41,15 @@ setup(
     ],
     platforms=["Linux", "macOS"],
     python_requires=">=3.11",
-    packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*", "netem", "netem.*"]),
+    # The plugin of Breezy is a package of Breezy's: brz looks for it there in every folder Python imports from.
+    packages=[
+        *find_packages(
+            include=["smartserver", "smartserver.*", "transports", "transports.*", "netem", "netem.*"],
+            exclude=["smartserver.plugins.breezy_shim"],
+        ),
+        "breezy.plugins.hpss",
+    ],
+    package_dir={"breezy.plugins.hpss": "smartserver/plugins/breezy_shim"},
     package_data={"smartserver": ["py.typed"], "transports": ["py.typed"], "netem": ["py.typed"]},
     zip_safe=False,
     install_requires=[
@@ -51,15 +61,18 @@ setup(
         "fastimport>=0.9.14",
     ],
     extras_require={
+        "brz": BREEZY,
         "test": [
+            *BREEZY,
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",
             "mypy>=1.10",
             "types-setuptools",
+            "breezy>=3.3,<3.4",  # the real one: tests/interop
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
-        ]
+        ],
     },
     entry_points={
         "console_scripts": [

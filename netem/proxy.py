@@ -8,15 +8,12 @@ is not there: both sockets of a connection are on this machine.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from netem.callsites import CallSites
 from netem.counter import Counter, Counts
@@ -24,27 +21,17 @@ from netem.effects import Effect
 from netem.link import BUFFER, WINDOW, Link
 from netem.proxy_connection import Ends, ProxyConnection, Told
 from netem.proxy_socket import ProxySocket
+from netem.proxy_thread import ProxyError as ProxyError
+from netem.proxy_thread import ProxyThread
 
 REFILL = 0.02
 """Seconds of the rate that wait for the link at the least."""
-
-THREAD = "netem proxy"
-"""The name of a proxy's thread."""
 
 TURNS = 6
 """Of the loop, in which what was just being accepted becomes a connection, and is lost as the others are."""
 
 DOORS: set[tuple[str, int]] = set()
 """Where the proxies of this process listen: what is connected to them is counted there."""
-
-STARTING = 30.0
-"""Seconds the thread may take to listen, and to answer."""
-
-_T = TypeVar("_T")
-
-
-class ProxyError(Exception):
-    """The proxy's own thread failed; what it measured is worth nothing."""
 
 
 def filled(link: Link) -> Link:
@@ -53,17 +40,6 @@ def filled(link: Link) -> Link:
     if link.rate is None or link.buffer != BUFFER:
         return link
     return replace(link, buffer=max(BUFFER, int(link.rate * REFILL)))
-
-
-def _answer(future: Future[_T]) -> _T:
-    """What the proxy's thread gives."""
-    try:
-        return future.result(STARTING)
-    except TimeoutError as error:
-        if future.done():  # its own
-            raise
-        future.cancel()
-        raise ProxyError(f"the proxy does not answer after {STARTING:g} s") from error
 
 
 class Proxy:
@@ -125,11 +101,7 @@ class Proxy:
         self._connections: set[ProxyConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._doors: set[tuple[str, int]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._thread: threading.Thread | None = None
-        self._listening = threading.Event()
-        self._failure: BaseException | None = None
+        self._thread = ProxyThread(self._serve, lambda: DOORS.difference_update(self._doors))
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,26 +121,11 @@ class Proxy:
             OSError: it cannot listen there.
             ProxyError: its thread failed, or does not listen in time.
         """
-        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
-        if not self._listening.wait(STARTING):
-            raise ProxyError(f"the proxy does not listen after {STARTING:g} s")
-        if isinstance(self._failure, OSError):
-            self._thread.join()
-            raise self._failure
-        self.check()
 
     def close(self) -> None:
         """Stop listening and close every connection, so that neither side waits for the other. Twice is nothing."""
-        if self._thread is None:
-            return
-        if not self._listening.wait(STARTING):  # until then it hears of no end: its start was interrupted
-            return
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None and self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
-                loop.call_soon_threadsafe(stop.set)
-        self._thread.join()
+        self._thread.stop()
 
     def check(self) -> None:
         """Whether all is well.
@@ -176,8 +133,7 @@ class Proxy:
         Raises:
             ProxyError: the thread failed.
         """
-        if self._failure is not None:
-            raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
+        self._thread.check()
 
     def change(self, link: Link) -> None:
         """Make it another link from now on, for open connections too; effects that count bytes begin anew.
@@ -190,7 +146,7 @@ class Proxy:
             ProxyError: the proxy's thread failed, or does not answer.
         """
         link.check_streams()
-        self._ask(lambda: self._change(filled(link)))
+        self._thread.ask(lambda: self._change(filled(link)))
 
     def _change(self, link: Link) -> None:
         self.link = link
@@ -205,10 +161,7 @@ class Proxy:
             OSError: it cannot listen there.
             ProxyError: it does not run, or does not answer.
         """
-        self.check()
-        if self._loop is None or self._loop.is_closed():
-            raise ProxyError("the proxy was not started, or is closed")
-        return _answer(asyncio.run_coroutine_threadsafe(self._listen(upstream, listen), self._loop))
+        return self._thread.ask_running(lambda: self._listen(upstream, listen))
 
     def take(self) -> Counts:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
@@ -218,7 +171,7 @@ class Proxy:
         Raises:
             ProxyError: the proxy's thread failed, or does not answer.
         """
-        return self._ask(self._take)
+        return self._thread.ask(self._take)
 
     def counts(self) -> Counts:
         """The counts so far; nothing is begun anew.
@@ -226,24 +179,7 @@ class Proxy:
         Raises:
             ProxyError: the proxy's thread failed, or does not answer.
         """
-        return self._ask(lambda: self._counter.counts())
-
-    def _ask(self, question: Callable[[], _T]) -> _T:
-        self.check()
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
-            return question()
-
-        async def asked() -> _T:
-            return question()
-
-        coroutine = asked()
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        except RuntimeError:  # closed meanwhile
-            coroutine.close()
-            return question()
-        return _answer(future)
+        return self._thread.ask(lambda: self._counter.counts())
 
     def _take(self) -> Counts:
         counts = self._counter.counts()
@@ -252,26 +188,15 @@ class Proxy:
             connection.counter = self._counter
         return counts
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:  # the thread's end: told to whoever asks next
-            self._failure = error
-        finally:
-            DOORS.difference_update(self._doors)
-            self._listening.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self._loop.set_exception_handler(self._complained)
+    async def _serve(self, stopping: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
         if self.upstream is not None:
             _, self.port = await self._listen(self.upstream, (self.host, self.port))
-        self._listening.set()
-        await self._stop.wait()
+        self._thread.listening.set()
+        await stopping.wait()
         # Not closed yet: of one that is closed in the turn in which it accepts, the new socket is lost.
         for listener in (listener for server in self._servers for listener in server.sockets):
-            self._loop.remove_reader(listener.fileno())
+            loop.remove_reader(listener.fileno())
         for _ in range(TURNS):
             for connection in list(self._connections):
                 connection.abort()
@@ -293,22 +218,14 @@ class Proxy:
         DOORS.add(listener.getsockname()[:2])
         return host, listener.getsockname()[1]
 
-    def _complained(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self._failed(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
-
-    def _failed(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        if self._stop is not None:
-            self._stop.set()
-
     def _accept(self, upstream: tuple[str, int]) -> ProxySocket:
         if self._on_operation is not None and all(c.client.ended for c in self._connections):
             # The client has ended all it had: what it opens now is another operation.
             self._counter = Counter()
         self._number += 1
-        told = Told(self._ended, self._failed, self._on_refused, self.on_accepted, self.on_established, self.sites)
+        told = Told(
+            self._ended, self._thread.failed, self._on_refused, self.on_accepted, self.on_established, self.sites
+        )
         connection = ProxyConnection(self.link, upstream, self._number, self._counter, told, handshake=self.handshake)
         self._connections.add(connection)
         return connection.opened()

@@ -6,7 +6,7 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -40,6 +40,9 @@ class Crossed:
     """Wall time, from its start to its end."""
     counts: Counts
     lateness: Lateness
+    """Of packets, at the most: see `Packets.lateness`."""
+    least_lateness: Lateness = field(default_factory=Lateness)
+    """At the least."""
 
 
 class Crossing:
@@ -120,8 +123,8 @@ class Crossing:
             self.running.close()
             self.running = None
         seconds = time.monotonic() - begun
-        lateness = self.network.lateness()
-        return Crossed(status, seconds, self.network.take(), lateness)
+        lateness, least = self.network.lateness(), self.network.least_lateness()
+        return Crossed(status, seconds, self.network.take(), lateness, least)
 
     def _start(self, side: int, command: Sequence[str], stdout: int) -> Command:
         try:

@@ -22,8 +22,9 @@ from netem.callsites import CallSites, call_sites
 from netem.counter import Counts
 from netem.link import Link
 from netem.patches import Patches
-from netem.proxy import DOORS, STARTING, THREAD, Proxy, ProxyError
+from netem.proxy import DOORS, Proxy
 from netem.proxy_connection import Address, Ends
+from netem.proxy_thread import STARTING, THREAD, ProxyError
 from netem.sendlog import SendLog
 from netem.units import NANOSECONDS
 

@@ -20,7 +20,7 @@ CodedError (transports.errors)
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
         ├── StaleEntry, WrongMapKind
-        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         └── CorruptFile
 """
@@ -55,10 +55,18 @@ def place(path: str) -> str:
     return repr(path) if path.strip("/") else "the server's root"
 
 
-def _hex(ids: list[bytes]) -> str:
+def shown(key: bytes) -> str:
+    """An id or key in a message: text where it is that (Breezy's are, the parts of a key joined with NUL), else hex."""
+    try:
+        text = " ".join(part.decode() for part in key.split(b"\0"))
+    except UnicodeDecodeError:
+        return key.hex()
+    return text if text.isprintable() else key.hex()
+
+
+def _few(ids: list[bytes]) -> str:
     """The first few ids, for a message."""
-    shown = ", ".join(key.hex() for key in ids[:3])
-    return shown + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+    return ", ".join(map(shown, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -243,18 +251,19 @@ class BranchExists(RepositoryError, code="branch-exists"):
     tip: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} already exists at {self.tip.hex()}"
+        return f"{_name(self.ref)} already exists at {shown(self.tip)}"
 
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one."""
+    """The new tip does not descend from the present one; `behind`: it is an ancestor of that."""
 
     ref: bytes
     tip: bytes
+    behind: bool = False
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} has diverged: it is at {self.tip.hex()}, which the new tip does not descend from"
+        return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}, which the new tip does not descend from"
 
 
 @dataclasses.dataclass(eq=False)
@@ -266,7 +275,9 @@ class StaleLease(RepositoryError, code="stale-lease"):
     actual: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} is at {self.actual.hex() or 'nothing'}, expected {self.expected.hex() or 'nothing'}"
+        return (
+            f"{_name(self.ref)} is at {shown(self.actual) or 'nothing'}, expected {shown(self.expected) or 'nothing'}"
+        )
 
 
 @dataclasses.dataclass(eq=False)
@@ -309,7 +320,7 @@ class MissingRevision(RepositoryError, code="missing-revision"):
     revision: bytes
 
     def __str__(self) -> str:
-        return f"no revision {self.revision.hex()}"
+        return f"no revision {shown(self.revision)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -319,7 +330,17 @@ class MissingParents(RepositoryError, code="missing-parents"):
     revisions: list[bytes]
 
     def __str__(self) -> str:
-        return f"missing parents: {_hex(self.revisions)}"
+        return f"missing parents: {_few(self.revisions)}"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchRevisionNumber(RepositoryError, code="no-such-revision-number"):
+    """No revision of the left-hand history has that number."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"there is no revision {self.number} in the left-hand history"
 
 
 @dataclasses.dataclass(eq=False)
@@ -329,7 +350,7 @@ class MissingBase(RepositoryError, code="missing-base"):
     keys: list[bytes]
 
     def __str__(self) -> str:
-        return f"missing delta bases: {_hex(self.keys)}"
+        return f"missing delta bases: {_few(self.keys)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -339,7 +360,7 @@ class KnownRevisions(RepositoryError, code="known"):
     tips: list[bytes]
 
     def __str__(self) -> str:
-        return f"already held: {_hex(self.tips)} and their ancestors"
+        return f"already held: {_few(self.tips)} and their ancestors"
 
 
 @dataclasses.dataclass(eq=False)
@@ -353,7 +374,7 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
     def __str__(self) -> str:
         if not self.revision:
             return self.why  # What is wrong is not inside one segment.
-        return f"record {self.key.hex()} of revision {self.revision.hex()}: {self.why}"
+        return f"record {shown(self.key)} of revision {shown(self.revision)}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -363,7 +384,7 @@ class WrongParents(RepositoryError, code="wrong-parents"):
     revision: bytes
 
     def __str__(self) -> str:
-        return f"revision {self.revision.hex()}: its parents are not those its own record names"
+        return f"revision {shown(self.revision)}: its parents are not those its own record names"
 
 
 @dataclasses.dataclass(eq=False)
@@ -375,7 +396,7 @@ class MissingReference(RepositoryError, code="missing-reference"):
     missing: bytes
 
     def __str__(self) -> str:
-        return f"{self.key.hex()} of revision {self.revision.hex()} refers to {self.missing.hex()}, which is missing"
+        return f"{shown(self.key)} of revision {shown(self.revision)} refers to {shown(self.missing)}, which is missing"
 
 
 @dataclasses.dataclass(eq=False)
@@ -385,7 +406,7 @@ class ConflictingRecord(RepositoryError, code="conflicting-record"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"the repository has another text under the key {self.key.hex()}"
+        return f"the repository has another text under the key {shown(self.key)}"
 
 
 @dataclasses.dataclass(eq=False)

@@ -1,8 +1,9 @@
 """The packet emulator: a loop between two ports that lets each packet out when the link says, and counts.
 
 It is a process of its own, so that nothing the programs under test do makes it late but the machine being too busy;
-how late it was is part of what it tells: of each packet, by how much it may have waited until it was read, which nobody
-else can see, for only then its time on the link begins; and by how much it was let out after it was due.
+how late it was is part of what it tells: of each packet, by how much it was let out after it was due, which it knows;
+and by how much it may have waited until it was read, for only then its time on the link begins. Of that it knows only
+what is the most: where the loop overslept, a packet may have come as it should have woken, or as it did.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class Emulator:
         )
         self._segments = SegmentCounter(Counter())
         self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
+        """At the most: with the time for which it may have lain unread."""
+        self._least_late: deque[int] = deque(maxlen=KEPT_DELAYS)
+        """At the least: after it was due."""
 
     def run(self, control: Channel) -> None:
         """Emulate until the other end of `control` is gone; it answers what is asked there.
@@ -151,7 +155,8 @@ class Emulator:
 
     def _deliver(self, direction: _Direction, now: int) -> int:
         """Let out what is due; when the next is."""
-        queue, target, late, clock = direction.queue, direction.target, self._late, time.monotonic_ns
+        queue, target, clock = direction.queue, direction.target, time.monotonic_ns
+        late, least_late = self._late, self._least_late
         told: Seen | None = None
         while queue and queue[0].at <= now:
             parcel = queue.popleft()
@@ -170,7 +175,9 @@ class Emulator:
                 if error.errno not in _TRANSIENT:
                     raise
                 direction.passed.dropped += packets
-            late.append(clock() - parcel.at + waited)
+            least = clock() - parcel.at
+            least_late.append(least)
+            late.append(least + waited)
         return queue[0].at if queue else NEVER
 
     def _answer(self, control: Channel) -> bool:
@@ -192,8 +199,10 @@ class Emulator:
         return replace(self._segments.counter.counts(), not_tcp=self._segments.not_tcp), up, down
 
     def _on_lateness(self) -> tuple[int, int, int]:
-        late = sorted(self._late)
-        return (quantile(late, 50), quantile(late, 99), late[-1]) if late else (0, 0, 0)
+        return _summary(self._late)
+
+    def _on_least_lateness(self) -> tuple[int, int, int]:
+        return _summary(self._least_late)
 
     def _on_take(self) -> Any:
         taken = self._on_counts()
@@ -201,6 +210,7 @@ class Emulator:
         for direction in self._directions:
             direction.passed = Passed()
         self._late.clear()
+        self._least_late.clear()
         return taken
 
     def _on_change(self, link: Link) -> None:
@@ -213,3 +223,9 @@ class Emulator:
                 if parcel.stuck:
                     frame, _, seen, packets, waited = parcel.tag
                     self._enter(direction, frame, seen, packets, now, waited)
+
+
+def _summary(times: Iterable[int]) -> tuple[int, int, int]:
+    """The median, the 99th percentile and the greatest; of none they are 0."""
+    late = sorted(times)
+    return (quantile(late, 50), quantile(late, 99), late[-1]) if late else (0, 0, 0)

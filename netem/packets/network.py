@@ -229,8 +229,19 @@ class Packets:
         return self._counts("counts")
 
     def lateness(self) -> Lateness:
-        """How much later than they should packets came out since the last `take`: the emulator's own error."""
-        return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, "lateness")[0]])
+        """How much later than they should packets came out since the last `take`, at the most.
+
+        With the time for which each may have lain unread. When it came the emulator knows no better than that, so a
+        time in which it was kept from the processor counts for what it finds then, also where nothing was waiting.
+        """
+        return self._lateness("lateness")
+
+    def least_lateness(self) -> Lateness:
+        """The same at the least: by how much they were let out after they were due."""
+        return self._lateness("least_lateness")
+
+    def _lateness(self, question: str) -> Lateness:
+        return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, question)[0]])
 
     def _counts(self, question: str) -> Counts:
         counts: Counts

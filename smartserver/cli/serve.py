@@ -121,7 +121,9 @@ def command(
     if not os.access(root, os.R_OK | os.X_OK):
         raise CommandError(f"{root} cannot be read by user {user()}")
     host, port = ("", 0) if stdio else parse_listen(listen)
-    if not no_create and (stdio or anonymous == "write") and not os.access(root, os.W_OK):
+    # Of /home or /srv, which hpss+ssh:// names, it goes without saying.
+    makes = anonymous == "write" or (stdio and root.resolve().parent.parent != root.resolve().parent)
+    if not no_create and makes and not os.access(root, os.W_OK):
         click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.

@@ -199,9 +199,14 @@ def until_it_listens(listens: Callable[[], bool], ended: Callable[[], bool], nam
     deadline = time.monotonic() + START_WITHIN
     while not listens():
         if ended() or time.monotonic() > deadline:
-            log.seek(0)
-            raise CommandError(f"{name} did not start: {log.read().decode('utf-8', 'replace').strip()}")
+            raise CommandError(f"{name} did not start: {written(log).strip()}")
         time.sleep(LOOK)
+
+
+def written(file: IO[bytes]) -> str:
+    """All that was written to a file which is open for others to write to."""
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
 
 
 def _answers(port: int) -> bool:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import click
 
@@ -11,6 +16,18 @@ from smartserver.cli.errors import CommandError
 
 PROGRAM = "git-remote-hpss"
 """What git looks for on PATH when it meets hpss://."""
+
+PLUGIN = "hpss"
+"""The name of Breezy's plugin."""
+
+LOADER = '''"""Finds the smartserver that `smartserver setup brz` was run from."""
+
+import sys
+
+sys.path += [folder for folder in {folders!r} if folder not in sys.path]
+from smartserver.plugins.breezy_shim import *  # noqa: E402, F403
+'''
+"""The file that is written where Breezy looks for a user's plugins."""
 
 
 @click.group()
@@ -37,3 +54,55 @@ def git() -> None:
     click.echo("protocol.hpss.allow = always")
     if shutil.which(PROGRAM) is None:
         raise CommandError(f"{PROGRAM} is not on PATH: add the folder that has it (where pip puts commands)")
+
+
+@command.command()
+def brz() -> None:
+    """Let a brz that was not installed beside smartserver find its plugin (a file in Breezy's folder of plugins).
+
+    \b
+    smartserver setup brz
+    brz branch hpss://example.org/project
+    """
+    if shutil.which("brz") is None:
+        raise CommandError("brz is not on PATH: install Breezy first (pip install 'smartserver[brz]')")
+    said = _brz("version")
+    if re.search(r"^Breezy \(brz\) 3\.3\.", said, re.MULTILINE) is None:
+        raise CommandError(f"this is {said.splitlines()[0] if said else 'no Breezy'}: the plugin needs Breezy 3.3")
+    found = _location()
+    if found:
+        click.echo(f"brz has the plugin: {found}")
+        return
+    interpreter = re.search(r"Python interpreter: (\S+) (\d+\.\d+)", said)
+    if interpreter is not None and interpreter[2] != ".".join(platform.python_version_tuple()[:2]):
+        with_it = f"{interpreter[1]} -m pip install --user smartserver"
+        raise CommandError(f"brz runs on Python {interpreter[2]}, this is {platform.python_version()}: {with_it}")
+    configuration = re.search(r"Breezy configuration: (.+)", said)
+    if configuration is None:
+        raise CommandError("brz version does not say where Breezy's configuration is")
+    folder = Path(configuration[1].strip()) / "plugins" / PLUGIN
+    modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
+    places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").write_text(LOADER.format(folders=list(dict.fromkeys(places))), encoding="utf-8")
+    except OSError as wrong:
+        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    if not _location():
+        raise CommandError(f"brz does not load {folder}: run `brz plugins` to see why")
+    click.echo(f"brz has the plugin: {folder}")
+
+
+def _brz(*words: str) -> str:
+    """What a command of brz says."""
+    done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise CommandError(f"brz {' '.join(words)}: {lines[-1]}")
+    return done.stdout
+
+
+def _location() -> str:
+    """Where brz has the plugin; empty where it has none."""
+    found = re.search(rf"^{PLUGIN}\b.*\n(?: .*\n)*?   (/.*)$", _brz("plugins", "-v"), re.MULTILINE)
+    return found[1] if found else ""

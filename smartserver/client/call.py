@@ -9,7 +9,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import msgspec
@@ -73,8 +72,7 @@ ProgressReport = Callable[[str, int, int], None]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A request to be sent: calls on one repository, all in one round trip."""
 
     path: str
@@ -82,7 +80,7 @@ class Outgoing:
     flags: RequestFlag = RequestFlag.NONE
     known: Known | None = None
     body: BodySource | None = None
-    id: bytes = field(default_factory=lambda: os.urandom(16))
+    id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property
     def mutates(self) -> bool:
@@ -100,8 +98,7 @@ class Refusal(Exception):
         self.state = state
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """What a request brought; `results` has for each call its result or its error."""
 
     results: list[Result | CodedError]

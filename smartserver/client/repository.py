@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
+
 from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import MediumError
 from smartserver.errors import (
@@ -26,6 +28,7 @@ from smartserver.errors import (
     OutcomeUnknown,
     WrongVcs,
 )
+from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, Kind, RevisionId, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.model import What
@@ -40,7 +43,7 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_pull import ChosenField, PullRequest, PullResult, TreesField, repository_pull
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -82,8 +85,7 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefUpdate:
+class RefUpdate(msgspec.Struct, frozen=True):
     """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
 
     ref: bytes
@@ -103,8 +105,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True):
     """What became of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
@@ -113,8 +114,7 @@ class Updated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MapUpdated:
+class MapUpdated(msgspec.Struct, frozen=True):
     """What became of each entry of a map; none where `error` says why the update was refused."""
 
     update: MapUpdateRequest
@@ -122,29 +122,33 @@ class MapUpdated:
     error: CodedError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(msgspec.Struct, frozen=True):
     """What became of each update, in their order."""
 
     refs: list[Updated]
     maps: list[MapUpdated]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRepository:
+class NewRepository(msgspec.Struct, frozen=True):
     """What a repository is made as when the push finds none."""
 
     vcs: str
     kinds: Sequence[Kind]
-    settings: dict[str, bytes] = field(default_factory=dict)
+    settings: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
 
     result: PullResult
     body: Iterator[bytes]
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The answer to a read of less than whole revisions; the parts come as they are read."""
+
+    result: PullResult
+    parts: Iterator[Part]
 
 
 class RemoteRepository:
@@ -174,6 +178,7 @@ class RemoteRepository:
         refs: Sequence[bytes] | None = None,
         ids: Sequence[RevisionId] = (),
         follow: Sequence[bytes] = (),
+        absent: Sequence[RevisionId] = (),
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
@@ -184,7 +189,29 @@ class RemoteRepository:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), follow=list(follow)))
+        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow)))
+
+    def read(
+        self,
+        chosen: ChosenField | None = None,
+        trees: TreesField | None = None,
+        refs: Sequence[bytes] | None = (HERE,),
+        ids: Sequence[RevisionId] = (),
+        haves: Sequence[RevisionId] = (),
+    ) -> Content:
+        """Receive what revisions say of themselves, and trees or parts of them; learn the refs.
+
+        The arguments are those of `Repository.pull`; where neither `chosen` nor `trees` is given, all that the refs
+        and `ids` reach say of themselves.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        what = What.REVISIONS if trees is None else What.TREE
+        wanted = None if refs is None else list(refs)
+        pulled = self._pull(PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees))
+        return Content(pulled.result, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
 
     def _pull(self, request: PullRequest) -> Pulled:
         answer = self.ask((repository_pull, request))
@@ -305,8 +332,8 @@ class RemoteRepository:
                     )
                 except OutcomeUnknown as unknown:
                     again = Pushed(
-                        [replace(done[number], error=unknown) for number in lacking],
-                        [replace(mapped[number], error=unknown) for number in later],
+                        [msgspec.structs.replace(done[number], error=unknown) for number in lacking],
+                        [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
                     )
                 except (CodedError, MediumError, ProtocolError, NotOurProtocol):
                     return Pushed(done, mapped)  # What was done is done, and why the rest was not is said already.

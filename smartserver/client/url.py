@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 DEFAULT_PORT = 4155
 """The port Bazaar's smart server has."""
@@ -13,10 +13,10 @@ class BadUrl(ValueError):
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"{url!r} is not a URL of a repository: {why}")
+        self.why = why
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """Where a repository is; `path` is decoded, without a slash at either end."""
 
     host: str

@@ -7,7 +7,8 @@ wrong or missing one costs bytes or a round trip, never correctness.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+
+import msgspec
 
 ANCESTORS = 8
 """Processes above the helper that are looked at: `git submodule update` is five deep."""
@@ -75,13 +76,12 @@ KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
 """Commands a hint is made of; `pull` and `submodule` run one of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(msgspec.Struct, frozen=True):
     """A git command: its name (empty: unknown), its options without values, and its other words."""
 
     command: str = ""
     options: frozenset[str] = frozenset()
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = msgspec.field(default_factory=dict)
     words: tuple[str, ...] = ()
     leases: tuple[str, ...] = ()
     """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or nothing for all refs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from smartserver.plugins.git_listing import NO_TIP
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
@@ -22,16 +22,15 @@ WITHOUT_EFFECT = frozenset({"followtags", "cloning", "object-format", "force", "
 """Options that are what happens anyway, or that git acts on itself."""
 
 
-@dataclass(slots=True)
-class Options:
+class Options(msgspec.Struct):
     """What git has set: what a push is to be, and what its user was told is not supported."""
 
     quiet: bool = False
     dry_run: bool = False
     atomic: bool = False
-    leases: dict[bytes, bytes] = field(default_factory=dict)
+    leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
-    told: set[str] = field(default_factory=set)
+    told: set[str] = msgspec.field(default_factory=set)
     """Options the user was told are not supported."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:

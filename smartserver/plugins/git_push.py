@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from smartserver.client.plain import plain
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
@@ -136,8 +137,7 @@ def _why(location: Location, local: GitRepository, updated: Updated) -> bytes:
             return " ".join(plain(in_words(error, location)).split()).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """The local repository as a push reads it, its progress shown."""
 
     local: GitRepository
@@ -149,8 +149,7 @@ class _Source:
         return _ShownPlan(plan(self.local, tips, haves), self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownPlan:
+class _ShownPlan(msgspec.Struct, frozen=True):
     """A plan whose segments are counted as they are sent."""
 
     plan: Plan

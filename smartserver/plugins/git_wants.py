@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from smartserver.plugins.git_hint import Hint
 from smartserver.plugins.git_names import HEADS, TAGS
 
 
-@dataclass(frozen=True, slots=True)
-class Wants:
+class Wants(msgspec.Struct, frozen=True):
     """The arguments of a pull: `refs` None means all of them; `follow` are prefixes to be followed."""
 
     refs: tuple[bytes, ...] | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 RevisionId = bytes
 """1 to 1,024 bytes; git: the 20 or 32 raw bytes of the object id."""
@@ -13,8 +14,7 @@ Key = bytes
 """Identifies a record within its kind; 1 to 1,024 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind of record a repository holds.
 
     `check` names an entry of the table in `records.check`; `base`: may a record of this kind have or be a delta base.

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from smartserver.errors import LimitExceeded
+from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.check import check_bytes
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment
@@ -65,7 +65,7 @@ def encode_segment(
     check_lengths = [check_bytes(kind) for kind in kinds]
     for entry in entries:
         if len(entry.check) != check_lengths[entry.kind]:
-            raise ValueError(f"record {entry.key.hex()} has a check of {len(entry.check)} bytes")
+            raise ValueError(f"record {shown(entry.key)} has a check of {len(entry.check)} bytes")
         out += (
             bytes((entry.kind, entry.encoding)),
             b"\0" if entry.key == revision else _bytes(entry.key),
@@ -105,13 +105,15 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     return Segment(revision, parents, entries, at - start, body - start + length)
 
 
-def decode_parents(buf: bytes) -> tuple[Parent, ...]:
-    """The parents of the segment `buf` begins with, which may be cut off behind them.
+def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
+    """The parents of the segment at `at`, of which no more need be in `buf`.
 
     Raises:
-        Malformed: it is cut off before their end, or no segment.
+        Malformed: this is no segment, or `buf` ends before they do.
+        LimitExceeded: a length or count is over its limit.
     """
-    _, at = decode(buf, 0)
+    _, at = decode(buf, at)
+    buf = bytes(buf)
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
     return _read_parents(buf, at, revision)[0]
 
@@ -173,7 +175,7 @@ def decode_graph(buf: Buffer) -> list[Announced]:
         begin = at
         revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
         if revision in seen or revision in outside:
-            raise Malformed(begin, f"revision {revision.hex()} is listed twice or after its child")
+            raise Malformed(begin, f"revision {shown(revision)} is listed twice or after its child")
         parent_count, at = _read_count(buf, at, "parents of a revision", limits.MAX_PARENTS, 1)
         parents: list[Parent] = []
         for _ in range(parent_count):
@@ -186,7 +188,7 @@ def decode_graph(buf: Buffer) -> list[Announced]:
             parent, at = _read_parent(buf, at, revision)
             if not parent.absent:
                 if parent.id in seen:
-                    raise Malformed(at, f"parent {parent.id.hex()} is listed before, and not named by its distance")
+                    raise Malformed(at, f"parent {shown(parent.id)} is listed before, and not named by its distance")
                 outside.add(parent.id)
             parents.append(parent)
         seen.add(revision)
@@ -340,7 +342,7 @@ def _read_parent(buf: bytes, at: int, revision: RevisionId) -> tuple[Parent, int
         raise Malformed(at, "a parent's id is empty or cut off")
     parent = Parent(buf[begin:end], bool(tag & 1))
     if parent.id == revision:
-        raise Malformed(at, f"revision {revision.hex()} is its own parent")
+        raise Malformed(at, f"revision {shown(revision)} is its own parent")
     return parent, end
 
 
@@ -375,7 +377,7 @@ def _read_entries(
             raise Malformed(begin + 2, "a key that is the revision's id is not written as empty")
         key = key or revision
         if (kind, key) in seen:
-            raise Malformed(begin, f"record {key.hex()} comes twice")
+            raise Malformed(begin, f"record {shown(key)} comes twice")
         seen.add((kind, key))
         meta, at = _read_bytes(buf, at, "record's meta", 0, limits.MAX_META)
         base, at = decode(buf, at)
@@ -428,4 +430,4 @@ def _check_base(
         else:
             base_key = entries[index].key
     if base_key == key:
-        raise Malformed(at, f"record {key.hex()} has itself as base")
+        raise Malformed(at, f"record {shown(key)} has itself as base")

@@ -21,7 +21,7 @@ from smartserver.errors import (
     place,
 )
 from smartserver.server.access import Access
-from smartserver.store.model import Listed, PackReport, PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
@@ -166,7 +166,7 @@ class CallContext:
         self._verify = verify
         self._pack = pack
         self._listing = listing
-        self.plan: PullPlan | None = None
+        self.plan: PullPlan | ContentPlan | None = None
 
     @property
     def transaction(self) -> Transaction:
@@ -244,7 +244,7 @@ class CallContext:
                 raise AccessDenied(f"create a repository at {place(path)}", "it needs a name below the served folder")
         self._access.require(permission, ref)
 
-    def stream(self, plan: PullPlan) -> None:
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Remember what to send after the reply."""
         self.plan = plan
 

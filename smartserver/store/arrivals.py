@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from smartserver.errors import shown
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, Record
 from smartserver.store.index import Row
@@ -197,7 +198,7 @@ class Arrivals:
                 text = known.text
                 break
             if base is None:
-                raise LookupError(f"the stored base {key.hex()} is gone")
+                raise LookupError(f"the stored base {shown(key)} is gone")
             chain.append(base)
         while True:
             number = chain.pop()

@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
-from smartserver.records.check import check_bytes, revision_record, verify_record
+from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
+from smartserver.records.check import check_bytes, rules_of, verify_record
 from smartserver.records.delta import compress, decompress
 from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
@@ -47,9 +47,8 @@ class Intake:
     def __init__(self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine]) -> None:
         """`quarantine` makes one; asked for with the first new segment."""
         self._snapshot = transaction.snapshot
-        self._vcs = transaction.vcs
         self._kinds = transaction.kinds
-        self._own_kind = revision_record(self._vcs)
+        self._rules = rules_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
         self._ancestry = Ancestry(graph)
@@ -156,7 +155,7 @@ class Intake:
         return parents
 
     def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
-        return SegmentProof(self._kinds, segment, self._ancestry.reach(ordinal), self._copies, self._references)
+        return SegmentProof(self._rules, segment, self._ancestry.reach(ordinal), self._copies, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         proof = self._proof(segment, ordinal)
@@ -183,7 +182,7 @@ class Intake:
             rows.append(row)
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
-        check_own_record(self._vcs, self._kinds, segment, proof.own)
+        check_own_record(self._rules, segment, proof.own)
         proof.finish()
         if rewritten:
             segment = self._rewrite(segment, rewritten)
@@ -200,7 +199,7 @@ class Intake:
         self._refuse_conflict(entry, record)
         if self._kinds[entry.kind].base:
             self._arrivals.recent.put(record)
-        if entry.kind == self._own_kind and entry.key == proof.revision:
+        if entry.kind == self._rules.own_kind and entry.key == proof.revision:
             proof.own = record
         if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
             return None
@@ -242,7 +241,7 @@ class Intake:
         if base is None:
             first = self._arrivals.first(entry.kind, base_key)
             if first is None or first >= before:
-                raise LookupError(f"base {base_key.hex()} was found a moment ago")
+                raise LookupError(f"base {shown(base_key)} was found a moment ago")
             base, number, stored = self._arrivals.row(first), first, b""
         return Row(base.depth + 1, base.chain_kib + kib(entry.length), base.lineage + 1), number, stored
 
@@ -327,7 +326,7 @@ class Intake:
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
         if found is None:
-            raise LookupError(f"base {key.hex()} was found a moment ago")
+            raise LookupError(f"base {shown(key)} was found a moment ago")
         return found
 
     def _stored_record(self, kind: int, key: Key) -> Record | None:

@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.errors import CorruptFile, LimitExceeded, shown
 from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
@@ -140,7 +140,7 @@ class IndexBuilder:
         if len(self._digests) + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._digests) + len(segment.entries), MAX_ROWS)
         if segment.revision in self._segments:
-            raise ValueError(f"revision {segment.revision.hex()} has a segment in this pack already")
+            raise ValueError(f"revision {shown(segment.revision)} has a segment in this pack already")
         self._segments[segment.revision] = ordinal
         self._segment_offsets.append(offset)
         self._end = offset + segment.length
@@ -196,7 +196,7 @@ class IndexBuilder:
         for segment in range(index.segments):
             revision = index.revision(segment)
             if revision in self._segments:
-                raise ValueError(f"revision {revision.hex()} has a segment in two packs")
+                raise ValueError(f"revision {shown(revision)} has a segment in two packs")
             self._segments[revision] = first_segment + segment
             self._segment_offsets.append(index.segment_offsets[segment] + shift)
             for parent in index.parents(segment):
@@ -325,7 +325,7 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
                 base = (entry.kind, segment.base_of(entry))
                 found = resolve(*base) or builder.first_copy(*base) or introduced.get(base)
                 if found is None:
-                    why = f"record {entry.key.hex()}: its base {base[1].hex()} is in no pack before it"
+                    why = f"record {shown(entry.key)}: its base {shown(base[1])} is in no pack before it"
                     raise CorruptFile(pack.name, offset, why)
                 row = Row(found.depth + 1, found.chain_kib + row.chain_kib, found.lineage + 1)
             introduced.setdefault((entry.kind, entry.key), row)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
 
@@ -18,11 +19,16 @@ class What(enum.StrEnum):
     """What a pull brings."""
 
     REFS = "refs"
+    """The refs, and nothing else."""
     HISTORY = "history"
+    """Whole revisions, as they lie."""
+    REVISIONS = "revisions"
+    """What revisions say of themselves, without their content."""
+    TREE = "tree"
+    """Trees, or parts of them, without their history."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullPlan:
+class PullPlan(msgspec.Struct, frozen=True):
     """Which segments answer a pull, in arrival order (parents first)."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -32,6 +38,40 @@ class PullPlan:
     """Bytes of all those segments."""
     common: tuple[bool, ...]
     """For each have: is it a revision here."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be sent."""
+        return self.segments > 0
+
+
+class Trees(msgspec.Struct, frozen=True):
+    """Which trees, and what of them."""
+
+    of: tuple[RevisionId, ...] = ()
+    each: bool = False
+    """Besides, those of the revisions that are sent and of their first parents: so `log` can say what changed."""
+    paths: tuple[bytes, ...] | None = None
+    """With all below them, and the folders they lie in; None: everything."""
+    texts: bool = True
+    """Whether the files' texts come too."""
+    versions: bool = False
+    """Whether the earlier texts of those files come too, and the revisions that brought them."""
+    changed: bool = False
+    """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
+
+
+class ContentPlan(msgspec.Struct, frozen=True):
+    """What an answer is put together from that is not whole revisions."""
+
+    revisions: tuple[int, ...] = ()
+    """Global ordinals of those whose own records are sent, in this order."""
+    bare: bool = False
+    """Only ids and parents are sent of them."""
+    trees: Trees = Trees()
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be sent."""
+        return bool(self.revisions or self.trees.of)
 
 
 class Transaction(Protocol):
@@ -240,9 +280,53 @@ class Transaction(Protocol):
             NoSuchRepository: there is none.
         """
 
+    def check_content(self) -> None:
+        """Check that less than whole revisions can be read of it.
 
-@dataclass(frozen=True, slots=True)
-class RefChange:
+        Raises:
+            NoSuchRepository: there is none, or this request makes it.
+            Unsupported: this release knows no trees of its VCS.
+        """
+
+    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: the revision is not stored.
+        """
+
+    def left_hand_length(self, revision: RevisionId) -> int:
+        """How many revisions there are from one to the last of its first parents that is stored, both counted.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: it is not stored.
+        """
+
+    def plan_content(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        limit: int = 0,
+        *,
+        left_hand: bool = False,
+        bare: bool = False,
+        trees: Trees | None = None,
+    ) -> ContentPlan:
+        """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
+
+        `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
+        `bare`: ids and parents alone.
+
+        Raises:
+            MissingRevision: a want, or the revision of a tree, is not stored.
+            NoSuchRepository, Unsupported: as `check_content`.
+        """
+
+
+class RefChange(msgspec.Struct, frozen=True):
     """One entry of the root's log."""
 
     name: bytes
@@ -259,8 +343,7 @@ class Seen(NamedTuple):
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What of a root changed after version `since`; everything where `since` is None."""
 
     incarnation: bytes
@@ -275,8 +358,7 @@ class Changes:
     """As in `Seen`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryStats:
+class RepositoryStats(msgspec.Struct, frozen=True):
     """What a repository consists of; sizes in bytes."""
 
     format: str
@@ -296,8 +378,7 @@ class RepositoryStats:
     """Of one pack."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackReport:
+class PackReport(msgspec.Struct, frozen=True):
     """How many packs there were and are, and their bytes."""
 
     before: int
@@ -305,8 +386,7 @@ class PackReport:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """A repository as a listing says it; `problem`: why no more can be said of it."""
 
     path: str
@@ -315,8 +395,7 @@ class Listed:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(msgspec.Struct, frozen=True):
     """What a verification read, and every damage it found."""
 
     packs: int

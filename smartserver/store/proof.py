@@ -9,65 +9,72 @@ on down to the files.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Final
 
-from smartserver.errors import CorruptRecord, MissingReference, WrongParents
-from smartserver.records.check import may_refer, own_parents, references, revision_record
-from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId, Segment
+from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
+from smartserver.records.rules import Rules
 from smartserver.store.ancestry import Reach
 
 REFERENCES_KEPT = 200_000
 """Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago."""
 
-NOTHING: frozenset[Key] = frozenset()
+References = tuple[int, frozenset[Key]]
+"""The kind a record refers to, and the keys."""
+
+NOTHING: Final[References] = (0, frozenset())
 
 
 class ReferenceCache:
-    """What records refer to, the least recently used dropped first; keyed by kind and key, so only for content keys."""
+    """What records refer to, the least recently used dropped first; only where the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._limit = limit
         self._size = 0
-        self._found: OrderedDict[tuple[int, Key], frozenset[Key]] = OrderedDict()
+        self._found: OrderedDict[tuple[int, Key], References] = OrderedDict()
 
-    def get(self, kind: int, key: Key) -> frozenset[Key] | None:
+    def get(self, kind: int, key: Key) -> References | None:
         """What is kept of that record."""
         found = self._found.get((kind, key))
         if found is not None:
             self._found.move_to_end((kind, key))
         return found
 
-    def put(self, kind: int, key: Key, found: frozenset[Key]) -> None:
+    def put(self, kind: int, key: Key, found: References) -> None:
         """Keep what a record refers to."""
         if (kind, key) in self._found:
             return
         self._found[kind, key] = found
-        self._size += len(found) + 1
+        self._size += len(found[1]) + 1
         while self._size > self._limit:
             _, dropped = self._found.popitem(last=False)
-            self._size -= len(dropped) + 1
+            self._size -= len(dropped[1]) + 1
 
 
-def check_own_record(vcs: str, kinds: Sequence[Kind], segment: Segment, own: Record | None) -> None:
+def check_own_record(rules: Rules, segment: Segment, own: Record | None) -> None:
     """Check that a segment states the parents its revision's own record names; `own`: that record, where it came.
 
     Raises:
-        CorruptRecord: the revision's own record is not in the segment, or cannot be read.
-        WrongParents: it names others, or one is marked absent that it names.
+        CorruptRecord: the revision's own record is not in the segment or cannot be read, or another's is there.
+        WrongParents: it names others, or one is marked absent that it names, in a system whose parents cannot be.
     """
-    kind = revision_record(vcs)
-    if kind is None:
+    if rules.own_kind is None:
         return
     revision = segment.revision
     if own is None:
         raise CorruptRecord(revision, revision, "the record that is the revision itself is not in its segment")
+    if rules.of_revision:
+        for entry in segment.entries:
+            if entry.kind in rules.of_revision and entry.key != revision:
+                raise CorruptRecord(revision, entry.key, "it belongs to another revision")
     try:
-        named = own_parents(kinds[kind], own.key, own.meta, own.text)
+        named = rules.own_parents(own.key, own.meta, own.text)
     except ValueError as wrong:
         raise CorruptRecord(revision, own.key, str(wrong)) from wrong
-    if named is not None and named != tuple(parent.id for parent in segment.parents):
+    if named != tuple(parent.id for parent in segment.parents):
         raise WrongParents(revision)
-    if named is not None and any(parent.absent for parent in segment.parents):
+    if not rules.ghosts and any(parent.absent for parent in segment.parents):
         raise WrongParents(revision)
 
 
@@ -80,13 +87,13 @@ class SegmentProof:
 
     def __init__(
         self,
-        kinds: Sequence[Kind],
+        rules: Rules,
         segment: Segment,
         reach: Reach,
         copies: Callable[[int, Key], Iterable[int]],
         cache: ReferenceCache,
     ) -> None:
-        self._kinds = kinds
+        self._rules = rules
         self._segment = segment
         self._reach = reach
         self._copies = copies
@@ -94,9 +101,9 @@ class SegmentProof:
         self.own: Record | None = None
         """The record that is the revision itself, once it came."""
         self._own: set[tuple[int, Key]] = set()
-        self._granted: list[tuple[int, frozenset[Key]]] = []
-        """Kind and keys of what an ancestor's record refers to."""
-        self._needed: list[tuple[Entry, frozenset[Key]]] = []
+        self._granted: list[References] = []
+        """What records of ancestors refer to."""
+        self._needed: list[tuple[Entry, References]] = []
 
     @property
     def revision(self) -> RevisionId:
@@ -136,27 +143,29 @@ class SegmentProof:
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
         needed = NOTHING
-        if may_refer(self._kinds[entry.kind], entry.meta):
+        if self._rules.may_refer(entry.kind, entry.meta):
             cached = self._cache.get(entry.kind, entry.key)
             if cached is None:
                 return False
             needed = cached
-        granted = self._cache.get(entry.kind, base_key) if needed and base_key is not None else None
+        granted = self._cache.get(entry.kind, base_key) if needed[1] and base_key is not None else None
         self._need(entry, needed, granted or NOTHING)
         return True
 
-    def _need(self, entry: Entry, needed: frozenset[Key], granted: frozenset[Key]) -> None:
+    def _need(self, entry: Entry, needed: References, granted: References) -> None:
         """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
         self.claim(entry)
-        if granted:
+        kind, keys = needed
+        if granted[1]:
             base = (entry.kind, self._segment.base_of(entry))
             if base not in self._own:
-                self._granted.append((entry.kind, granted))
-            needed -= granted
-        if needed:
-            self._needed.append((entry, needed))
+                self._granted.append(granted)
+            if granted[0] == kind:
+                keys -= granted[1]
+        if keys:
+            self._needed.append((entry, (kind, keys)))
 
-    def references(self, record: Record) -> frozenset[Key]:
+    def references(self, record: Record) -> References:
         """What a record refers to.
 
         Raises:
@@ -164,13 +173,14 @@ class SegmentProof:
         """
         found = self._cache.get(record.kind, record.key)
         if found is None:
+            rules = self._rules
             try:
-                found = frozenset(references(self._kinds[record.kind], record.key, record.meta, record.text))
+                kind, keys = rules.references(record.kind, record.key, record.meta, record.text)
             except ValueError as wrong:
                 raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
-            if not found:
-                return NOTHING
-            self._cache.put(record.kind, record.key, found)
+            found = (kind, frozenset(keys)) if keys else NOTHING
+            if record.kind in rules.content_keys and rules.may_refer(record.kind, record.meta):
+                self._cache.put(record.kind, record.key, found)
         return found
 
     def finish(self) -> None:
@@ -180,12 +190,12 @@ class SegmentProof:
             MissingReference: it is not.
         """
         proved: set[tuple[int, Key]] = set()
-        for entry, needed in self._needed:
-            for key in needed:
-                place = (entry.kind, key)
+        for entry, (kind, keys) in self._needed:
+            for key in keys:
+                place = (kind, key)
                 if place in self._own or place in proved:
                     continue
-                if not self._reaches(entry.kind, key):
+                if not self._reaches(kind, key):
                     raise MissingReference(self.revision, entry.key, key)
                 proved.add(place)
 
@@ -200,5 +210,5 @@ class UnreachableBase(Exception):
     """A base that neither the revision nor an ancestor introduced; never crosses the wire."""
 
     def __init__(self, key: Key) -> None:
-        super().__init__(key.hex())
+        super().__init__(shown(key))
         self.key = key

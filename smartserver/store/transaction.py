@@ -6,8 +6,9 @@ changed so far. The repository writes down what differs, in one swap.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -18,11 +19,13 @@ from smartserver.errors import (
     WrongMapKind,
     WrongVcs,
 )
-from smartserver.records.check import CHECKS, KINDS_OF, is_label, revision_record
+from smartserver.records.check import CHECKS, KINDS_OF, rules_of
+from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.store.content import ContentReader
 from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, PullPlan, RepositoryStats, Seen
+from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_key, check_name
 
@@ -224,11 +227,11 @@ class RepositoryTransaction:
 
     def _is_label(self, ordinal: int) -> bool:
         snapshot = self._present()
-        kind = revision_record(snapshot.root.vcs)
-        if kind is None or not snapshot.graph.parents(ordinal):
+        rules = rules_of(snapshot.root.vcs)
+        if rules.own_kind is None or rules.label is None or not snapshot.graph.parents(ordinal):
             return False
-        location = snapshot.first(kind, snapshot.graph.revision(ordinal))
-        return location is not None and is_label(snapshot.root.kinds[kind], snapshot.record(location).meta)
+        location = snapshot.first(rules.own_kind, snapshot.graph.revision(ordinal))
+        return location is not None and snapshot.record(location).meta == rules.label
 
     def plan_pull(
         self,
@@ -301,6 +304,53 @@ class RepositoryTransaction:
         self._present()
         self.deleted = True
 
+    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        snapshot = self._present()
+        line = _left_hand(snapshot, self._stored_ordinal(revision))
+        found = next(itertools.islice(line, steps, None), None)
+        return None if found is None else snapshot.revision(found)
+
+    def left_hand_length(self, revision: RevisionId) -> int:
+        return sum(1 for _ in _left_hand(self._present(), self._stored_ordinal(revision)))
+
+    def plan_content(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        limit: int = 0,
+        *,
+        left_hand: bool = False,
+        bare: bool = False,
+        trees: Trees | None = None,
+    ) -> ContentPlan:
+        self.check_content()
+        snapshot = self._present()
+        graph = snapshot.graph
+        wanted = [self._stored_ordinal(want) for want in wants]
+        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
+        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
+        for revision in trees.of if trees is not None else ():
+            self._stored_ordinal(revision)
+        chosen: Iterable[int]
+        if left_hand and wanted:
+            reached = set(had)
+            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
+        else:
+            chosen = reversed(graph.missing(wanted, had, cut))
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, trees or Trees())
+
+    def check_content(self) -> None:
+        if self.created is not None:
+            raise NoSuchRepository(self._path)
+        self._content()
+
+    def _content(self) -> Content:
+        content = content_of(self.vcs)
+        if content is None:
+            raise Unsupported(f"reading parts of a repository of {self.vcs}", ", ".join(READABLE))
+        return content
+
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
@@ -310,12 +360,14 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan) -> SegmentReader:
-        """The bytes of a plan's segments.
+    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | ContentReader:
+        """The bytes of what a plan says.
 
         Raises:
             NoSuchRepository: there is none.
         """
+        if isinstance(plan, ContentPlan):
+            return ContentReader(self._present(), self._content(), plan)
         return self._present().read_ranges(plan.ranges)
 
     def _present(self) -> Snapshot:
@@ -354,6 +406,13 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
+
+
+def _left_hand(snapshot: Snapshot, ordinal: int | None) -> Iterator[int]:
+    """A revision, its first parent, that one's, and so on."""
+    while ordinal is not None:
+        yield ordinal
+        ordinal = snapshot.first_parent(ordinal)
 
 
 def _folders_of(name: bytes) -> list[bytes]:

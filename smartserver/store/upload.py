@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from smartserver.errors import CorruptRecord, MissingParents
+from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Announced, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
@@ -173,7 +173,7 @@ class Upload:
         if announced is None or self._segments >= len(announced):
             raise CorruptRecord(segment.revision, segment.revision, "its revision is not announced")
         if announced[self._segments] != (segment.revision, segment.parents):
-            expected = announced[self._segments].revision.hex()
+            expected = shown(announced[self._segments].revision)
             raise CorruptRecord(
                 segment.revision,
                 segment.revision,

@@ -14,8 +14,9 @@ from smartserver.errors import (
     MissingReference,
     NoSuchRepository,
     WrongParents,
+    shown,
 )
-from smartserver.records.check import revision_record, verify_record
+from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
 from smartserver.records.segment import decode_segment, frames
@@ -64,6 +65,7 @@ class _Verification:
     def __init__(self, file: RootFile, root: Root, progress: Progress) -> None:
         self._folder = file.folder
         self._root = root
+        self._rules = rules_of(root.vcs)
         self._progress = progress
         self._total = sum(pack.length for pack in root.packs)
         self._done = 0
@@ -114,7 +116,7 @@ class _Verification:
             for name, value in snapshot.view.refs().items():
                 for tip in value:
                     if snapshot.ordinal(tip.id) is None:
-                        self._report(f"{ROOT}: ref {name!r} is at {tip.id.hex()}, which is not stored")
+                        self._report(f"{ROOT}: ref {name!r} is at {shown(tip.id)}, which is not stored")
         except (CorruptFile, TransportError):
             pass  # A damaged table is reported with the root's files.
 
@@ -167,10 +169,10 @@ class _Verification:
         try:
             segment = decode_segment(content, 0, self._root.kinds)
         except (Malformed, LimitExceeded) as wrong:
-            self._at(pack, offset, f"segment of revision {pack.index.revision(local).hex()}: {wrong}")
+            self._at(pack, offset, f"segment of revision {shown(pack.index.revision(local))}: {wrong}")
             return
         if segment.length != len(content) or segment.revision != pack.index.revision(local):
-            self._at(pack, offset, f"segment of revision {segment.revision.hex()}: not the one the index names")
+            self._at(pack, offset, f"segment of revision {shown(segment.revision)}: not the one the index names")
             return
         self._segments += 1
         self._records += len(segment.entries)
@@ -191,18 +193,17 @@ class _Verification:
             found = snapshot.ordinal(parent.id)
             if found is None or found >= ordinal:
                 where = "not stored" if found is None else "stored after it"
-                self._at(pack, offset, f"revision {segment.revision.hex()}: its parent {parent.id.hex()} is {where}")
+                self._at(pack, offset, f"revision {shown(segment.revision)}: its parent {shown(parent.id)} is {where}")
             else:
                 named.append(found)
         if tuple(named) != snapshot.graph.parents(ordinal):
-            self._at(pack, offset, f"revision {segment.revision.hex()}: its parents are not those in the index")
+            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
 
     def _check_records(
         self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
     ) -> None:
         reach = self._ancestry.reach(ordinal)
-        proof = SegmentProof(self._root.kinds, segment, reach, snapshot.introducers, self._references)
-        own_kind = revision_record(self._root.vcs)
+        proof = SegmentProof(self._rules, segment, reach, snapshot.introducers, self._references)
         own: Record | None = None
         at = offset + segment.frames_at
         whole = True
@@ -212,24 +213,24 @@ class _Verification:
                 base = None if key is None else self._base(snapshot, entry.kind, key)
                 record = self._record(segment, entry, frame, base)
                 proof.add(entry, record, base)
-                if entry.kind == own_kind and entry.key == segment.revision:
+                if entry.kind == self._rules.own_kind and entry.key == segment.revision:
                     own = record
             except UnreachableBase as wrong:
-                why = f"its base {wrong.key.hex()} comes from no ancestor"
+                why = f"its base {shown(wrong.key)} comes from no ancestor"
                 self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
                 whole = False
             except CorruptRecord as wrong:
                 self._at(pack, at, wrong)
                 whole = False
             except (CorruptFile, TransportError) as wrong:
-                why = f"its base {segment.base_of(entry).hex()} cannot be read: {wrong}"
+                why = f"its base {shown(segment.base_of(entry))} cannot be read: {wrong}"
                 self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
                 whole = False
             proof.claim(entry)
             at += entry.frame_length
         try:
             if whole:  # Else the record that is missing here has been named.
-                check_own_record(self._root.vcs, self._root.kinds, segment, own)
+                check_own_record(self._rules, segment, own)
             proof.finish()
         except (CorruptRecord, WrongParents, MissingReference) as wrong:
             self._at(pack, offset, wrong)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -15,8 +14,7 @@ MAX_SHOWN = 16
 """Bytes of a binary argument that are shown."""
 
 
-@dataclass(slots=True)
-class CallRecord:
+class CallRecord(msgspec.Struct):
     """One request: what it asked for, its bytes each way, and when."""
 
     verbs: list[str]
@@ -29,7 +27,7 @@ class CallRecord:
     server_microseconds: int = 0
     result: str = ""
     is_vfs: bool = False
-    payload: list[bytes] = field(default_factory=list)
+    payload: list[bytes] = msgspec.field(default_factory=list)
 
 
 class Recorder:

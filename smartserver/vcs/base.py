@@ -38,7 +38,13 @@ class WrongContent(VcsError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"object {self.key.hex()} from the server: {self.why}"
+        return f"object {shown(self.key)} from the server: {self.why}"
+
+
+def shown(key: Key) -> str:
+    """A key as its user knows it: in hex, unless it is words."""
+    words = key.replace(b"\0", b" ").decode("utf-8", "replace")
+    return words if words.isprintable() and "\ufffd" not in words else key.hex()
 
 
 class ToolFailed(VcsError):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smartserver.store.model import Listed, PackReport, PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from transports.errors import CodedError
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
@@ -50,8 +49,7 @@ class Permission(enum.Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """What a server says of itself."""
 
     version: str
@@ -96,8 +94,8 @@ class Context(Protocol):
             AccessDenied: it may not.
         """
 
-    def stream(self, plan: PullPlan) -> None:
-        """Send these segments as the body of the reply."""
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
+        """Send what a plan says as the body of the reply."""
 
     def verify(self) -> VerifyReport:
         """Read and check the whole repository, reporting progress.
@@ -121,8 +119,7 @@ class Context(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Verb(Generic[RequestT, ResultT]):
+class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
     """One RPC method."""
 
     name: str

@@ -66,7 +66,7 @@ def move(
             raise BranchExists(name, old[0].id)
         if not all(transaction.is_ancestor(each.id, tip.id) for each in old):
             if rule is Rule.FF:
-                raise DivergedBranches(name, old[0].id)
+                raise DivergedBranches(name, old[0].id, transaction.is_ancestor(tip.id, old[0].id))
             context.require(Permission.FORCE, name)
     transaction.set_ref(name, new)
     return old

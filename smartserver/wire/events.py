@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Request:
+
+class Request(msgspec.Struct, frozen=True):
     """A request, or a part of one.
 
     `body`: BODY frames and END follow the last part. `more`: another part of the payload follows; a payload given to
@@ -20,8 +20,7 @@ class Request:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to a request, or a part of it; `body` and `more` as in `Request`."""
 
     id: int
@@ -30,8 +29,7 @@ class Reply:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
+class Error(msgspec.Struct, frozen=True):
     """The refusal of a request, or the end of a reply's body that cannot be finished; `more` as in `Request`."""
 
     id: int
@@ -39,16 +37,14 @@ class Error:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """Bytes of the body a side is sending; given to `send` it may be longer than a frame."""
 
     id: int
     chunk: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The whole body was sent: how many segments, and how many bytes in all its chunks."""
 
     id: int
@@ -56,44 +52,38 @@ class End:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a request is; one frame."""
 
     id: int
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """The client wants no more of a request; it still gets its final answer."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     """Are you there: to be answered by `Pong` with the same payload."""
 
     payload: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
+class Pong(msgspec.Struct, frozen=True):
     """The answer to a `Ping`."""
 
     payload: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class GoAway:
+class GoAway(msgspec.Struct, frozen=True):
     """The server takes no new requests here and will close when those it has are answered; UTF-8 for a person."""
 
     reason: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionMismatch:
+class VersionMismatch(msgspec.Struct, frozen=True):
     """The peers have no version in common; nothing more is read but the end.
 
     Received: the versions the peer speaks (a client) or opened with (a server). Sent, by a server that has received
@@ -103,8 +93,7 @@ class VersionMismatch:
     versions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PeerClosed:
+class PeerClosed(msgspec.Struct, frozen=True):
     """The peer sends no more, and nothing it owes is missing. Not for sending."""
 
 

@@ -54,6 +54,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.vcs",
         "smartserver.trace",
         "smartserver.records",
+        "smartserver.wire.errors",
         "transports.errors",
         "smartserver.errors",
         VERSION,
@@ -64,13 +65,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
 `smartserver` is its `__init__` alone: it imports nothing and holds the version, `smartserver.__version__`."""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "zstandard": ("smartserver.records.delta",),
+    "zstandard": ("smartserver.records.bulk", "smartserver.records.delta"),
     "msgspec": ("smartserver",),
     "twisted": ("smartserver.server", "smartserver.cli"),
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
     "paramiko": ("smartserver.client.media",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
+    "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
+    "vcsgraph": ("smartserver.plugins.breezy_compat",),
+    "bzrformats": ("smartserver.vcs.brz_compat",),
     "pytest": ("netem.pytest_plugin", "transports.conformance"),
 }
 """Library that is not Python's own -> which of our modules may import it."""

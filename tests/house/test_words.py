@@ -22,6 +22,9 @@ FIXED = {
     "server_info": "the verb `Server.info`; names on the wire stay",
     "InfoRequest": "its arguments",
     "InfoResult": "its result",
+    "set_last_revision_info": "what Breezy calls the change of a branch's revno and tip",
+    "_read_last_revision_info": "the same, read",
+    "import_last_revision_info_and_tags": "the same, with revisions and tags of another branch",
 }
 """Names that are another's or are written down in a specification, and why."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from brz_sides import START, Users, copy_start, make_start
 from git_sides import Pair, Served, Side, copy_side
 
 HISTORY = r"""
@@ -93,3 +94,15 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
         return copy_side(start, tmp_path / "ours", served.url(path))
 
     return begin
+
+
+@pytest.fixture(scope="session")
+def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
+    """What users of brz begin with, made once."""
+    return make_start(tmp_path_factory.mktemp(START) / "users", served)
+
+
+@pytest.fixture
+def users(brz_start: Users, tmp_path: Path) -> Users:
+    """A copy of it, with a repository of its own on the server."""
+    return copy_start(brz_start, tmp_path / "users", f"brz-{next(_numbers)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from netem.run import Crossing
 from smartserver.cli.bench import bulk, cold, link
 from smartserver.cli.bench.warm import Warm
 from smartserver.cli.errors import CommandError
+from smartserver.cli.sides import client, server
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -95,6 +97,27 @@ def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
                     break
     assert "push one commit" in slopes
     assert slopes == dict.fromkeys(slopes, 1)
+
+
+def test_warm_leaves_out_what_the_server_allows_nobody_from_afar(start: Start, tmp_path: Path) -> None:
+    """The second time the branch is there, which could not be deleted."""
+    ours = [sys.executable, "-m", "smartserver.cli.main"]
+    network = start(Link(0.0))
+    listen = ["--anonymous", "write", "--listen", f"{network.server_address}:4155"]
+    with server(network, [*ours, "serve", str(tmp_path), *listen], tmp_path, os.environ):
+        for _ in range(2):
+            words = [*ours, "bench", "warm", f"hpss://{network.server_address}/x", "-n", "1"]
+            with client(network, words, tmp_path, os.environ) as running:
+                ended = running.wait()
+            assert ended.status == 0, ended.errors
+            rows = {line[:24].strip(): line[24:].split() for line in ended.output.splitlines()[1:]}
+            refused = [what for what, found in rows.items() if found == ["not", "allowed"]]
+            assert refused == ["push a new branch", "delete a branch"]
+            assert [found[0] for what, found in rows.items() if what not in refused] == ["1"] * 7
+            assert ended.errors == (
+                "not allowed there (anonymous users may do that from this machine only): "
+                "push a new branch, delete a branch; refs/heads/smartserver-bench stays\n"
+            )
 
 
 def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 
+import msgspec
 from hypothesis import event as note
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +82,7 @@ class Wire:
     def send(self, sender: Role, event: Event) -> bool:
         """Send it if it may be sent; whether it was."""
         if isinstance(event, End):
-            event = dataclasses.replace(event, size=self.sums.get((sender, event.id), 0))
+            event = msgspec.structs.replace(event, size=self.sums.get((sender, event.id), 0))
         try:
             encoded = self.ends[sender].send(event)
         except LocalProtocolError:

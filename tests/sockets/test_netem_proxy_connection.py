@@ -159,7 +159,7 @@ def receive_buffers(proxy: Proxy) -> list[int]:
 def test_what_is_accepted_as_the_proxy_closes_is_closed_with_it(turns: int) -> None:
     """So many turns of its loop after the client has connected."""
     with serving(echo) as server, Proxy(0.0, server.address) as proxy, contextlib.ExitStack() as clients:
-        loop, stop, thread = proxy._loop, proxy._stop, proxy._thread
+        loop, stop, thread = proxy._thread.loop, proxy._thread.stopping, proxy._thread.thread
         assert loop
         assert stop
         assert thread

@@ -213,8 +213,8 @@ def test_an_error_in_the_thread_is_raised_to_whoever_asks() -> None:
         proxy.start()
         with connect(proxy) as client:
             ask(client)
-        assert proxy._thread is not None
-        proxy._thread.join(PATIENCE)
+        assert proxy._thread.thread is not None
+        proxy._thread.thread.join(PATIENCE)
         with pytest.raises(ProxyError, match="bug"):
             proxy.take()
         proxy.close()

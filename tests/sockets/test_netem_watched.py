@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from answering import answering
+from watching import PATIENCE, RTT, ask, asked, read_line
 
-from netem import watched as module
-from netem.budget import NothingCounted, TooManyRoundTrips, explain, round_trips
+from netem.budget import TooManyRoundTrips, explain, round_trips
 from netem.callsites import CallSite
-from netem.counter import Counts
-from netem.patches import Patches
-from netem.proxy import Proxy, ProxyError
-from netem.proxy_connection import Ends
-from netem.watched import AlreadyWatched, Watched, _is_loopback
+from netem.watched import Watched
 
 pytestmark = pytest.mark.sockets
 
-RTT = 0.02
-PATIENCE = 30.0
 HERE = Path(__file__).resolve()
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    with answering() as port:
-        yield port
 
 
 def line_of(text: str) -> int:
     """The line of this file that ends so."""
     return 1 + [line.endswith(text) for line in HERE.read_text().splitlines()].index(True)
-
-
-def read_line(sock: socket.socket) -> bytes:
-    got = b""
-    while not got.endswith(b"\n"):
-        more = sock.recv(99)
-        assert more
-        got += more
-    return got
 
 
 def by_socket(port: int) -> None:
@@ -98,11 +74,6 @@ def by_loop(port: int) -> None:
                 assert await loop.sock_recv(sock, 99) == b"re: line %d\n" % number
 
     asyncio.run(talk())
-
-
-def asked(counts: Counts) -> list[tuple[CallSite, bytes]]:
-    """Of each message of the program, the innermost line and the bytes."""
-    return [(message.sites[0], message.content) for message in counts.messages if message.up and message.size]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +176,6 @@ def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
     assert lines[-1] == line_of("  # last")
 
 
-def ask(sock: socket.socket, line: bytes) -> None:
-    sock.sendall(line)
-    assert read_line(sock) == b"re: " + line
-
-
 def test_all_connections_are_one_network() -> None:
     """A question to one server because of another's answer is deeper."""
     with (
@@ -226,241 +192,6 @@ def test_all_connections_are_one_network() -> None:
     assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
 
 
-LONG = 0.2
-"""An RTT for what must be done within one, on a machine that has other things to do."""
-
-
-def ask_all(sockets: list[socket.socket]) -> None:
-    for sock in sockets:
-        sock.sendall(b"x\n")
-    for sock in sockets:
-        assert read_line(sock) == b"re: x\n"
-
-
-def in_a_loop(port: int) -> None:
-    with contextlib.ExitStack() as opened:
-        ask_all([opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(5)])
-
-
-def in_a_loop_by_number(port: int) -> None:
-    """`connect_ex`, with a timeout: what blocks for the program does not for the kernel."""
-    with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(5)]
-        for sock in sockets:
-            sock.settimeout(PATIENCE)
-            assert sock.connect_ex(("127.0.0.1", port)) == 0
-        ask_all(sockets)
-
-
-async def ask_all_streams(streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
-    for _, writer in streams:
-        writer.write(b"x\n")
-    for reader, writer in streams:
-        assert await reader.readline() == b"re: x\n"
-        writer.close()
-
-
-def in_a_loop_of_tasks(port: int) -> None:
-    async def talk() -> None:
-        await ask_all_streams([await asyncio.open_connection("127.0.0.1", port) for _ in range(5)])
-
-    asyncio.run(talk())
-
-
-def by_threads_at_once(port: int) -> None:
-    ready = threading.Barrier(6)
-
-    def one() -> None:
-        ready.wait(PATIENCE)
-        by_socket_once(port)
-
-    threads = [threading.Thread(target=one) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    ready.wait(PATIENCE)
-    for thread in threads:
-        thread.join()
-
-
-def by_socket_once(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as sock:
-        ask(sock, b"x\n")
-
-
-def by_tasks_at_once(port: int) -> None:
-    async def talk() -> None:
-        streams = await asyncio.gather(*[asyncio.open_connection("127.0.0.1", port) for _ in range(5)])
-        await ask_all_streams(streams)
-
-    asyncio.run(talk())
-
-
-@pytest.mark.parametrize(
-    ("talk", "handshakes"),
-    [
-        (in_a_loop, 5),
-        (in_a_loop_by_number, 5),
-        (in_a_loop_of_tasks, 5),
-        (by_threads_at_once, 1),
-        (by_tasks_at_once, 1),
-    ],
-)
-def test_connections_opened_one_after_the_other_cost_one_round_trip_each(
-    port: int, talk: Callable[[int], None], handshakes: int
-) -> None:
-    """A pool that connects in a loop is what this is for."""
-    with Watched(LONG) as network:
-        begun = time.monotonic()
-        talk(port)
-        assert time.monotonic() - begun >= (handshakes + 1) * LONG - 0.001
-        counts = network.take()
-    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (handshakes + 1, handshakes, 5)
-
-
-def test_a_connection_counts_before_anything_is_sent_on_it(port: int) -> None:
-    with Watched(RTT) as network, socket.create_connection(("127.0.0.1", port)):
-        counts = network.take()
-    assert (counts.rounds, counts.connections) == (1, 1)
-    assert counts.seconds >= RTT - 0.001
-
-
-def test_without_handshakes_nobody_waits(port: int) -> None:
-    """Who did would still wait when our patience is at its end."""
-    with Watched(1000.0, handshake=False) as network, socket.socket() as sock:
-        thread = threading.Thread(target=sock.connect, args=(("127.0.0.1", port),))
-        thread.start()
-        thread.join(PATIENCE)
-        waits = thread.is_alive()
-        counts = network.take()
-    thread.join()
-    assert not waits
-    assert (counts.rounds, counts.connections) == (0, 1)
-
-
-def test_a_round_trip_may_be_longer_than_the_proxy_may_take_to_answer(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "STARTING", 1.0)
-    with Watched(1.5):
-        begun = time.monotonic()
-        with socket.create_connection(("127.0.0.1", port)):
-            assert time.monotonic() - begun >= 1.5 - 0.001
-
-
-def test_a_proxy_that_does_not_answer_is_said_not_to(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = threading.Event()
-    with Watched(0) as network:
-        by_socket_once(port)
-        assert network._proxy._loop is not None
-        network._proxy._loop.call_soon_threadsafe(go.wait)
-        monkeypatch.setattr(module, "STARTING", 0.0)
-        try:
-            with socket.socket() as sock, pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
-                sock.connect(("127.0.0.1", port))
-        finally:
-            go.set()
-        await_forgotten(network)
-
-
-def test_who_gives_up_connecting_harms_nobody(port: int) -> None:
-    async def give_up() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), RTT / 10)
-
-    with Watched(RTT) as network:
-        asyncio.run(give_up())
-        by_socket(port)
-        assert network.take().connections == 2
-
-
-def await_forgotten(network: Watched) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while (network._clients or network._numbered) and time.monotonic() < deadline:
-        network.counts()  # a turn of the proxy's loop
-    assert (network._clients, network._numbered) == ({}, {})
-
-
-def test_what_is_over_is_forgotten(port: int) -> None:
-    with Watched(0) as network:
-        for _ in range(20):
-            by_socket_once(port)
-        await_forgotten(network)
-
-
-def bound(port: int = 0) -> socket.socket:
-    """A client's socket at that port."""
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
-    return sock
-
-
-def test_a_port_that_is_used_again_before_the_proxy_is_done_with_it(port: int) -> None:
-    with Watched(LONG) as network:
-        with bound() as sock:
-            here = sock.getsockname()[1]
-            sock.connect(("127.0.0.1", port))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-        with bound(here) as sock:
-            begun = time.monotonic()
-            sock.connect(("127.0.0.1", port))  # the reset is on the way for half of this
-            assert time.monotonic() - begun >= LONG - 0.001
-            ask(sock, b"again\n")
-            counts = network.take()
-        await_forgotten(network)
-    assert counts.connections == 2
-    assert [content for _, content in asked(counts)] == [b"again\n"]
-
-
-def test_two_connections_from_one_port() -> None:
-    """As a kernel gives them to connections to different servers."""
-    with answering() as one, answering() as other, Watched(0) as network:
-        with bound() as first, bound(first.getsockname()[1]) as second:
-            first.connect(("127.0.0.1", one))
-            second.connect(("127.0.0.1", other))
-            for sock in (first, second, first):
-                ask(sock, b"and\n")
-            counts = network.take()
-        await_forgotten(network)
-    assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
-    assert len(asked(counts)) == 3
-
-
-def test_a_new_server_while_a_connection_to_another_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the proxy's thread does then must not wait for who waits for it."""
-    held, go, wanted = threading.Event(), threading.Event(), threading.Event()
-    done: list[int] = []
-    with answering() as one, answering() as other, Watched(0) as network:
-        by_socket_once(one)
-        proxy = network._proxy
-        accepted, relay = proxy.on_accepted, proxy.relay
-        assert accepted is not None
-
-        def hold(number: int, ends: Ends) -> None:
-            held.set()
-            go.wait(PATIENCE)
-            accepted(number, ends)
-
-        def tell(*arguments: tuple[str, int]) -> tuple[str, int]:
-            wanted.set()
-            return relay(*arguments)
-
-        def talk(port: int) -> None:
-            by_socket_once(port)
-            done.append(port)
-
-        proxy.on_accepted = hold
-        monkeypatch.setattr(proxy, "relay", tell)
-        threads = [threading.Thread(target=talk, args=(port,)) for port in (one, other)]
-        for thread, begun in zip(threads, (held, wanted), strict=True):
-            thread.start()
-            assert begun.wait(PATIENCE)
-        go.set()
-        for thread in threads:
-            thread.join()
-        assert sorted(done) == sorted([one, other])
-
-
 def test_an_operation_begins_with_take(port: int) -> None:
     def twice() -> None:
         for _ in range(2):
@@ -470,154 +201,7 @@ def test_an_operation_begins_with_take(port: int) -> None:
         ask(sock, b"before\n")
         with round_trips(network, at_most=1) as taken:
             ask(sock, b"now\n")
-        again = r"the same 5 bytes were sent 2 times from .*test_netem_watched\.py:"
+        again = r"the same 5 bytes were sent 2 times from .*watching\.py:"
         with pytest.raises(TooManyRoundTrips, match=again), round_trips(network, at_most=1):
             twice()
     assert asked(taken.counts)[0][1] == b"now\n"
-
-
-def test_only_the_named_servers_are_meant() -> None:
-    with answering() as one, answering() as other, Watched(RTT, servers=[("localhost", other)]) as network:
-        with pytest.raises(NothingCounted), round_trips(network, at_most=9):
-            by_socket(one)
-        by_socket(other)
-        assert network.counts().connections == 1
-
-
-def test_ipv6() -> None:
-    with answering("::1") as port, Watched(RTT) as network:
-        with socket.create_connection(("::1", port)) as sock:
-            sock.sendall(b"six\n")
-            assert read_line(sock) == b"re: six\n"
-        assert network.take().connections == 1
-
-
-@pytest.mark.parametrize(
-    ("family", "address"),
-    [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::ffff:127.0.0.1"), (socket.AF_INET6, "::ffff:0.0.0.0")],
-)
-def test_other_names_of_this_machine(port: int, family: socket.AddressFamily, address: str) -> None:
-    with Watched(RTT) as network:
-        with socket.socket(family) as sock:
-            sock.connect((address, port))
-            ask(sock, b"x\n")
-        assert network.take().connections == 1
-
-
-def test_an_address_of_another_machine_is_none() -> None:
-    assert not any(map(_is_loopback, ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "no address"]))
-
-
-def test_what_is_no_tcp_connection_is_left_alone(tmp_path: Path) -> None:
-    with Watched(RTT) as network:
-        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
-            server.bind(str(tmp_path / "socket"))
-            server.listen()
-            client.connect(str(tmp_path / "socket"))
-            client.sendall(b"here")
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
-        ):
-            one.bind(("127.0.0.1", 0))
-            other.connect(one.getsockname())
-            other.send(b"there")
-            assert one.recv(9) == b"there"
-        with socket.socket() as sock, pytest.raises(TypeError):
-            sock.connect(("127.0.0.1", "no port at all", "nor this"))
-        assert not network.take().used
-
-
-def test_what_goes_to_another_proxy_is_counted_there_alone(port: int) -> None:
-    with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port)) as proxy:
-        by_socket(proxy.port)
-        assert (network.take().connections, proxy.take().connections) == (0, 1)
-        by_socket(port)
-        assert (network.take().connections, proxy.take().connections) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("listening", "dialed"),
-    [
-        ("127.0.0.1", "0.0.0.0"),
-        ("0.0.0.0", "127.0.0.1"),
-        ("0.0.0.0", "127.0.0.2"),
-        ("::1", "::"),
-        ("::", "::1"),
-    ],
-)
-def test_so_is_what_goes_to_one_by_another_name_of_this_machine(
-    port: int, listening: str, dialed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = "::1" if ":" in listening else "127.0.0.2" if dialed == "127.0.0.2" else "127.0.0.1"
-    with Watched(RTT) as network, Proxy(RTT, ("127.0.0.1", port), listen=(here, 0)) as proxy:
-        monkeypatch.setattr(module, "DOORS", {(listening, proxy.port)})  # no test listens beyond loopback
-        with socket.create_connection((dialed, proxy.port)) as sock:
-            ask(sock, b"x\n")
-        assert (network.take().connections, proxy.take().connections) == (0, 1)
-
-
-def test_a_proxy_on_all_addresses_of_one_family_is_none_of_the_other(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "DOORS", {("::", port), ("0.0.0.0", port + 1), ("127.0.0.2", port)})
-    with Watched(RTT) as network:
-        by_socket(port)
-        assert network.take().connections == 1
-
-
-def test_a_fork_is_left_alone(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Watched(RTT) as network:
-        with monkeypatch.context() as forked:
-            forked.setattr(os, "getpid", lambda: 1)
-            by_socket(port)
-        assert not network.take().used
-
-
-def test_one_at_a_time() -> None:
-    with Watched(RTT), pytest.raises(AlreadyWatched), Watched(RTT):
-        pass
-    with Watched(RTT):
-        pass
-
-
-def test_a_beginning_that_is_interrupted_leaves_nothing_behind(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace, before, running = Patches._replace, dict(vars(socket.socket)), set(threading.enumerate())
-    left = [True] * 5
-
-    def interrupted(patches: Patches, *arguments: Any) -> None:
-        if not left:
-            raise KeyboardInterrupt
-        left.pop()
-        replace(patches, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Patches, "_replace", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            Watched(RTT).__enter__()
-    assert dict(vars(socket.socket)) == before
-    assert set(threading.enumerate()) <= running
-    with Watched(RTT) as network:
-        by_socket(port)
-        assert network.take().connections == 1
-
-
-def test_afterwards_sockets_are_as_before(port: int) -> None:
-    before = dict(vars(socket.socket))
-    with contextlib.suppress(KeyError), Watched(RTT) as network:
-        raise KeyError
-    assert dict(vars(socket.socket)) == before
-    by_socket(port)
-    assert not network.take().used
-
-
-def test_a_server_that_cannot_be_found() -> None:
-    with pytest.raises(socket.gaierror):
-        Watched(RTT, servers=[("no.such.host.invalid", 1)])
-
-
-def test_where_nobody_listens_the_connection_is_closed() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = gone.getsockname()
-    with Watched(RTT), socket.create_connection(address) as sock:
-        assert sock.recv(1) == b""

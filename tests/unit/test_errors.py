@@ -199,3 +199,22 @@ def test_the_servers_root_is_called_so(path: str) -> None:
 def test_an_empty_path_is_never_shown() -> None:
     assert str(errors.NestedRepository("a", "")) == "'a' is inside the repository at the server's root"
     assert str(errors.InvalidPath("", "a file is there")) == "invalid repository path: a file is there"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (bytes(range(20)), "000102030405060708090a0b0c0d0e0f10111213"),
+        (b"\xe9" * 20, "e9" * 20),
+        (b"joe@example.org-20261122-x1", "joe@example.org-20261122-x1"),
+        (b"readme-id\0joe@example.org-1", "readme-id joe@example.org-1"),
+        ("jos\u00e9-1".encode(), "jos\u00e9-1"),
+        (b"a\nb", "610a62"),
+        (b"\x1b[31m", "1b5b33316d"),
+        ("\u202e".encode(), "e280ae"),
+        (b"", ""),
+    ],
+)
+def test_keys_are_shown_as_text_where_they_are_that(key: bytes, said: str) -> None:
+    assert errors.shown(key) == said
+    assert str(errors.MissingRevision(key)) == f"no revision {said}"

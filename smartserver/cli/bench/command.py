@@ -53,28 +53,39 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
     """Many operations on one connection to the server of URL: each must be one round trip.
 
     A branch named smartserver-bench is pushed to, fetched from and deleted in the repository at URL, which is made if
-    it is not there. Round trips are counted on the link, by a proxy in front of the server. Exit status 1 when an
-    operation takes more than one.
+    it is not there. Round trips are counted on the link, by a proxy in front of the server. What the server does not
+    allow is named and left out: anonymous users may delete from its own machine only. Exit status 1 when an operation
+    takes more than one.
 
     \b
     smartserver bench warm hpss://localhost/bench
     smartserver bench warm hpss://localhost/bench -n 3 --rtt 1000ms
     """
-    from smartserver.cli.bench.warm import run
+    from smartserver.cli.bench.warm import BRANCH, run
+    from smartserver.client.plain import plain
 
     seconds = _time(rtt)
     head = f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}"
     too_many = False
+    left_out = []
+    why = ""
     with one_line(url):
         for row in run(url, count, seconds, traced="hpss" in flags):
             if head:
                 click.echo(head)  # Not before there is something to put under it.
                 head = ""
+            if row.refused is not None:
+                click.echo(f"{row.operation:24} not allowed")
+                left_out.append(row.operation)
+                why = plain(row.refused.why)
+                continue
             click.echo(
                 f"{row.operation:24} {row.round_trips:>5} {size(row.bytes_up):>9} {size(row.bytes_down):>9} "
                 f"{row.milliseconds:>10.1f}"
             )
             too_many |= row.round_trips > 1
+    if left_out:
+        click.echo(f"not allowed there ({why}): {', '.join(left_out)}; {BRANCH.decode()} stays", err=True)
     if too_many:
         sys.exit(1)
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from netem.link import Link
-from netem.packets.command import Command
 from netem.packets.errors import PacketsError, Unavailable
-from netem.packets.network import CLIENT, SERVER, Packets
+from netem.packets.network import Packets
 from smartserver.cli.bench.process import Cost, Watch
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Workspace, until_it_listens
+from smartserver.cli.servers import Workspace
+from smartserver.cli.sides import client, server
 
 PORT = 4155
 
@@ -25,9 +22,10 @@ PORT = 4155
 class Across:
     """A server on the far side of a link, and commands on the near one; made by `across`."""
 
-    def __init__(self, work: Workspace, network: Packets, server: Command) -> None:
+    def __init__(self, work: Workspace, network: Packets, server: int) -> None:
         self.network = network
-        self.server = server.pid
+        self.server = server
+        """The process of the server."""
         self._work = work
 
     def url(self, name: str) -> str:
@@ -40,26 +38,11 @@ class Across:
         Raises:
             CommandError: it failed.
         """
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
-            begun = time.monotonic()
-            running = self.network.run(
-                CLIENT, command, environment=environment, folder=str(folder),
-                stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
-            )  # fmt: skip
-            try:
-                with Watch(running.pid) as watch:
-                    status = running.wait()
-                    seconds = time.monotonic() - begun
-            finally:
-                running.kill()
-                running.close()
-            texts = []
-            for file in (output, errors):
-                file.seek(0)
-                texts.append(file.read().decode("utf-8", "replace"))
-        if status:
-            raise CommandError(f"{' '.join(command)}: status {status}: {texts[1].strip()}")
-        return seconds, watch.cost, texts[0]
+        with client(self.network, command, folder, environment) as running, Watch(running.pid) as watch:
+            ended = running.wait()
+        if ended.status:
+            raise CommandError(f"{' '.join(command)}: status {ended.status}: {ended.errors.strip()}")
+        return ended.seconds, watch.cost, ended.output
 
     def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
         """Run git."""
@@ -81,19 +64,12 @@ def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()
     served = work.folder / "served"
     served.mkdir(exist_ok=True)
     try:
-        with Packets(link) as network, tempfile.TemporaryFile() as log:
+        with Packets(link) as network:
             for name, value in settings:
                 network.setting(name, value)
             words = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--anonymous", "write"]
             where = ["--listen", f"{network.server_address}:{PORT}", "--fast-open"]
-            server = network.run(
-                SERVER, [*words, *where], environment=work.environment("server"), stdout=log.fileno(),
-                stderr=log.fileno(),
-            )  # fmt: skip
-            try:
-                until_it_listens(lambda: network.listening(SERVER) > 0, server.ended, "the server", log)
-                yield Across(work, network, server)
-            finally:
-                server.close()
+            with server(network, [*words, *where], work.folder, work.environment("server")) as running:
+                yield Across(work, network, running.pid)
     except (Unavailable, PacketsError) as wrong:
         raise CommandError(str(wrong)) from wrong

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import written
 
 SAMPLE = 0.02
 """Seconds between two looks at memory: 1 % of a core."""
@@ -161,17 +162,14 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
                 process.terminate()
                 process.wait()
             raise
-        texts = []
-        for file in (output, errors):
-            file.seek(0)
-            texts.append(file.read().decode("utf-8", "replace"))
+        said, complained = written(output), written(errors)
     if check and process.returncode:
-        raise CommandError(f"{' '.join(command)}: status {process.returncode}: {texts[1].strip()}")
+        raise CommandError(f"{' '.join(command)}: status {process.returncode}: {complained.strip()}")
     seen = watch.cost
     # Resource usage names the largest too, but counts what this process had when it forked.
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
     cost = Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest)
-    return Ran(process.returncode, texts[0], texts[1], cost)
+    return Ran(process.returncode, said, complained, cost)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> resource.struct_rusage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import statistics
@@ -19,6 +20,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
 from smartserver.client.url import parse
+from smartserver.errors import AccessDenied, NoSuchRepository
 from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
 from smartserver.records.delta import compress
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
@@ -38,17 +40,20 @@ class WarmRow:
     """One operation: the most round trips and bytes of all its runs, and its median time."""
 
     operation: str
-    round_trips: int
-    bytes_up: int
-    bytes_down: int
-    milliseconds: float
+    round_trips: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    milliseconds: float = 0.0
+    refused: AccessDenied | None = None
+    """The server does not allow it: nothing was measured."""
 
 
 class Commits:
     """Commits of one small file, made here: what a push brings without a version-control system."""
 
-    def __init__(self) -> None:
-        self.tip: RevisionId = b""
+    def __init__(self, tip: RevisionId = b"") -> None:
+        """They are made on top of `tip`, where there is one."""
+        self.tip = tip
         self.before: RevisionId = b""
         """The parent of the tip."""
         self._number = 0
@@ -147,18 +152,40 @@ class Warm:
         self._commits = Commits()
 
     def rows(self) -> Iterator[WarmRow]:
-        """The operations in order; the first connects and makes the repository, and is not measured."""
-        self._push()
+        """The operations in order; what connects and makes the repository is not measured.
+
+        Where no branch may be deleted, none is made for that, and the one that is pushed to stays.
+        """
+        self._begin()
+        refused = self._deletion_refused()
         yield self._measure("ping", lambda: self._client.call(server_ping, PingRequest()))
         yield self._measure("list refs", self._remote.learn_refs)
         yield self._measure("push one commit", self._push)
         yield self._measure("fetch one commit", self._fetch, before=self._push)
         yield self._measure("fetch nothing", self._fetch_nothing)
         yield self._measure("push nothing", self._push_nothing)
-        yield self._measure("push a new branch", self._push_topic, after=self._delete_topic)
-        yield self._measure("delete a branch", self._delete_topic, before=self._push_topic)
+        if refused is None:
+            yield self._measure("push a new branch", self._push_topic, after=self._delete_topic)
+            yield self._measure("delete a branch", self._delete_topic, before=self._push_topic)
+        else:
+            yield WarmRow("push a new branch", refused=refused)
+            yield WarmRow("delete a branch", refused=refused)
         yield self._measure("diverged push, refused", self._push_diverged)
-        self._update(RefUpdate(BRANCH, None), _Nothing(), Outcome.DONE)
+        if refused is None:
+            self._update(RefUpdate(BRANCH, None), _Nothing(), Outcome.DONE)
+
+    def _begin(self) -> None:
+        """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
+        with contextlib.suppress(NoSuchRepository):
+            self._remote.learn_refs()
+            for tip in self._remote.knowledge.ref(BRANCH) or ():
+                self._commits = Commits(tip.id)
+        self._push()
+
+    def _deletion_refused(self) -> AccessDenied | None:
+        """Why no branch may be deleted; asked without deleting one."""
+        asked = self._remote.push([RefUpdate(BRANCH, None)], _Nothing(), check_only=True)[0]
+        return asked.error if isinstance(asked.error, AccessDenied) else None
 
     def _measure(
         self,
@@ -183,8 +210,7 @@ class Warm:
 
     def _push(self) -> None:
         commit = self._commits.next()
-        rule = Rule.FF if commit.parents else Rule.FORCE  # An interrupted run may have left the branch behind.
-        self._update(RefUpdate(BRANCH, commit.id, rule), commit, Outcome.DONE)
+        self._update(RefUpdate(BRANCH, commit.id), commit, Outcome.DONE)
 
     def _push_nothing(self) -> None:
         self._update(RefUpdate(BRANCH, self._commits.tip), _Nothing(), Outcome.UNCHANGED)

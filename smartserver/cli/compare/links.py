@@ -5,8 +5,6 @@ Each has one server behind it, and an RTT that can be changed while it stands.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +16,11 @@ from typing import ClassVar, Self
 
 from netem.counter import Counts
 from netem.link import Link
-from netem.packets.network import CLIENT, SERVER, Packets
+from netem.packets.network import Packets
 from netem.proxy import Proxy
 from netem.timekeeping import Timekeeping
-from smartserver.cli.servers import Workspace, attempt, free_port, until_it_listens
+from smartserver.cli.servers import Workspace, attempt, free_port
+from smartserver.cli.sides import client, server
 
 Serve = Callable[[str, int], Sequence[str]]
 """From a host and a port to the command of a server that listens there."""
@@ -133,7 +132,10 @@ class PacketLine(Line):
 
     name: ClassVar[str] = "packets"
     about: ClassVar[str] = "`netem run`: real TCP of the kernel, with its slow start (cubic, 10 segments) and Nagle"
-    lateness: ClassVar[str] = "of each run 99 in 100 packets were no more than {late:.0f} ms late"
+    lateness: ClassVar[str] = (
+        "of each run 99 in 100 packets were let out no more than {late:.0f} ms after they were due, "
+        "and how long they lay unread is not in that"
+    )
 
     def reserve(self) -> None:
         """Two namespaces."""
@@ -142,15 +144,8 @@ class PacketLine(Line):
 
     def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
         """In the server's namespace."""
-        command = serve(self.host, self.port)
-        log = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
-        with open(os.devnull, "rb") as nothing:
-            server = self._network.run(
-                SERVER, command, environment=environment, folder=str(work.folder),
-                stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
-            )  # fmt: skip
-        self._stack.callback(server.close)
-        until_it_listens(lambda: self._network.listening(SERVER) > 0, server.ended, " ".join(command[:4]), log)
+        running = server(self._network, serve(self.host, self.port), work.folder, environment)
+        self._stack.enter_context(running)
 
     def change(self, rtt: float) -> None:
         """Of packets sent from now on."""
@@ -162,26 +157,9 @@ class PacketLine(Line):
 
     def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
         """In the client's namespace."""
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
-            begun = time.monotonic()
-            running = self._network.run(
-                CLIENT, command, environment=environment, folder=str(folder),
-                stdin=nothing.fileno(), stdout=out.fileno(), stderr=errors.fileno(),
-            )  # fmt: skip
-            try:
-                status = running.wait()
-            except BaseException:
-                running.kill()
-                raise
-            finally:
-                running.close()
-            seconds = time.monotonic() - begun
-            late = self._network.lateness().p99
-            texts = []
-            for file in (out, errors):
-                file.seek(0)
-                texts.append(file.read().decode(errors="replace"))
-        return Done(status, seconds, texts[0], texts[1], late)
+        with client(self._network, command, folder, environment) as running:
+            ended = running.wait()
+        return Done(ended.status, ended.seconds, ended.output, ended.errors, self._network.least_lateness().p99)
 
 
 LINES: tuple[type[Line], ...] = (ProxyLine, PacketLine)

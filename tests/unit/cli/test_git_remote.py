@@ -34,6 +34,23 @@ def test_loading_it_loads_nothing_heavy(module: str) -> None:
     assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
 
 
+DATACLASSES = """
+import dataclasses, sys
+import smartserver.cli.git_remote_run
+from transports.errors import CodedError
+ours = [vars(module) for name, module in sys.modules.items() if name.startswith(("smartserver", "transports"))]
+for found in {each for names in ours for each in names.values() if isinstance(each, type)}:
+    if dataclasses.is_dataclass(found) and not issubclass(found, CodedError):
+        print(found)
+"""
+
+
+def test_loading_it_compiles_no_dataclass_but_errors() -> None:
+    """Each takes as long as a small module, and git starts it for every command."""
+    done = subprocess.run([sys.executable, "-c", DATACLASSES], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"), [(("--help",), 0), (("-h",), 0), ((), 2), (("origin",), 2), (("a", "b", "c"), 2)]
 )

@@ -1,8 +1,10 @@
-"""smartserver.cli.setup: what is written into git's configuration, in a home of the test's own."""
+"""smartserver.cli.setup: what is written into git's and Breezy's configuration, in a home of the test's own."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,56 @@ def test_a_program_git_would_not_find_is_named(home: Path, monkeypatch: pytest.M
     result = CliRunner().invoke(group, ["setup", "git"])
     assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith(f"{PROGRAM} is not on PATH")
+
+
+# -- brz
+
+
+@pytest.fixture
+def brz_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which Breezy has no plugin of ours."""
+    for name in ("BRZ_HOME", "BRZ_PLUGINS_AT", "BRZ_PLUGIN_PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    return home
+
+
+def test_brz_finds_the_plugin(brz_home: Path) -> None:
+    folder = brz_home / ".config" / "breezy" / "plugins" / "hpss"
+    for _ in range(2):
+        result = CliRunner().invoke(group, ["setup", "brz"])
+        assert (result.exit_code, result.output) == (0, f"brz has the plugin: {folder}\n")
+    assert [file.name for file in folder.glob("*.py")] == ["__init__.py"]
+    refused = subprocess.run(
+        ["brz", "branch", "hpss://127.0.0.1:1/x"], capture_output=True, text=True, check=False, cwd=brz_home
+    )
+    assert "cannot connect to 127.0.0.1:1" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'Breezy (brz) 3.2.1'", "this is Breezy (brz) 3.2.1: the plugin needs Breezy 3.3"),
+        ("echo broken >&2; exit 3", "brz version: broken"),
+        (
+            "test $1 = plugins || printf 'Breezy (brz) 3.3.2\\n  Python interpreter: /usr/bin/python3 3.7.2\\n'",
+            f"brz runs on Python 3.7, this is {platform.python_version()}: "
+            "/usr/bin/python3 -m pip install --user smartserver",
+        ),
+        ("test $1 = plugins || echo 'Breezy (brz) 3.3.2'", "brz version does not say where Breezy's configuration is"),
+    ],
+)
+def test_a_brz_that_will_not_do(brz_home: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
+    (brz_home / "brz").write_text(f"#!/bin/sh\n{script}\n")
+    (brz_home / "brz").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{brz_home}:/usr/bin:/bin")
+    result = CliRunner().invoke(group, ["setup", "brz"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == said
+
+
+def test_without_brz(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    result = CliRunner().invoke(group, ["setup", "brz"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith("brz is not on PATH")

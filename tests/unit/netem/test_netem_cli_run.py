@@ -85,14 +85,25 @@ def test_json() -> None:
         "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
         "flights_down": 1, "seconds": 3.0, "packets_up": 9, "packets_down": 8, "dropped": 0, "repeated": 0,
         "not_tcp": 0,
-        "wall_seconds": 3.5, "late_seconds": 0.0, "status": 3, "backend": "veth",
+        "wall_seconds": 3.5, "late_seconds": 0.0, "least_late_seconds": 0.0, "status": 3, "backend": "veth",
     }  # fmt: skip
 
 
 def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.013, 0.02))
+    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.05, 0.06), Lateness(0.001, 0.013, 0.02))
     run.report(late, Link(0.6), "veth", as_json=False)
-    assert "may have come 13.0 ms late or more: the machine is too busy" in capsys.readouterr().err
+    assert "one packet in a hundred came 13.0 ms late: the machine is too busy" in capsys.readouterr().err
+    for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
+        run.report(late, link, "veth", as_json=False)
+        assert "late" not in capsys.readouterr().err
+
+
+def test_one_that_may_have_been_is_not_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.087, 0.09), Lateness(0.001, 0.002, 0.003))
+    run.report(late, Link(0.6), "veth", as_json=False)
+    said = capsys.readouterr().err
+    assert "one packet in a hundred may have come 87.0 ms late: it was let out on time" in said
+    assert "too busy" not in said
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
         run.report(late, link, "veth", as_json=False)
         assert "late" not in capsys.readouterr().err

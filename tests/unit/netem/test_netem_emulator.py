@@ -74,7 +74,8 @@ def test_packets_pass_and_are_counted(emulated: Emulated) -> None:
     assert (counts.connections, counts.bytes_up, counts.rounds) == (1, 100, 1)
     assert (up.packets, down.packets, up.dropped, down.dropped) == (2, 1, 0, 0)
     assert emulated.control.ask("counts")[0][1].packets == 0
-    assert emulated.control.ask("lateness")[0] == (0, 0, 0)
+    for question in ("lateness", "least_lateness"):
+        assert emulated.control.ask(question)[0] == (0, 0, 0)
 
 
 @over(down=[Duplicate(1)])
@@ -204,8 +205,8 @@ LATE = 0.05
 """Seconds that the emulator is made late by."""
 
 
-def greatest(emulated: Emulated) -> float:
-    late: float = emulated.control.ask("lateness")[0][2] / 1e9
+def greatest(emulated: Emulated, question: str = "lateness") -> float:
+    late: float = emulated.control.ask(question)[0][2] / 1e9
     return late
 
 
@@ -228,6 +229,7 @@ def test_what_waits_unread_while_the_emulator_does_something_else_is_late(
     emulated.control.receive()
     emulated.server.recv(2000)
     assert greatest(emulated) >= LATE
+    assert greatest(emulated) - greatest(emulated, "least_lateness") >= LATE  # what it cannot know is not in this
 
 
 @over(rtt=0, up=[Stall(0)])
@@ -249,3 +251,4 @@ def test_of_those_due_at_once_each_is_late_by_the_writes_before_it(
     for _ in range(3):
         emulated.server.recv(2000)
     assert greatest(emulated) >= 3 * LATE
+    assert greatest(emulated, "least_lateness") >= 3 * LATE

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import threading
 
 import pytest
 
-from netem import proxy as module
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy import REFILL, Proxy, ProxyError, filled
+from netem.proxy import REFILL, Proxy, filled
 from netem.tcp_model import TcpModel
 
 
@@ -52,65 +50,6 @@ def test_a_link_that_it_becomes_has_the_buffer_of_one_that_it_began_with() -> No
     assert proxy.link.buffer == 7
     proxy.change(Link(0))
     assert proxy.link.buffer == BUFFER
-
-
-def test_a_thread_that_is_late_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    go = threading.Event()
-    with Proxy(0, None) as proxy:
-        assert proxy._loop is not None
-        monkeypatch.setattr(module, "STARTING", 0.0)
-        proxy._loop.call_soon_threadsafe(go.wait)
-        for question in (proxy.take, proxy.counts, lambda: proxy.change(Link(1)), lambda: proxy.relay(("h", 1))):
-            with pytest.raises(ProxyError, match="the proxy does not answer after 0 s"):
-                question()
-        go.set()
-
-
-def test_one_that_does_not_listen_in_time_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    go = threading.Event()
-
-    class Late(Proxy):
-        def _run(self) -> None:
-            go.wait()
-            super()._run()
-
-    monkeypatch.setattr(module, "STARTING", 0.0)
-    proxy = Late(0, None)
-    with pytest.raises(ProxyError, match="the proxy does not listen after 0 s"):
-        proxy.start()
-    go.set()
-    proxy._listening.wait()
-    proxy.close()
-
-
-def test_one_whose_start_is_interrupted_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    closing = threading.Event()
-
-    class Late(Proxy):
-        def _run(self) -> None:
-            closing.wait()
-            super()._run()
-
-    proxy = Late(0, None)
-    listening = proxy._listening.wait
-
-    def interrupted(_: float) -> bool:
-        monkeypatch.setattr(proxy._listening, "wait", waited)
-        raise KeyboardInterrupt
-
-    def waited(timeout: float) -> bool:
-        closing.set()
-        return listening(timeout)
-
-    monkeypatch.setattr(proxy._listening, "wait", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        proxy.start()
-    thread = threading.Thread(target=proxy.close, daemon=True)
-    thread.start()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert proxy._thread is not None
-    assert not proxy._thread.is_alive()
 
 
 def test_every_argument_and_error_is_described() -> None:

@@ -1,49 +1,32 @@
-"""Keys, parents and references of records; git's forms as real histories have them."""
+"""records.check, records.rules: keys and checks of records, and which rules a system has."""
 
 from __future__ import annotations
 
 import hashlib
-from binascii import hexlify
 
 import pytest
 
 from smartserver.records.check import (
     BLOB,
     COMMIT,
+    KINDS_OF,
     TAG,
     TREE,
     check_bytes,
     git_key,
-    is_label,
     make_check,
-    own_parents,
-    references,
-    revision_record,
+    rules_of,
     verify_record,
 )
 from smartserver.records.model import Kind
+from smartserver.records.rules import Rules
 
 GIT = Kind("object", "git-sha1", True)
 GIT256 = Kind("object", "git-sha256", True)
 PAGE = Kind("page", "sha1-key", True)
 TEXT = Kind("text", "blake2b-128", True)
 
-A, B, C = (hashlib.sha1(name).digest() for name in (b"a", b"b", b"c"))
-A256, B256 = (hashlib.sha256(name).digest() for name in (b"a", b"b"))
-
-SIGNED_MERGE = (
-    b"tree " + hexlify(A) + b"\nparent " + hexlify(B) + b"\nparent " + hexlify(C) + b"\n"
-    b"author A U Thor <a@example.org> 1 +0000\n"
-    b"committer A U Thor <a@example.org> 1 +0000\n"
-    b"encoding ISO-8859-1\n"
-    b"mergetag object " + hexlify(A) + b"\n type commit\n tag v1\n parent " + hexlify(A) + b"\n \n words\n"
-    b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n parent " + hexlify(A) + b"\n -----END PGP SIGNATURE-----\n"
-    b"\nparent " + hexlify(A) + b"\n"
-)
-
-
-def entry(mode: bytes, name: bytes, key: bytes) -> bytes:
-    return mode + b" " + name + b"\0" + key
+A = hashlib.sha1(b"a").digest()
 
 
 # ---- keys
@@ -126,145 +109,19 @@ def test_unknown_check() -> None:
         check_bytes(Kind("x", "md5", False))
 
 
-# ---- parents
+@pytest.mark.parametrize("vcs", KINDS_OF)
+def test_rules_fit_the_kinds(vcs: str) -> None:
+    rules, kinds = rules_of(vcs), KINDS_OF[vcs]
+    assert rules.own_kind == 0
+    assert rules.content_keys == {number for number, kind in enumerate(kinds) if not check_bytes(kind)}
+    assert all(number < len(kinds) for number in rules.of_revision)
 
 
-def test_parents_are_the_lines_at_the_top() -> None:
-    assert own_parents(GIT, A, COMMIT, SIGNED_MERGE) == (B, C)
-
-
-def test_first_commit_has_no_parents() -> None:
-    assert own_parents(GIT, A, COMMIT, b"tree " + hexlify(A) + b"\nauthor x\n\nparent " + hexlify(B) + b"\n") == ()
-
-
-def test_a_parent_may_come_twice() -> None:
-    text = b"tree " + hexlify(A) + b"\n" + 2 * (b"parent " + hexlify(B) + b"\n") + b"author x\n\n"
-    assert own_parents(GIT, A, COMMIT, text) == (B, B)
-
-
-def test_sha256_parents() -> None:
-    text = b"tree " + hexlify(A256) + b"\nparent " + hexlify(B256) + b"\nauthor x\n\n"
-    assert own_parents(GIT256, A256, COMMIT, text) == (B256,)
-    assert references(GIT256, A256, COMMIT, text) == (A256,)
-    with pytest.raises(ValueError, match="commit"):
-        own_parents(GIT, A, COMMIT, text)
-
-
-@pytest.mark.parametrize(("target", "parents"), [(b"commit", (B,)), (b"tag", (B,)), (b"tree", ()), (b"blob", ())])
-def test_parents_of_a_tag(target: bytes, parents: tuple[bytes, ...]) -> None:
-    text = b"object " + hexlify(B) + b"\ntype " + target + b"\ntag v1\ntagger x\n\nwords\n"
-    assert own_parents(GIT, A, TAG, text) == parents
-    assert references(GIT, A, TAG, text) == (B,)
-
-
-@pytest.mark.parametrize("meta", [TREE, BLOB])
-def test_a_bare_tree_or_blob_has_no_parents(meta: bytes) -> None:
-    assert own_parents(GIT, A, meta, b"anything") == ()
-
-
-@pytest.mark.parametrize("kind", [PAGE, TEXT])
-def test_other_kinds_name_none(kind: Kind) -> None:
-    assert own_parents(kind, b"key", COMMIT, b"tree") is None
-    assert references(kind, b"key", COMMIT, b"tree") == ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"tree",
-        b"tree " + hexlify(A),
-        b"tree " + hexlify(A)[:-1] + b"\n",
-        b"tree " + hexlify(A)[:-1] + b"g\n",
-        b"parent " + hexlify(A) + b"\ntree " + hexlify(A) + b"\n",
-    ],
-)
-def test_no_commit(text: bytes) -> None:
-    with pytest.raises(ValueError, match=A.hex() + " cannot be read as a commit"):
-        own_parents(GIT, A, COMMIT, text)
-    with pytest.raises(ValueError, match=A.hex() + " cannot be read as a commit"):
-        references(GIT, A, COMMIT, text)
-
-
-@pytest.mark.parametrize("text", [b"", b"object " + hexlify(A) + b"\n", b"object " + hexlify(A) + b"\ntype toast\n"])
-def test_no_tag(text: bytes) -> None:
-    for read in (own_parents, references):
-        with pytest.raises(ValueError, match="cannot be read as a tag"):
-            read(GIT, A, TAG, text)
-
-
-def test_the_revisions_own_record() -> None:
-    assert revision_record("git sha1") == revision_record("git sha256") == 0
-    assert revision_record("bzr 2a") is None
-
-
-def test_only_tags_are_labels() -> None:
-    assert [is_label(GIT, meta) for meta in (COMMIT, TREE, BLOB, TAG)] == [False, False, False, True]
-    assert not is_label(TEXT, TAG)
-
-
-# ---- references
-
-
-def test_commit_refers_to_its_tree_only() -> None:
-    assert references(GIT, A, COMMIT, SIGNED_MERGE) == (A,)
-
-
-def test_tree_refers_to_all_but_submodules() -> None:
-    text = entry(b"100644", b"a", A) + entry(b"160000", b"module", B) + entry(b"40000", b"sub", C)
-    assert list(references(GIT, A, TREE, text)) == [A, C]
-
-
-def test_submodule_mode_in_a_name_is_no_submodule() -> None:
-    text = entry(b"100644", b"160000 x", A) + entry(b"100644", b"b", B)
-    assert list(references(GIT, A, TREE, text)) == [A, B]
-
-
-@pytest.mark.parametrize("mode", [b"100664", b"100600", b"040000", b"0100644", b"120000", b"755", b"0"])
-def test_odd_modes_are_read(mode: bytes) -> None:
-    assert list(references(GIT, A, TREE, entry(mode, b".git", A) + entry(b"100644", b"..", B))) == [A, B]
-
-
-def test_padded_submodule_mode() -> None:
-    assert list(references(GIT, A, TREE, entry(b"0160000", b"module", A) + entry(b"100644", b"b", B))) == [B]
-
-
-def test_ids_with_every_byte() -> None:
-    ids = [bytes([n]) * 20 for n in range(256)]
-    text = b"".join(entry(b"100644", b"%d" % n, key) for n, key in enumerate(ids))
-    assert list(references(GIT, A, TREE, text)) == ids
-
-
-def test_sha256_tree() -> None:
-    text = entry(b"100644", b"a", A256) + entry(b"40000", b"b", B256)
-    assert list(references(GIT256, A256, TREE, text)) == [A256, B256]
-    with pytest.raises(ValueError, match="tree"):
-        references(GIT, A, TREE, text)
-
-
-def test_empty_tree_and_blob_refer_to_nothing() -> None:
-    assert list(references(GIT, A, TREE, b"")) == []
-    assert list(references(GIT, A, BLOB, entry(b"100644", b"a", A))) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"x",
-        entry(b"100644", b"a", A)[:-1],
-        entry(b"100644", b"a", A) + b"\0",
-        entry(b"100844", b"a", A),
-        entry(b"", b"a", A),
-        entry(b"100644", b"", A),
-        b"100644a\0" + A,
-        entry(b"100644", b"a", A) + b"100644 no end",
-    ],
-)
-def test_no_tree(text: bytes) -> None:
-    with pytest.raises(ValueError, match="cannot be read as a tree"):
-        references(GIT, A, TREE, text)
-
-
-def test_large_tree_is_read_in_one_go() -> None:
-    text = b"".join(entry(b"100644", b"name%d" % n, A) for n in range(50_000))
-    assert len(references(GIT, A, TREE, text)) == 50_000
+def test_of_another_system_nothing_is_known() -> None:
+    rules: Rules = rules_of("hg")
+    assert rules.own_kind is None
+    assert rules.label is None
+    assert not rules.content_keys | rules.of_revision
+    assert not rules.may_refer(0, COMMIT)
+    assert rules.own_parents(b"key", COMMIT, b"tree") == ()
+    assert rules.references(0, b"key", COMMIT, b"tree") == (0, ())

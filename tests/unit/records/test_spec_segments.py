@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from smartserver.records import delta
-from smartserver.records.check import git_key, own_parents, references, verify_record
+from smartserver.records.check import git_key, rules_of, verify_record
 from smartserver.records.model import Announced, BaseTag, Kind, Parent
 from smartserver.records.segment import decode_graph, decode_segment, encode_graph, encode_segment, frames
 
@@ -50,9 +50,10 @@ def test_its_frames_hold_what_its_keys_say() -> None:
         decoded.append(text)
     commit, tree, blob = segment.entries
     assert commit.key == segment.revision
-    assert own_parents(KINDS[0], commit.key, commit.meta, decoded[0]) == (segment.parents[0].id,)
-    assert list(references(KINDS[0], commit.key, commit.meta, decoded[0])) == [tree.key]
-    assert list(references(KINDS[0], tree.key, tree.meta, decoded[1])) == [blob.key]
+    rules = rules_of("git sha1")
+    assert rules.own_parents(commit.key, commit.meta, decoded[0]) == (segment.parents[0].id,)
+    assert [*rules.references(0, commit.key, commit.meta, decoded[0])[1]] == [tree.key]
+    assert [*rules.references(0, tree.key, tree.meta, decoded[1])[1]] == [blob.key]
     assert decoded[2] == README.replace(b"Another", b"A second")
 
 

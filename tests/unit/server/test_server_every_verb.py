@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import msgspec
@@ -206,7 +205,7 @@ def test_an_error_it_does_not_declare_is_internal(
 
     if MissingReference in verb.errors:
         return
-    changed = {**VERBS, verb.name: dataclasses.replace(verb, function=wrong)}
+    changed = {**VERBS, verb.name: msgspec.structs.replace(verb, function=wrong)}
     monkeypatch.setattr(dispatch, "VERBS", changed)
     before = state(served)
     dialog = Dialog(served.site)

@@ -116,7 +116,7 @@ def test_merging_one_index_changes_nothing() -> None:
 
 def test_a_revision_in_two_packs_is_refused() -> None:
     index = build(history(3))
-    with pytest.raises(ValueError, match=r"revision 7265\w+ has a segment in two packs"):
+    with pytest.raises(ValueError, match=r"revision revision-0000 has a segment in two packs"):
         merge([index, index], 0, b"h" * 16)
 
 

@@ -3,14 +3,18 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from builders import GIT, KINDS, History
+from builders import GIT, History
+from bzr_samples import FIRST, SECOND, SECOND_PARENTS
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
-from smartserver.records.model import BaseTag, Entry, Key, Kind, Parent, Record, Segment
+from smartserver.records.check import rules_of
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE
+from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, Segment
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
 from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 
+RULES = rules_of(GIT)
 BLOB, TREE, COMMIT = b"\x03", b"\x02", b"\x01"
 
 
@@ -49,7 +53,7 @@ class Case:
             return self.copies.get(key, [])
 
         listed = segment(b"r2", *entries, parents=(Parent(b"r0"),))
-        return SegmentProof(KINDS, listed, self.ancestry.reach(2), copies, self.cache)
+        return SegmentProof(RULES, listed, self.ancestry.reach(2), copies, self.cache)
 
 
 def test_a_base_of_an_ancestor() -> None:
@@ -158,35 +162,142 @@ def test_the_own_record_of_a_commit() -> None:
     second = history.commit({"a": b"b"}, (first,))
     own = history.objects[second]
     named = (Parent(first),)
-    check_own_record(GIT, KINDS, segment(second, entry(own), parents=named), own)
+    check_own_record(RULES, segment(second, entry(own), parents=named), own)
     with pytest.raises(CorruptRecord, match="is not in its segment"):
-        check_own_record(GIT, KINDS, segment(second, parents=named), None)
+        check_own_record(RULES, segment(second, parents=named), None)
     for parents in ((), (Parent(second),), (*named, *named), (Parent(first, absent=True),)):
         with pytest.raises(WrongParents) as caught:
-            check_own_record(GIT, KINDS, segment(second, entry(own), parents=parents), own)
+            check_own_record(RULES, segment(second, entry(own), parents=parents), own)
         assert caught.value.revision == second
 
 
 def test_the_own_record_that_cannot_be_read() -> None:
     own = Record(0, b"k" * 20, COMMIT, b"no commit")
     with pytest.raises(CorruptRecord, match="cannot be read as a commit"):
-        check_own_record(GIT, KINDS, segment(own.key, entry(own)), own)
+        check_own_record(RULES, segment(own.key, entry(own)), own)
 
 
 def test_other_systems_have_no_own_record() -> None:
-    check_own_record("hg", (Kind("text", "blake2b-128", True),), segment(b"r"), None)
+    check_own_record(rules_of("hg"), segment(b"r"), None)
 
 
 def test_the_reference_cache_is_bounded() -> None:
     cache = ReferenceCache(limit=10)
     for number in range(10):
-        cache.put(0, b"k%d" % number, frozenset((b"a", b"b")))
+        cache.put(0, b"k%d" % number, (0, frozenset((b"a", b"b"))))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == frozenset((b"a", b"b"))
-    cache.put(0, b"new", frozenset((b"c",)))
+    assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
+    cache.put(0, b"new", (0, frozenset((b"c",))))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
     cache.put(0, b"k7", NOTHING)
-    assert cache.get(0, b"k7") == frozenset((b"a", b"b"))
-    cache.put(0, b"large", frozenset(bytes((number,)) for number in range(20)))
+    assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
+    cache.put(0, b"large", (0, frozenset(bytes((number,)) for number in range(20))))
     assert cache.get(0, b"large") is None
+
+
+# ---- records that refer to another kind, and ghosts
+
+
+class BzrCase(Case):
+    """Segments of Breezy's: `copies` says, of kind and key, who introduced it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[tuple[int, Key], list[int]] = {}
+
+    def prove(self, *records: Record, based: bool = False) -> None:
+        """Prove a segment of these records; `based`: the pages rest on the first revision's."""
+        old = FIRST[2]
+        tags = {CHK: (BaseTag.FULL_KEY, old.key)} if based else {}
+        entries = [Entry(r.kind, 0, r.key, r.meta, *tags.get(r.kind, (0, b"")), len(r.text), 9, b"") for r in records]
+        listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0)
+        rules = rules_of("bzr 2a")
+        proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.cache)
+        for each, record in zip(entries, records, strict=True):
+            proof.add(each, record, None if proof.base(each) is None else old)
+        own = next((record for record in records if (record.kind, record.key) == (REVISION, SECOND[0].key)), None)
+        check_own_record(rules, listed, own)
+        proof.finish()
+
+    def find(self, kind: int, key: Key) -> list[int]:
+        self.asked.append(key)
+        return self.places.get((kind, key), [])
+
+
+def test_records_of_breezy_need_others_of_other_kinds() -> None:
+    case = BzrCase()
+    case.places = {(record.kind, record.key): [0] for record in FIRST}
+    case.prove(*SECOND)
+    for number, record in enumerate(SECOND[1:], 1):
+        with pytest.raises(MissingReference) as caught:
+            case.prove(*SECOND[:number], *SECOND[number + 1 :])
+        assert caught.value.missing == record.key
+    for number in (3, 4, 5, 6, 7, 8):
+        left = [record for record in FIRST if record is not FIRST[number]]
+        case.places = {(record.kind, record.key): [0] for record in left}
+        if FIRST[number].key == b"readme-id\0joe@example.org-1":
+            case.prove(*SECOND)  # It has another text of that file.
+            continue
+        with pytest.raises(MissingReference) as caught:
+            case.prove(*SECOND)
+        assert caught.value.missing == FIRST[number].key
+
+
+def test_a_key_of_another_kind_is_not_what_is_needed() -> None:
+    case = BzrCase()
+    case.places = {(kind, record.key): [0] for record in FIRST for kind in range(5) if kind != record.kind}
+    with pytest.raises(MissingReference):
+        case.prove(*SECOND)
+
+
+def test_what_another_branch_has_is_not_enough_for_breezy() -> None:
+    case = BzrCase()
+    case.places = {(record.kind, record.key): [1] for record in FIRST}
+    with pytest.raises(MissingReference):
+        case.prove(*SECOND)
+
+
+def test_the_texts_of_an_ancestors_page_are_granted() -> None:
+    case = BzrCase()
+    case.places = {(CHK, record.key): [0] for record in FIRST if record.kind == CHK}
+    case.prove(*SECOND, based=True)
+    assert FIRST[4].key not in case.asked
+
+
+def test_a_ghosts_texts_come_with_who_has_them_first() -> None:
+    case = BzrCase()
+    case.prove(*SECOND, *FIRST[2:])
+
+
+def test_a_revision_of_breezy_without_its_own_record() -> None:
+    with pytest.raises(CorruptRecord, match=r"record joe@example\.org-2 of revision joe@example\.org-2: the record"):
+        BzrCase().prove(*SECOND[1:])
+
+
+@pytest.mark.parametrize("kind", [REVISION, SIGNATURE, INVENTORY])
+def test_records_that_belong_to_another_revision(kind: int) -> None:
+    case = BzrCase()
+    case.places = {(record.kind, record.key): [0] for record in FIRST}
+    with pytest.raises(CorruptRecord, match=r"record joe@example\.org-1 of .*: it belongs to another revision"):
+        case.prove(*SECOND, FIRST[{REVISION: 0, SIGNATURE: 0, INVENTORY: 1}[kind]]._replace(kind=kind))
+
+
+def test_ghosts_are_parents_in_their_place() -> None:
+    rules, own = rules_of("bzr 2a"), SECOND[0]
+    first, ghost = SECOND_PARENTS
+    for absent in (False, True):  # Whoever has both says so of none.
+        check_own_record(rules, segment(own.key, parents=(first, ghost._replace(absent=absent))), own)
+    for parents in ((first,), (ghost, first), (first, ghost, ghost), ()):
+        with pytest.raises(WrongParents):
+            check_own_record(rules, segment(own.key, parents=parents), own)
+
+
+def test_only_what_a_key_proves_is_remembered() -> None:
+    case = BzrCase()
+    case.places = {(record.kind, record.key): [0] for record in FIRST}
+    case.prove(*SECOND, FIRST[3])
+    assert case.cache.get(CHK, SECOND[2].key) is not None
+    assert case.cache.get(CHK, FIRST[3].key) == NOTHING
+    assert case.cache.get(INVENTORY, SECOND[1].key) is None
+    assert case.cache.get(REVISION, SECOND[0].key) is None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from builders import History, create, push
 
 from smartserver.errors import AccessDenied
-from smartserver.store.model import Listed, PackReport, PullPlan, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission, ServerFacts
@@ -40,7 +40,7 @@ class NotedContext:
         self.inner = inner
         self.denied = frozenset(denied)
         self.asked: list[tuple[Permission, bytes]] = []
-        self.plans: list[PullPlan] = []
+        self.plans: list[PullPlan | ContentPlan] = []
         self.listed: list[tuple[str, int]] = []
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
@@ -48,7 +48,7 @@ class NotedContext:
         if permission in self.denied:
             raise AccessDenied(permission.value, "the test says so")
 
-    def stream(self, plan: PullPlan) -> None:
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
         self.plans.append(plan)
 
     def verify(self) -> VerifyReport:

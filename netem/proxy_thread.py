@@ -1,0 +1,146 @@
+"""A loop on a thread of its own, and how others ask it: what fails on that thread is told to whoever asks next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+THREAD = "netem proxy"
+"""The name of a proxy's thread."""
+
+STARTING = 30.0
+"""Seconds the thread may take to listen, and to answer."""
+
+_T = TypeVar("_T")
+
+
+class ProxyError(Exception):
+    """The proxy's own thread failed; what it measured is worth nothing."""
+
+
+class ProxyThread:
+    """Runs `serve` in a loop until `stop`, or until something in it failed; then it calls `gone`.
+
+    `serve` sets `listening` as soon as others may go on, waits for the event that it is given, and tidies up.
+    """
+
+    def __init__(self, serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], gone: Callable[[], None]) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopping: asyncio.Event | None = None
+        """Set on the thread."""
+        self.thread: threading.Thread | None = None
+        self.listening = threading.Event()
+        self._serve = serve
+        self._gone = gone
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin, and wait until it listens.
+
+        Raises:
+            OSError: it cannot listen there.
+            ProxyError: it failed, or does not listen in time.
+        """
+        self.thread = threading.Thread(target=self.run, name=THREAD, daemon=True)
+        self.thread.start()
+        if not self.listening.wait(STARTING):
+            raise ProxyError(f"the proxy does not listen after {STARTING:g} s")
+        if isinstance(self._failure, OSError):
+            self.thread.join()
+            raise self._failure
+        self.check()
+
+    def stop(self) -> None:
+        """End it. Twice is nothing."""
+        if self.thread is None:
+            return
+        if not self.listening.wait(STARTING):  # until then it hears of no end: its start was interrupted
+            return
+        if self.loop is not None and self.stopping is not None and self.thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
+                self.loop.call_soon_threadsafe(self.stopping.set)
+        self.thread.join()
+
+    def check(self) -> None:
+        """Whether all is well.
+
+        Raises:
+            ProxyError: it failed.
+        """
+        if self._failure is not None:
+            raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
+
+    def ask(self, question: Callable[[], _T]) -> _T:
+        """What a function gives that is called there; here, where it does not run.
+
+        Raises:
+            ProxyError: it failed, or does not answer.
+        """
+        self.check()
+        loop, thread = self.loop, self.thread
+        if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
+            return question()
+
+        async def asked() -> _T:
+            return question()
+
+        coroutine = asked()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:  # closed meanwhile
+            coroutine.close()
+            return question()
+        return _answer(future)
+
+    def ask_running(self, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """What a coroutine gives that is run there.
+
+        Raises:
+            ProxyError: it does not run, failed, or does not answer.
+        """
+        self.check()
+        if self.loop is None or self.loop.is_closed():
+            raise ProxyError("the proxy was not started, or is closed")
+        return _answer(asyncio.run_coroutine_threadsafe(question(), self.loop))
+
+    def failed(self, error: BaseException) -> None:
+        """End it for this; said on its thread."""
+        if self._failure is None:
+            self._failure = error
+        if self.stopping is not None:
+            self.stopping.set()
+
+    def run(self) -> None:
+        """What the thread does."""
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # the thread's end: told to whoever asks next
+            self._failure = error
+        finally:
+            self._gone()
+            self.listening.set()
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.stopping = asyncio.Event()
+        self.loop.set_exception_handler(self._complained)
+        await self._serve(self.stopping)
+
+    def _complained(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.failed(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+
+
+def _answer(future: Future[_T]) -> _T:
+    """What the thread gives."""
+    try:
+        return future.result(STARTING)
+    except TimeoutError as error:
+        if future.done():  # its own
+            raise
+        future.cancel()
+        raise ProxyError(f"the proxy does not answer after {STARTING:g} s") from error

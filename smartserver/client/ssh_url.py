@@ -1,0 +1,83 @@
+"""`hpss+ssh://[user@]host[:port]/path`: a repository of an account on another machine, reached by logging in there.
+
+The path is that machine's own: `/srv/code/project`, or `/~/code/project` below the account's home.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from smartserver.client.url import BadUrl, parse
+
+SCHEME = "hpss+ssh"
+
+HOME = "~/"
+
+
+class SshLocation(NamedTuple):
+    """Where a repository is; `port` 0 and `user` empty leave them to ssh. `root` is the folder that is served there,
+    and `path` leads on from it, decoded, without a slash at either end.
+    """
+
+    user: str
+    host: str
+    port: int
+    root: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The one spelling under which knowledge of the remote is kept."""
+        return f"{SCHEME}://{self.where}/{'~' if self.root == '.' else self.root[1:]}/{self.path}"
+
+    @property
+    def where(self) -> str:
+        """The server, as messages name it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host.lower()
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{host}:{self.port}" if self.port else user + host
+
+    def command(self, ssh: str) -> list[str]:
+        """What logs in there and serves."""
+        words = [ssh, "-T", "-o", "ForwardX11=no"]
+        if self.port:
+            words += ["-p", str(self.port)]
+        if self.user:
+            words += ["-l", self.user]
+        return [*words, "--", self.host, f"smartserver serve {shlex.quote(self.root)} --stdio"]
+
+
+def parse_ssh(url: str) -> SshLocation:
+    """Read a URL.
+
+    Raises:
+        BadUrl: it has no host, a port that is no port, a password, or something that is not UTF-8.
+    """
+    scheme, colon, rest = url.partition("://")
+    if not colon or scheme.lower() != SCHEME:
+        raise BadUrl(url, f"it does not begin with {SCHEME}://")
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    if ":" in user:
+        raise BadUrl(url, "a password has no meaning: ssh asks for one where it needs it")
+    if (
+        (at and not user)
+        or user.startswith("-")
+        or not all(character.isalnum() or character in "._-+" for character in user)
+    ):
+        raise BadUrl(url, f"{user!r} is not the name of a user")
+    try:
+        there = parse(f"hpss://{host}{slash}{path}")
+    except BadUrl as wrong:
+        raise BadUrl(url, wrong.why) from None
+    if there.host.startswith("-"):
+        raise BadUrl(url, f"{there.host!r} is not the name of a host")
+    port = there.port if host.rpartition(":")[2].isdigit() and not host.endswith("]") else 0
+    if there.path == "~" or there.path.startswith(HOME):
+        return SshLocation(user, there.host, port, ".", there.path[len(HOME) :])
+    # Not `/` itself: it has a folder called `root`, which is what a repository's own file is called.
+    top, _, below = there.path.partition("/")
+    if not below:
+        raise BadUrl(url, "its path is that of a repository in a folder of the machine's root, or begins with /~/")
+    return SshLocation(user, there.host, port, f"/{top}", below)

@@ -1,0 +1,299 @@
+"""`HpssBranch`: a branch on a server. What is read of it comes with one pull; each change is one request.
+
+Its locks are this process's alone: a change is decided by the server, on what is there when it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from breezy import config, errors, trace, urlutils
+from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
+from breezy.lock import LogicalLockResult
+from breezy.revision import NULL_REVISION
+from breezy.tag import Tags
+from breezy.transport import NoSuchFile
+from breezy.transport.memory import MemoryTransport
+
+from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.records.model import RevisionId
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_dir import HpssDir
+
+NOT_LIGHTWEIGHT = (
+    "a lightweight checkout of an hpss:// branch cannot be committed in yet: `brz reconfigure --checkout` helps"
+)
+
+CONFIG_FILE = "branch.conf"
+
+
+class HpssBranchFormat(BranchFormat):
+    """What kind of branch it is."""
+
+    supports_reference_locations = False
+
+    def get_format_description(self) -> str:
+        """One line for a person."""
+        return "branch of an hpss server"
+
+    def network_name(self) -> bytes:
+        """No server of Breezy's own knows it."""
+        return b"hpss"
+
+    def supports_tags(self) -> bool:
+        """It has tags."""
+        return True
+
+    def supports_stacking(self) -> bool:
+        """A branch on a server is whole."""
+        return False
+
+    def supports_leaving_lock(self) -> bool:
+        """There are no locks to be left."""
+        return False
+
+    def stores_revno(self) -> bool:
+        """The tip's attributes say it."""
+        return True
+
+    def make_tags(self, branch: HpssBranch) -> HpssTags:
+        """The tags of a branch."""
+        return HpssTags(branch)
+
+    def initialize(self, controldir: object, *arguments: object, **options: object) -> NoReturn:
+        """The first push makes a branch."""
+        raise errors.UninitializableFormat(self)
+
+
+class HpssTags(Tags):
+    """The tags of a branch on a server; each change is a request."""
+
+    branch: HpssBranch
+
+    def get_tag_dict(self) -> dict[str, RevisionId]:
+        """Tag to revision."""
+        return dict(self.branch.remote.state().tags)
+
+    def lookup_tag(self, tag_name: str) -> RevisionId:
+        """The revision of one tag."""
+        try:
+            return self.get_tag_dict()[tag_name]
+        except KeyError:
+            raise errors.NoSuchTag(tag_name) from None
+
+    def set_tag(self, tag_name: str, revision: RevisionId) -> None:
+        """Set a tag, be it there or not."""
+        self.branch.remote.set_tags({tag_name: revision})
+
+    def delete_tag(self, tag_name: str) -> None:
+        """Remove a tag."""
+        self.lookup_tag(tag_name)
+        self.branch.remote.set_tags({tag_name: None})
+
+    def rename_revisions(self, rename_map: dict[RevisionId, RevisionId]) -> None:
+        """Let tags of renamed revisions follow them."""
+        tags = self.get_tag_dict()
+        self.branch.remote.set_tags({name: rename_map[tag] for name, tag in tags.items() if tag in rename_map})
+
+    def _set_tag_dict(self, result: dict[str, RevisionId]) -> None:
+        """Make the tags be these."""
+        present = self.get_tag_dict()
+        changes: dict[str, RevisionId | None] = {
+            name: revision for name, revision in result.items() if present.get(name) != revision
+        }
+        changes.update(dict.fromkeys(present.keys() - result.keys()))
+        if changes:
+            self.branch.remote.set_tags(changes)
+
+
+class _ConfigFile(MemoryTransport):
+    """`branch.conf` of a branch on a server, to Breezy a file of its own."""
+
+    def __init__(self, branch: HpssBranch) -> None:
+        super().__init__()
+        self._branch = branch
+
+    def get_bytes(self, relpath: str) -> bytes:
+        content = self._branch.remote.state().config
+        if not content:
+            raise NoSuchFile(relpath)
+        return content
+
+    def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
+        self._branch.remote.set_config(raw_bytes)
+
+    def external_url(self) -> str:
+        return self._branch.base
+
+
+class _ConfigStore(config.TransportIniFileStore):
+    """What `brz config` reads and writes of the branch."""
+
+    def __init__(self, branch: HpssBranch) -> None:
+        super().__init__(_ConfigFile(branch), CONFIG_FILE)
+        self.branch = branch
+        self.id = "branch"
+
+
+class HpssBranch(Branch):
+    """A branch of a repository on a server; opening it asks nothing."""
+
+    def __init__(self, control: HpssDir, name: str, remote: Remote) -> None:
+        self.controldir = control
+        self.name = name
+        self.remote = remote
+        self._format = HpssBranchFormat()
+        self._locks = 0
+        self._mode: str | None = None
+        self._store: _ConfigStore | None = None
+        self.repository = HpssRepository(control, remote)
+        self._clear_cached_state()
+
+    def __repr__(self) -> str:
+        return f"HpssBranch({self.base})"
+
+    @property
+    def base(self) -> str:
+        """Its URL."""
+        url: str = self.controldir.user_url
+        return urlutils.join_segment_parameters(url, {"branch": urlutils.escape(self.name)}) if self.name else url
+
+    user_url = control_url = base
+
+    @property
+    def user_transport(self) -> Any:
+        """The place of its control directory."""
+        return self.controldir.root_transport
+
+    control_transport = user_transport
+
+    # -- what the pull says
+
+    def _read_last_revision_info(self) -> tuple[int, RevisionId]:
+        state = self.remote.state()
+        return state.revno, state.tip or NULL_REVISION
+
+    def revision_id_to_revno(self, revision_id: RevisionId) -> int:
+        """The revno of a revision; that of the tip needs no history."""
+        revno, tip = self.last_revision_info()
+        return revno if revision_id == tip else super().revision_id_to_revno(revision_id)
+
+    def get_stacked_on_url(self) -> NoReturn:
+        """It is not stacked."""
+        raise UnstackableBranchFormat(self._format, self.base)
+
+    def set_stacked_on_url(self, url: str) -> NoReturn:
+        """It cannot be."""
+        raise UnstackableBranchFormat(self._format, self.base)
+
+    def get_bound_location(self) -> None:
+        """It is bound to none."""
+
+    def get_master_branch(self, possible_transports: object = None) -> None:
+        """It has none."""
+
+    def bind(self, other: Branch) -> NoReturn:
+        """It cannot be bound."""
+        raise BindingUnsupported(self)
+
+    def get_physical_lock_status(self) -> bool:
+        """There are no locks."""
+        return False
+
+    def _gen_revision_history(self) -> list[RevisionId]:
+        self._extend_partial_history()
+        return list(reversed(self._partial_revision_history_cache))
+
+    def _get_checkout_format(self, lightweight: bool = False) -> Any:
+        return format_2a()
+
+    # -- its configuration
+
+    def _get_config_store(self) -> _ConfigStore:
+        if self._store is None:
+            self._store = _ConfigStore(self)
+        return self._store
+
+    def _get_config(self) -> config.TransportConfig:
+        return config.TransportConfig(_ConfigFile(self), CONFIG_FILE)
+
+    def _get_parent_location(self) -> str | None:
+        location: str | None = self.get_config_stack().get("parent_location")
+        return location
+
+    def _set_parent_location(self, url: str | None) -> None:
+        with self.lock_write():
+            self.get_config_stack().set("parent_location", url or "")
+
+    def set_push_location(self, location: str) -> None:
+        """Remember where it is pushed to."""
+        with self.lock_write():
+            self.get_config_stack().set("push_location", location)
+
+    # -- changes
+
+    def set_last_revision_info(self, revno: int, revision_id: RevisionId) -> None:
+        """Move the tip to a revision that is there: `brz uncommit`."""
+        if revision_id == NULL_REVISION:
+            raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
+        self.remote.move(revision_id, revno)
+        self._clear_cached_state()
+
+    def import_last_revision_info_and_tags(
+        self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False
+    ) -> tuple[int, RevisionId]:
+        """Take a commit made in a branch that is bound to this one, and its tags."""
+        from smartserver.plugins.breezy_push import push
+
+        push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
+        return revno, revid
+
+    def get_commit_builder(self, *arguments: object, **options: object) -> NoReturn:
+        """What a commit in a lightweight checkout asks for."""
+        raise errors.CommandError(NOT_LIGHTWEIGHT)
+
+    def break_lock(self) -> None:
+        """Say that there is nothing to break."""
+        trace.note("There are no locks to break: a push to %s is one request, and locks nothing.", self.base)
+
+    # -- locks
+
+    def is_locked(self) -> bool:
+        """Whether this object is."""
+        return self._locks > 0
+
+    def lock_read(self) -> LogicalLockResult:
+        """Lock this object: the server needs no lock."""
+        self._lock("r")
+        return LogicalLockResult(self.unlock)
+
+    def lock_write(self, token: object = None) -> BranchWriteLockResult:
+        """As `lock_read`."""
+        self._lock("w")
+        return BranchWriteLockResult(self.unlock, None)
+
+    def _lock(self, mode: str) -> None:
+        self._locks += 1
+        self._mode = "w" if mode == "w" else self._mode or mode
+        self.repository.lock_read()
+
+    def unlock(self) -> None:
+        """Undo one lock; the last one writes the configuration."""
+        if self._locks == 1 and self._mode == "w" and self._store is not None:
+            self._store.save_changes()
+        self._locks -= 1
+        self.repository.unlock()
+        if not self._locks:
+            self._mode = None
+            self._clear_cached_state()
+
+    def peek_lock_mode(self) -> str | None:
+        """`r`, `w` or None."""
+        return self._mode
+
+
+Selector = Callable[[str], bool]
+Overwrite = bool | Sequence[str]

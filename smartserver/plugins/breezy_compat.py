@@ -1,0 +1,38 @@
+"""What of Breezy has moved between its releases, or will: 3.3 is what is tried, 3.4 what its source says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from breezy import debug
+from breezy.branch import _fix_overwrite_type as overwritten
+from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+
+try:
+    from vcsgraph.errors import GhostRevisionsHaveNoRevno
+    from vcsgraph.graph import CachingParentsProvider, Graph, StackedParentsProvider
+except ImportError:  # Before 3.3.12
+    from breezy.errors import GhostRevisionsHaveNoRevno
+    from breezy.graph import CachingParentsProvider, Graph, StackedParentsProvider
+
+__all__ = [
+    "BzrDir",
+    "BzrDirMetaFormat1",
+    "GhostRevisionsHaveNoRevno",
+    "Graph",
+    "is_debugged",
+    "make_graph",
+    "overwritten",
+]
+
+
+def make_graph(providers: Sequence[Any]) -> Graph:
+    """A graph of what any of these knows parents of."""
+    return Graph(CachingParentsProvider(StackedParentsProvider(list(providers))))
+
+
+def is_debugged(flag: str) -> bool:
+    """Whether the user has given `-D` and this flag."""
+    enabled = getattr(debug, "debug_flag_enabled", None)  # Since 3.4
+    return bool(enabled(flag)) if enabled is not None else flag in debug.debug_flags

@@ -1,0 +1,308 @@
+"""`HpssDir`: what a URL leads to, to Breezy a control directory. Opening one asks nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from breezy import controldir, errors, urlutils
+from breezy.branch import Branch
+from breezy.controldir import ControlDir
+from breezy.push import PushResult
+from breezy.transport import Transport
+
+from smartserver.plugins import breezy_inter
+from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
+from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
+from smartserver.plugins.breezy_guess import has_option, is_running
+from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_transport import HpssTransport
+from smartserver.records.model import RevisionId
+
+NAME = "hpss"
+"""Of the format, in `brz info`."""
+
+TRIES_BRANCHES = ("branches", "info", "init")
+"""Commands that go on with the repository where a branch cannot be opened."""
+
+STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
+
+
+MADE_BY_A_PUSH = "a branch on an hpss:// server is made by the first push to it, its repository too: nothing to init"
+ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2a` converts a branch of another"
+
+
+class HpssDirFormat(BzrDirMetaFormat1):
+    """What kind of control directory it is."""
+
+    fixed_components = True
+    supports_workingtrees = False
+    colocated_branches = True
+
+    def get_format_description(self) -> str:
+        """One line for a person."""
+        return "hpss server"
+
+    def network_name(self) -> bytes:
+        """No server of Breezy's own knows it."""
+        return NAME.encode()
+
+    def is_supported(self) -> bool:
+        """It is."""
+        return True
+
+    def check_support_status(self, *arguments: object, **options: object) -> None:
+        """It is supported."""
+
+    def is_initializable(self) -> bool:
+        """The first push makes one."""
+        return False
+
+    def supports_transport(self, transport: Transport) -> bool:
+        """Ours alone."""
+        return isinstance(transport, HpssTransport)
+
+    def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
+        """What a URL leads to.
+
+        Raises:
+            CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
+        """
+        if is_running("push") and has_option("--stacked"):
+            raise errors.CommandError(STACKED)
+        return HpssDir(transport, self)
+
+    def get_branch_format(self) -> HpssBranchFormat:
+        """That of its branches."""
+        return HpssBranchFormat()
+
+    @property
+    def repository_format(self) -> Any:
+        """Format 2a."""
+        return format_2a().repository_format
+
+
+class HpssDir(BzrDir):
+    """What a URL leads to: a branch, and what lies below it; or a repository."""
+
+    root_transport: HpssTransport
+
+    def __init__(self, transport: HpssTransport, format: HpssDirFormat, remote: Remote | None = None) -> None:  # noqa: A002
+        """`remote`: the branch of that URL, asked already."""
+        super().__init__(transport, format)
+        self._remotes: dict[str, Remote] = {"": remote} if remote is not None else {}
+
+    @property
+    def user_url(self) -> str:
+        """The URL."""
+        url: str = self.root_transport.base
+        return url
+
+    def remote(self, name: str) -> Remote:
+        """The branch of that name, the one of the URL itself where it is empty."""
+        if name not in self._remotes:
+            self._remotes[name] = Remote(self.root_transport, name)
+        return self._remotes[name]
+
+    # -- branches
+
+    def open_branch(
+        self,
+        name: str | None = None,
+        unsupported: bool = False,
+        ignore_fallbacks: bool = False,
+        possible_transports: object = None,
+    ) -> HpssBranch:
+        """A branch. Whether there is one shows when it is read, unless that is known."""
+        name = self._get_selected_branch() if name is None else name
+        remote = self.remote(name)
+        if remote.is_known or is_running(*TRIES_BRANCHES):
+            remote.state()
+        return HpssBranch(self, name, remote)
+
+    def branch_names(self) -> list[str]:
+        """The names of the branches at and below the URL, that of the one at it being empty."""
+        remote = self.remote("")
+        at = remote.look().at
+        own = remote.path[len(at) :].strip("/")
+        names = []
+        for ref in remote.knowledge.refs():
+            path = "" if ref == b"." else ref.decode("utf-8", "replace")
+            if path == own:
+                names.append("")
+            elif not own or path.startswith(own + "/"):
+                names.append(path[len(own) :].strip("/"))
+        return sorted(names)
+
+    def get_branches(self) -> dict[str, Branch]:
+        """The branches at and below the URL, by name."""
+        return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
+
+    def list_branches(self) -> list[Branch]:
+        """As `get_branches`."""
+        return list(self.get_branches().values())
+
+    def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
+        """That of all of them."""
+        return HpssBranchFormat()
+
+    def get_branch_reference(self, name: str | None = None) -> None:
+        """There are none."""
+
+    def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
+        """There are none."""
+        raise errors.IncompatibleFormat(target_branch._format, self._format)
+
+    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
+        """There are no empty branches."""
+        raise errors.CommandError(MADE_BY_A_PUSH)
+
+    def destroy_branch(self, name: str | None = None) -> None:
+        """Remove a branch."""
+        name = self._get_selected_branch() if name is None else name
+        remote = self.remote(name)
+        if not remote.delete():
+            raise errors.NotBranchError(path=self.user_url)
+
+    # -- the repository, the tree, the rest
+
+    def open_repository(self, unsupported: bool = False) -> HpssRepository:
+        """The repository the URL leads to or below."""
+        return HpssRepository(self, self.remote(self._get_selected_branch()))
+
+    find_repository = open_repository
+
+    def create_repository(self, shared: bool = False) -> HpssRepository:
+        """Make a repository at the URL itself."""
+        if not self.remote("").make():
+            raise errors.AlreadyControlDirError(self.user_url)
+        return self.open_repository()
+
+    def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
+        """There is none."""
+        raise errors.NotLocalUrl(self.root_transport.base)
+
+    def has_workingtree(self) -> bool:
+        """There is none."""
+        return False
+
+    def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
+        """It is never of an older format."""
+        return False
+
+    def cloning_metadir(self, require_stacking: bool = False) -> Any:
+        """The format of what is branched from it.
+
+        Raises:
+            CommandError: that is to be stacked.
+        """
+        if require_stacking:
+            raise errors.CommandError(STACKED)
+        return format_2a()
+
+    checkout_metadir = cloning_metadir
+
+    def break_lock(self) -> None:
+        """Say that there is nothing to break."""
+        self.open_branch().break_lock()
+
+    # -- pushing and copying
+
+    def push_branch(
+        self,
+        source: Branch,
+        revision_id: RevisionId | None = None,
+        overwrite: Overwrite = False,
+        remember: bool = False,
+        create_prefix: bool = False,
+        lossy: bool = False,
+        tag_selector: Selector | None = None,
+        name: str | None = None,
+    ) -> PushResult:
+        """Push a branch, which makes what is not there."""
+        from smartserver.plugins.breezy_push import push
+
+        target = self.open_branch(name)
+        pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
+        if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
+            source.set_push_location(target.base)
+        result = PushResult()
+        result.source_branch = source
+        result.target_branch = result.master_branch = target
+        result.branch_push_result = None if pushed.made else pushed.result
+        result.old_revno, result.old_revid = pushed.result.old_revno, pushed.result.old_revid
+        return result
+
+    def sprout(
+        self,
+        url: str,
+        revision_id: RevisionId | None = None,
+        force_new_repo: bool = False,
+        recurse: str = "down",
+        possible_transports: list[Transport] | None = None,
+        accelerator_tree: object = None,
+        hardlink: bool = False,
+        stacked: bool = False,
+        source_branch: HpssBranch | None = None,
+        create_tree_if_local: bool = True,
+        lossy: bool = False,
+    ) -> ControlDir:
+        """A new branch elsewhere; on a server of ours by a push."""
+        from breezy.transport import get_transport
+
+        transport = get_transport(url, possible_transports)
+        if not isinstance(transport, HpssTransport):
+            return super().sprout(
+                url,
+                revision_id,
+                force_new_repo,
+                recurse,
+                possible_transports,
+                accelerator_tree,
+                hardlink,
+                stacked,
+                source_branch,
+                create_tree_if_local,
+                lossy,
+            )
+        if stacked:
+            raise errors.CommandError(STACKED)
+        made = ControlDir.open_from_transport(transport)
+        made.push_branch(source_branch or self.open_branch(), revision_id, remember=False)
+        return made
+
+
+def _register() -> None:
+    """Let `brz info` name the format, and find the branch a path leads into by one request; make repositories."""
+    breezy_inter.register()
+    controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
+    stock = ControlDir.open_containing_from_transport.__func__
+
+    def open_containing(cls: type[ControlDir], a_transport: Transport, probers: object = None) -> Any:
+        if not isinstance(a_transport, HpssTransport):
+            return stock(cls, a_transport, probers)
+        name = a_transport.get_segment_parameters().get("branch", "")
+        if name:
+            return ControlDir.open_from_transport(a_transport), ""
+        remote = Remote(a_transport)
+        inner = remote.look().inner
+        above = a_transport.above(len(inner.split("/")) if inner else 0)
+        return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+
+    ControlDir.open_containing_from_transport = classmethod(open_containing)
+    initialize = BzrDirMetaFormat1.initialize_on_transport_ex
+
+    def initialize_on_transport_ex(
+        self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any
+    ) -> Any:
+        if not isinstance(transport, HpssTransport):
+            return initialize(self, transport, *arguments, **options)
+        if self.repository_format.network_name() != format_2a().repository_format.network_name():
+            raise errors.CommandError(ONLY_2A)
+        made = HpssDir(transport, HpssDirFormat())
+        return made.create_repository(), made, False, None
+
+    BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
+
+
+_register()

@@ -1,0 +1,65 @@
+"""What a command is about to want, where a remote branch must be read before Breezy says what for.
+
+It is a guess: a wrong one costs bytes or a round trip.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from breezy import errors
+from breezy.controldir import ControlDir
+from breezy.plugins import hpss
+from breezy.repository import Repository
+from breezy.revision import NULL_REVISION
+
+from smartserver.records.model import RevisionId
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.brz import BrzRepository
+
+NEED_NO_HISTORY = ("bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag")
+"""Commands that read of a branch its tip, tags and configuration alone, but where a revision is named."""
+
+
+def is_running(*commands: str) -> bool:
+    """Whether it is one of these."""
+    return bool(hpss.running) and hpss.running[-1] in commands
+
+
+def has_option(*beginnings: str) -> bool:
+    """Whether a word of the command line begins like one of these."""
+    return any(word.startswith(beginnings) for word in sys.argv[1:])
+
+
+def wants_history() -> bool:
+    """Whether the history of a branch is going to be asked for."""
+    return not is_running(*NEED_NO_HISTORY) or has_option("-r", "--revision")
+
+
+def likely_target() -> Repository | None:
+    """The repository of the branch that was opened last, else the one around the current folder."""
+    for reference in reversed(hpss.opened):
+        branch = reference()
+        if branch is not None and is_usable(branch.repository):
+            return branch.repository
+    try:
+        repository = ControlDir.open_containing(".")[0].find_repository()
+    except (errors.BzrError, OSError):
+        return None
+    return repository if is_usable(repository) else None
+
+
+def local_tips() -> list[RevisionId]:
+    """The tips of the local branches that were opened, newest first."""
+    branches = [reference() for reference in reversed(hpss.opened)]
+    tips = [branch.last_revision() for branch in branches if branch is not None]
+    return list(dict.fromkeys([tip for tip in tips if tip != NULL_REVISION]))
+
+
+def is_usable(repository: Repository) -> bool:
+    """Whether what it holds may be named to a server."""
+    try:
+        BrzRepository(repository).check_format()
+    except VcsError:
+        return False
+    return True

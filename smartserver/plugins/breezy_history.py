@@ -1,0 +1,99 @@
+"""`History`: the revisions a pull brings, spooled to a file as they come, so that any part of them can be inserted.
+
+Breezy asks for the tip before it says where the history goes to, and `-r` takes only a part of what comes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import IO
+
+from smartserver.errors import CorruptRecord
+from smartserver.plugins.breezy_progress import counted
+from smartserver.records.model import Kind, RevisionId
+from smartserver.records.segment import SegmentStream, decode_segment
+
+IN_MEMORY = 4 * 1024 * 1024
+"""Bytes of a spool before it becomes a file."""
+
+
+class History:
+    """What an unread body holds; it is received when it is first asked for."""
+
+    def __init__(self, body: Iterator[bytes], count: int, kinds: Sequence[Kind]) -> None:
+        """`count`: the revisions announced."""
+        self.count = count
+        self._body: Iterator[bytes] | None = body
+        self._kinds = kinds
+        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._spool.close)  # Breezy says nowhere that it needs a branch no more.
+        self._places: dict[RevisionId, tuple[int, int]] = {}
+        self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        self._ghosts: set[RevisionId] = set()
+
+    @property
+    def parents(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of each revision, ghosts among them; parents come before children.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
+        """
+        self.receive()
+        return self._parents
+
+    def receive(self) -> None:
+        """Receive all of it, unless that is done; it raises as `parents`."""
+        body, self._body = self._body, None
+        if body is None:
+            return
+        at = 0
+        for segment in counted("Receiving revisions", self._segments(body), self.count):
+            header = decode_segment(segment, 0, self._kinds)
+            self._spool.write(segment)
+            self._places[header.revision] = (at, len(segment))
+            self._parents[header.revision] = tuple([parent.id for parent in header.parents])
+            self._ghosts.update([parent.id for parent in header.parents if parent.absent])
+            at += len(segment)
+        if len(self._places) != self.count:
+            raise CorruptRecord(
+                b"", b"", f"the server sent {len(self._places)} revisions, having announced {self.count}"
+            )
+
+    def _segments(self, body: Iterator[bytes]) -> Iterator[bytes]:
+        stream = SegmentStream(self._kinds, graph_first=False)
+        for chunk in body:
+            stream.feed(chunk)
+            yield from stream.segments()
+        stream.finish()
+
+    def segments(self, revisions: Collection[RevisionId]) -> Iterator[bytes]:
+        """The segments of those of `revisions` that came, parents first."""
+        for revision in self.parents:
+            if revision in revisions:
+                at, size = self._places[revision]
+                self._spool.seek(at)
+                yield self._spool.read(size)
+
+    def rests_on(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
+        """Parents of `revisions` that did not come, because whoever asked was thought to have them."""
+        parents = self.parents
+        return {
+            parent
+            for revision in revisions
+            for parent in parents.get(revision, ())
+            if parent not in parents and parent not in self._ghosts
+        }
+
+    def reached(self, heads: Collection[RevisionId]) -> list[RevisionId]:
+        """The revisions that came and are ancestors of `heads`, these included, parents first."""
+        parents = self.parents
+        found: set[RevisionId] = set()
+        todo = list(heads)
+        while todo:
+            revision = todo.pop()
+            if revision in parents and revision not in found:
+                found.add(revision)
+                todo += parents[revision]
+        return [revision for revision in parents if revision in found]

@@ -1,0 +1,193 @@
+"""What goes between a local branch or repository and one on a server: found by Breezy in its registries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
+
+from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
+from breezy.errors import NoSuchRevision
+from breezy.repository import FetchResult, InterRepository, Repository
+from breezy.revision import NULL_REVISION
+
+from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_push import push
+from smartserver.plugins.breezy_repository import HpssRepository
+from smartserver.records.model import RevisionId
+
+
+class FromServer(GenericInterBranch):
+    """A pull: the one request is sent once it is known which repository it is for."""
+
+    source: HpssBranch
+    target: Branch
+
+    @classmethod
+    def is_compatible(cls, source: Branch, target: Branch) -> bool:
+        """From a server to here."""
+        return isinstance(source, HpssBranch) and not isinstance(target, HpssBranch)
+
+    def pull(self, *arguments: Any, **options: Any) -> PullResult:
+        """As Breezy's own."""
+        self.source.remote.is_for(self.target.repository)
+        return super().pull(*arguments, **options)
+
+    def fetch(
+        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
+    ) -> FetchResult:
+        """Bring the history of a revision, the tip's where none is named."""
+        self.source.remote.is_for(self.target.repository)
+        with self.source.lock_read(), self.target.lock_write():
+            wanted = self.source.last_revision() if stop_revision is None else stop_revision
+            inter = InterRepository.get(self.source.repository, self.target.repository)
+            return inter.fetch(wanted)
+
+
+class ToServer(GenericInterBranch):
+    """A push: one request."""
+
+    source: Branch
+    target: HpssBranch
+
+    @classmethod
+    def is_compatible(cls, source: Branch, target: Branch) -> bool:
+        """From anywhere to a server."""
+        return isinstance(target, HpssBranch)
+
+    def push(
+        self,
+        overwrite: Overwrite = False,
+        stop_revision: RevisionId | None = None,
+        lossy: bool = False,
+        _override_hook_source_branch: Branch | None = None,
+        tag_selector: Selector | None = None,
+    ) -> BranchPushResult:
+        """Push the source."""
+        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, lossy=lossy)
+        return pushed.result
+
+    def _basic_push(
+        self, overwrite: Overwrite, stop_revision: RevisionId | None, tag_selector: Selector | None = None
+    ) -> BranchPushResult:
+        return push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+
+    def pull(
+        self,
+        overwrite: Overwrite = False,
+        stop_revision: RevisionId | None = None,
+        possible_transports: object = None,
+        run_hooks: bool = True,
+        _override_hook_target: Branch | None = None,
+        local: bool = False,
+        tag_selector: Selector | None = None,
+    ) -> PullResult:
+        """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
+        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+        result = PullResult()
+        result.__dict__.update(pushed.__dict__)
+        return result
+
+    def fetch(
+        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
+    ) -> FetchResult:
+        """Nothing: the push that moves the tip brings what it needs."""
+        return FetchResult(0)
+
+    def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
+        """Make the server's branch one like the source."""
+        push(self.source, self.target, False, revision_id, tag_selector, hooks=False)
+
+
+class FetchFromServer(InterRepository):
+    """What a pull brought, put into a local repository without a detour."""
+
+    source: HpssRepository
+    target: Repository
+
+    @classmethod
+    def is_compatible(cls, source: Repository, target: Repository) -> bool:
+        """From a server to here."""
+        return isinstance(source, HpssRepository) and not isinstance(target, HpssRepository)
+
+    def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
+        """The ancestors of `heads` that came and are not here, parents first."""
+        heads = list(heads)
+        missing, lacking = self._compare(heads)
+        if lacking:  # What is had here rests on ghosts that are none on the server.
+            self.source.remote.ask_again(lacking)
+            missing, _ = self._compare(heads)
+        return missing
+
+    def _compare(self, heads: list[RevisionId]) -> tuple[list[RevisionId], set[RevisionId]]:
+        """The ancestors of `heads` that came and are not here, and what they rest on and is neither."""
+        history = self.source.remote.history()
+        came = history.reached(heads)
+        with self.target.lock_read():
+            here = self.target.get_parent_map(came)
+            missing = [revision for revision in came if revision not in here]
+            below = history.rests_on(missing)
+            return missing, below - set(self.target.get_parent_map(below))
+
+    def search_missing_revision_ids(
+        self,
+        find_ghosts: bool = True,
+        revision_ids: Iterable[RevisionId] | None = None,
+        if_present_ids: Iterable[RevisionId] | None = None,
+        limit: int | None = None,
+    ) -> Search:
+        """What is missing here of the history of some revisions."""
+        required = [revision for revision in revision_ids or () if revision != NULL_REVISION]
+        self._check_there(required)
+        return Search(self._missing([*required, *(if_present_ids or ())]))
+
+    def fetch(
+        self,
+        revision_id: RevisionId | None = None,
+        find_ghosts: bool = False,
+        fetch_spec: Any = None,
+        lossy: bool = False,
+    ) -> FetchResult:
+        """Bring the history of a revision, or what a search has found."""
+        with ExitStack() as locks:
+            locks.enter_context(self.target.lock_write())
+            if fetch_spec is not None:
+                heads = list(getattr(fetch_spec, "heads", None) or fetch_spec.get_keys())
+            elif revision_id is None:
+                heads = list(self.source.remote.history().parents)
+            else:
+                heads = [] if revision_id == NULL_REVISION else [revision_id]
+                self._check_there(heads)
+            missing = self._missing(heads)
+            if missing:
+                self.source.remote.insert(self.target, missing)
+            return FetchResult(len(missing))
+
+    def _check_there(self, revisions: list[RevisionId]) -> None:
+        there = self.source.has_revisions(revisions)
+        for revision in revisions:
+            if revision not in there:
+                raise NoSuchRevision(self.source, revision)
+
+
+class Search:
+    """The result of a search, as far as a fetch reads it."""
+
+    def __init__(self, revisions: list[RevisionId]) -> None:
+        self.heads: set[RevisionId] = set()
+        self._revisions = revisions
+
+    def get_keys(self) -> list[RevisionId]:
+        """The revisions."""
+        return self._revisions
+
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._revisions
+
+
+def register() -> None:
+    """Let Breezy find them, before its own that fit any two."""
+    InterBranch.register_optimiser(FromServer)
+    InterBranch.register_optimiser(ToServer)
+    InterRepository.register_optimiser(FetchFromServer)

@@ -1,0 +1,181 @@
+"""A push: a local branch's tip, history and tags to a branch on a server, in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from breezy import errors
+from breezy.branch import Branch, BranchPushResult
+from breezy.revision import NULL_REVISION
+
+from smartserver.client.repository import NewRepository, Outcome, RefUpdate
+from smartserver.errors import DivergedBranches
+from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.plugins.breezy_progress import counted
+from smartserver.plugins.breezy_remote import KINDS, VCS, Remote, outcomes, tags_updates
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.vcs.base import Plan
+from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
+from smartserver.verbs.rules import Rule
+
+EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What became of a push."""
+
+    result: BranchPushResult
+    made: bool
+    """Whether it made the branch."""
+
+
+def push(
+    source: Branch,
+    target: HpssBranch,
+    overwrite: Overwrite = False,
+    stop_revision: RevisionId | None = None,
+    tag_selector: Selector | None = None,
+    *,
+    revno: int | None = None,
+    lossy: bool = False,
+    hooks: bool = True,
+) -> Pushed:
+    """Push.
+
+    Raises:
+        DivergedBranches: the target has revisions that the source has not.
+        BzrError: it could not be done.
+    """
+    if lossy:
+        raise errors.LossyPushToSameVCS(source, target)
+    what = overwritten(overwrite)
+    with source.lock_read():
+        tip = stop_revision or source.last_revision()
+        if tip == NULL_REVISION:
+            raise errors.CommandError(EMPTY)
+        if revno is None:
+            revno = source.revno() if tip == source.last_revision() else source.revision_id_to_revno(tip)
+        tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
+        if tag_selector is not None:
+            tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
+        result = _send(source, target, tip, revno, tags, what)
+        result.master_branch = target
+        result.local_branch = None
+        if hooks:
+            run_hooks(result)
+        return Pushed(result, result.old_revid == NULL_REVISION)
+
+
+def run_hooks(result: BranchPushResult) -> None:
+    """Tell whoever wants to know of pushes."""
+    for hook in Branch.hooks["post_push"]:
+        hook(result)
+
+
+def _send(
+    source: Branch,
+    target: HpssBranch,
+    tip: RevisionId,
+    revno: int,
+    tags: dict[str, RevisionId],
+    overwrite: Collection[str],
+) -> BranchPushResult:
+    remote = target.remote
+    known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
+    how = How.SET if "tags" in overwrite else How.ADD
+    changes = _changes(tags, remote.remembered_tags(), how)
+    update = RefUpdate(HERE, tip, Rule.FORCE if "history" in overwrite else Rule.FF, attributes=b"%d" % revno)
+    local = BrzRepository(source.repository)
+    with remote.words():
+        pushed = remote.push([update], tags_updates(changes), _Source(local), NewRepository(VCS, KINDS))
+        (done,) = pushed.refs
+        old = done.old
+        if done.outcome is Outcome.REFUSED:
+            if not isinstance(done.error, DivergedBranches):
+                assert done.error is not None, "a refusal says why"
+                raise done.error
+            if not done.error.behind:
+                raise errors.DivergedBranches(source, target)
+            old = tip = done.error.tip
+            updated = {}
+        else:
+            updated = outcomes(pushed.maps)
+        updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
+    remote.is_now(source.repository)
+    target._clear_cached_state()
+    result = BranchPushResult()
+    result.source_branch, result.target_branch = source, target
+    result.old_revid = old or NULL_REVISION
+    result.new_revid, result.new_revno = tip, remote.state().revno
+    result.old_revno = _revno(source, result, known)
+    result.tag_updates = {name: tags[name] for name, what in updated.items() if what.verdict is Verdict.DONE}
+    result.tag_conflicts = {
+        (name, tags[name], what.old) for name, what in updated.items() if what.verdict is Verdict.CONFLICT
+    }
+    return result
+
+
+def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
+    """What is to be sent of tags where these are there."""
+    return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
+
+
+def _push_rest(tags: Mapping[str, RevisionId], remote: Remote, how: How) -> dict[str, EntryOutcome]:
+    """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
+    there = remote.remembered_tags()
+    conflicts = {
+        name: EntryOutcome(Verdict.CONFLICT, there[name])
+        for name, tag in tags.items()
+        if how is How.ADD and there.get(name, tag) != tag
+    }
+    changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, how)
+    return conflicts | (remote.push_tags(changes) if changes else {})
+
+
+def _revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+    """The revno of the old tip: as remembered, else counted where its history is here."""
+    if result.old_revid == NULL_REVISION:
+        return 0
+    if result.old_revid == result.new_revid:
+        return result.new_revno
+    if known.get(result.old_revid, b"").isdigit():
+        return int(known[result.old_revid])
+    graph = source.repository.get_graph()
+    try:
+        return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])
+    except (errors.BzrError, GhostRevisionsHaveNoRevno):
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The local repository as a push reads it, its progress shown."""
+
+    local: BrzRepository
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+        from smartserver.vcs.brz_plan import plan
+
+        return _ShownPlan(plan(self.local, tips, haves))
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownPlan:
+    """A plan whose segments are counted as they are sent."""
+
+    plan: Plan
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return self.plan.graph
+
+    def segments(self) -> Iterator[bytes]:
+        return counted("Sending revisions", self.plan.segments(), len(self.plan.graph))
+
+    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
+        return _ShownPlan(self.plan.without_bases(keys))

@@ -1,0 +1,295 @@
+"""`Remote`: the branch a URL leads to, asked once: what one pull says of it, and each change as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from breezy.repository import Repository
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import (
+    MapUpdated,
+    NewRepository,
+    Pushed,
+    PushSource,
+    RefUpdate,
+    RemoteRepository,
+    Updated,
+)
+from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.plugins.breezy_guess import is_usable, likely_target, local_tips, wants_history
+from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_words import in_breezys_words
+from smartserver.records.check import KINDS_OF
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.rules import Create, Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_transport import HpssTransport
+
+VCS = BrzRepository.vcs
+KINDS = KINDS_OF[VCS]
+
+TAGS = "tags"
+CONFIG = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a branch is; `tip` None where there is none of that name."""
+
+    at: str
+    """The path of its repository."""
+    inner: str
+    """What of the path that was asked for leads into the branch."""
+    tip: RevisionId | None = None
+    revno: int = 0
+    tags: Mapping[str, RevisionId] = field(default_factory=dict)
+    config: bytes = b""
+
+
+class Remote:
+    """One branch on a server."""
+
+    def __init__(self, transport: HpssTransport, name: str = "") -> None:
+        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself."""
+        self.url: str = transport.base
+        self.location = transport.location
+        self.path = "/".join([part for part in (self.location.path, name) if part])
+        self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
+        self._server = transport.server
+        self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
+        self._target: Repository | None = None
+        self._guessed = False
+        self._state: State | None = None
+        self._history: History | None = None
+
+    def words(self) -> AbstractContextManager[None]:
+        """Around whatever asks the server."""
+        return in_breezys_words(self.url, self.location)
+
+    # -- what it is
+
+    @property
+    def target(self) -> Repository | None:
+        """The local repository that history is asked for; what it holds does not come."""
+        if not self._guessed:
+            self._guessed = True
+            self._target = likely_target()
+        return self._target
+
+    def is_for(self, repository: Repository) -> None:
+        """Say which repository history is for, as long as none has come."""
+        if self._history is None and is_usable(repository):
+            self._target, self._guessed = repository, True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was asked already."""
+        return self._state is not None
+
+    def look(self) -> State:
+        """What it is; there may be no branch."""
+        if self._state is None:
+            if wants_history():
+                self._ask_history()
+            else:
+                self._ask_state()
+        assert self._state is not None, "asked"
+        return self._state
+
+    def state(self) -> State:
+        """What it is.
+
+        Raises:
+            NotBranchError: there is no branch.
+        """
+        state = self.look()
+        if state.tip is None:
+            with self.words():
+                raise NoSuchBranch(self.knowledge.branch or HERE)
+        return state
+
+    def history(self) -> History:
+        """The revisions of it that `target` lacks."""
+        if self._history is None:
+            self._ask_history()
+        assert self._history is not None, "asked"
+        with self.words():
+            self._history.receive()
+        return self._history
+
+    def _ask_state(self) -> None:
+        with self.words():
+            self._server.settle()
+            self.repository.learn_refs()
+            self._learned()
+
+    def ask_again(self, absent: Collection[RevisionId]) -> None:
+        """Ask for the history once more: these revisions, though below what the target has, are not there."""
+        self._ask_history(absent)
+
+    def _ask_history(self, absent: Collection[RevisionId] = ()) -> None:
+        target = self.target
+        with self.words():
+            haves: list[RevisionId] = []
+            if target is not None:
+                haves = BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
+            self._server.settle()
+            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS])
+            self._history = History(pulled.body, pulled.result.segments, KINDS)
+            self._server.read_on(self._history)
+            self._learned()
+
+    def remembered_tags(self) -> dict[str, RevisionId]:
+        """Its tags as last seen."""
+        branch = self._branch()
+        return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
+
+    def _branch(self) -> bytes:
+        return self.knowledge.branch or self.knowledge.named or HERE  # A refusal does not say it.
+
+    def _learned(self) -> None:
+        """Keep what the answer said of this branch."""
+        known = self.knowledge
+        if known.vcs != VCS:
+            raise WrongVcs(known.at or "", known.vcs, VCS)
+        branch = self._branch()
+        value = known.ref(branch)
+        if value is None:
+            self._state = State(known.at or "", known.inner)
+            return
+        tip = value[0]
+        tags = self.remembered_tags()
+        config = known.map(CONFIG, branch).get(b"", b"")
+        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
+
+    def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
+        """Put those of `revisions` that came into a repository; their other parents are there."""
+        from smartserver.vcs.brz_insert import insert
+
+        with self.words():
+            history = self.history()
+            insert(BrzRepository(repository), history.segments(set(revisions)))
+
+    # -- changes
+
+    def push(
+        self,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        source: PushSource,
+        new: NewRepository | None = None,
+    ) -> Pushed:
+        """Send a change, all of it or nothing; to be called in `words`."""
+        self._server.settle()
+        return self.repository.push_all(updates, maps, source, new, atomic=True)
+
+    def push_tags(self, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
+        """Send changes of tags; what became of each. To be called in `words`."""
+        return outcomes(self.push([], tags_updates(entries), Nothing()).maps)
+
+    def is_now(self, target: Repository) -> None:
+        """Take what the answer to a push from `target` says for what it is."""
+        self._target, self._guessed = target, True
+        self._history = History(iter(()), 0, KINDS)
+        self._learned()
+
+    def move(self, tip: RevisionId, revno: int) -> None:
+        """Move the tip to a revision that is there, if nobody has moved it since it was read."""
+        update = RefUpdate(HERE, tip, Rule.LEASE, Create.NO, self.state().tip, b"%d" % revno)
+        with self.words():
+            self._change(update)
+
+    def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
+        """Set tags, or remove them where the revision is None."""
+        entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
+        with self.words():
+            self.push_tags(entries)
+            self._learned()
+
+    def set_config(self, content: bytes) -> None:
+        """Replace the configuration, if nobody has changed it since it was read."""
+        change = EntryChange(b"", content or None, How.EQUAL, self.state().config or None)
+        with self.words():
+            done = self.push([], [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)], Nothing())
+            _check(done.maps)
+            self._learned()
+
+    def delete(self) -> bool:
+        """Remove the branch; whether there was one."""
+        with self.words():
+            return bool(self._change(RefUpdate(HERE, None)).old)
+
+    def _change(self, update: RefUpdate) -> Updated:
+        (done,) = self.push([update], (), Nothing()).refs
+        if done.error is not None:
+            raise done.error
+        self._learned()
+        return done
+
+    def make(self) -> bool:
+        """Make a repository at the path itself, without a branch; whether there was none."""
+        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+        with self.words():
+            self._server.settle()
+            made = self._server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+        self._state = State(self.path, "")
+        return made
+
+
+class Nothing:
+    """What a change sends that needs no revisions."""
+
+    graph: Sequence[Announced] = ()
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Nothing:
+        """Nothing."""
+        return self
+
+    def segments(self) -> Iterable[bytes]:
+        """None."""
+        return ()
+
+    def without_bases(self, keys: Collection[Key]) -> Nothing:
+        """The same."""
+        return self
+
+
+def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
+    """Changes of tags as calls, each with no more of them than one takes."""
+    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), HERE) for part in parts]
+
+
+def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
+    """What became of each tag.
+
+    Raises:
+        CodedError: a call was refused.
+    """
+    _check(done)
+    return {
+        change.key.decode("utf-8", "replace"): outcome
+        for each in done
+        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+    }
+
+
+def _check(done: Sequence[MapUpdated]) -> None:
+    for each in done:
+        if each.error is not None:
+            raise each.error
+
+
+def _revno(attributes: bytes) -> int:
+    return int(attributes) if attributes.isdigit() else 0

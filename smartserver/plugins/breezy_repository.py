@@ -1,0 +1,189 @@
+"""`HpssRepository`: what of a repository on a server a pull brought, as a repository of Breezy's.
+
+Questions of ancestry are answered from what came and from the local repository it came for. Whatever else is asked goes
+to a shadow: a repository in memory that holds what came, stacked on the local one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from breezy import controldir, errors, trace
+from breezy.lock import LogicalLockResult
+from breezy.repository import Repository
+from breezy.revision import NULL_REVISION
+from breezy.transport.memory import MemoryTransport
+
+from smartserver.plugins.breezy_compat import Graph, make_graph
+from smartserver.plugins.breezy_remote import Remote
+from smartserver.records.model import RevisionId
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_dir import HpssDir
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def format_2a() -> Any:
+    """The one format of control directories whose content can be sent."""
+    return controldir.format_registry.make_controldir("2a")
+
+
+class HpssRepository:
+    """Not one of Breezy's classes: it must not have what it cannot answer."""
+
+    def __init__(self, control: HpssDir, remote: Remote) -> None:
+        self.controldir = control
+        self.remote = remote
+        self._format = format_2a().repository_format
+        self._fallback_repositories: list[Repository] = []
+        self._shadow: Repository | None = None
+        self._locks = 0
+
+    def __repr__(self) -> str:
+        return f"HpssRepository({self.user_url})"
+
+    # -- where and what it is
+
+    @property
+    def user_url(self) -> str:
+        """Its URL, or as long as that is not known the one of the place it was opened at."""
+        url: str = self.user_transport.base
+        return url
+
+    base = control_url = user_url
+
+    @property
+    def user_transport(self) -> Any:
+        """Its place."""
+        place = self.controldir.root_transport
+        if not self.remote.is_known:
+            return place
+        return place.above(len(_parts(place.location.path)) - len(_parts(self.remote.look().at)))
+
+    control_transport = user_transport
+
+    def has_same_location(self, other: Repository) -> bool:
+        """Whether another object is the same repository."""
+        return getattr(other, "user_url", None) == self.user_url
+
+    def supports_rich_root(self) -> bool:
+        """As format 2a does."""
+        return True
+
+    def is_shared(self) -> bool:
+        """Any number of branches share one."""
+        return True
+
+    def make_working_trees(self) -> bool:
+        """What is branched from it gets one."""
+        return True
+
+    def get_physical_lock_status(self) -> bool:
+        """There are no locks."""
+        return False
+
+    def _warn_if_deprecated(self, branch: object = None) -> None:
+        """It is not."""
+
+    # -- locks
+
+    def is_locked(self) -> bool:
+        """Whether this object is."""
+        return self._locks > 0
+
+    def is_write_locked(self) -> bool:
+        """Nobody writes to it but by a request of its own."""
+        return False
+
+    def is_in_write_group(self) -> bool:
+        """As `is_write_locked`."""
+        return False
+
+    def lock_read(self) -> LogicalLockResult:
+        """Lock this object: the server needs no lock."""
+        self._locks += 1
+        if self._shadow is not None:
+            self._shadow.lock_read()
+        return LogicalLockResult(self.unlock)
+
+    def lock_write(self, token: object = None) -> LogicalLockResult:
+        """As `lock_read`."""
+        return self.lock_read()
+
+    def unlock(self) -> None:
+        """Undo one lock."""
+        self._locks -= 1
+        if self._shadow is not None:
+            self._shadow.unlock()
+
+    # -- ancestry
+
+    def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of those of `revisions` that are on either side."""
+        came: Mapping[RevisionId, tuple[RevisionId, ...]] = self.remote.history().parents
+        found: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        other = []
+        for revision in revisions:
+            if revision == NULL_REVISION:
+                found[revision] = ()
+            elif revision in came:
+                found[revision] = came[revision] or (NULL_REVISION,)
+            else:
+                other.append(revision)
+        local = self.remote.target
+        if other and local is not None:
+            with local.lock_read():
+                found.update(local.get_parent_map(other))
+        return found
+
+    def _make_parents_provider(self) -> HpssRepository:
+        return self
+
+    def get_graph(self, other_repository: Repository | None = None) -> Graph:
+        """The graph of both sides, and of another repository's."""
+        others = [] if other_repository is None or self.has_same_location(other_repository) else [other_repository]
+        return make_graph([self, *[other._make_parents_provider() for other in others]])
+
+    def has_revision(self, revision: RevisionId) -> bool:
+        """Whether it is on either side."""
+        return revision in self.get_parent_map([revision])
+
+    def has_revisions(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
+        """Those that are on either side."""
+        return set(self.get_parent_map(revisions))
+
+    # -- upkeep
+
+    def pack(self, *arguments: object, **options: object) -> NoReturn:
+        """The server does that."""
+        raise errors.CommandError("a repository on an hpss:// server is packed by the server, after pushes")
+
+    def reconcile(self, *arguments: object, **options: object) -> NoReturn:
+        """There is never anything to reconcile."""
+        raise errors.CommandError("a repository on an hpss:// server needs no reconciling: what is pushed is checked")
+
+    # -- everything else
+
+    def shadow(self) -> Repository:
+        """All that came, in memory, and below it the local repository."""
+        if self._shadow is None:
+            history = self.remote.history()
+            trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
+            shadow = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
+            if self.remote.target is not None:
+                shadow.add_fallback_repository(self.remote.target)
+            self.remote.insert(shadow, list(history.parents))
+            for _ in range(self._locks):
+                shadow.lock_read()
+            self._shadow = shadow
+        return self._shadow
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        trace.mutter("hpss: %s is read from a repository in memory", name)
+        return getattr(self.shadow(), name)

@@ -1,0 +1,104 @@
+"""`Server`: the one connection of a command to a server, and what is kept of it between commands."""
+
+from __future__ import annotations
+
+import os
+
+from breezy import bedding
+from breezy.config import GlobalStack, Option, bool_from_store, option_registry
+
+import smartserver
+from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.medium import Medium
+from smartserver.client.ssh_url import SshLocation
+from smartserver.client.url import Location
+from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy_progress import ServerProgress
+from smartserver.plugins.breezy_tracer import tracer
+
+AGENT = f"brz smartserver/{smartserver.__version__}"
+
+FAST_OPEN = Option(
+    "hpss.fast_open",
+    default=False,
+    from_unicode=bool_from_store,
+    override_from_env=["SMARTSERVER_FAST_OPEN"],
+    help="Let the first request to an hpss:// server travel with the handshake (TCP Fast Open).",
+)
+SSH = Option(
+    "hpss.ssh",
+    default="ssh",
+    override_from_env=["SMARTSERVER_SSH"],
+    help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
+)
+option_registry.register(FAST_OPEN)
+option_registry.register(SSH)
+
+Place = Location | SshLocation
+
+
+class Server:
+    """What every transport of one server shares."""
+
+    def __init__(self, location: Place) -> None:
+        self.location = location
+        options = GlobalStack()
+        fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
+        ssh: str = options.get(SSH.name)
+        recorder = tracer(root_of(location))
+
+        def connect() -> Medium:
+            if recorder is not None:
+                recorder.connected()
+            if isinstance(location, SshLocation):
+                return PipeMedium(location.command(ssh))
+            return TcpMedium(location.host, location.port, fast_open=fast_open)
+
+        self._unread: History | None = None
+        observers = [recorder] if recorder is not None else []
+        self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+
+    def read_on(self, history: History) -> None:
+        """Have the body of this one unread on the connection."""
+        self._unread = history
+
+    def settle(self) -> None:
+        """Receive what is unread: only then another request can go the same way.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
+        """
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            unread.receive()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self.client.close()
+
+
+_servers: dict[str, Server] = {}
+
+
+def server_of(location: Place) -> Server:
+    """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
+    root = root_of(location)
+    if root not in _servers:
+        _servers[root] = Server(location)
+    return _servers[root]
+
+
+def root_of(location: Place) -> str:
+    """The URL of the folder that is served, in the one spelling that names it."""
+    return location.key.removesuffix(location.path)
+
+
+def cache_folder() -> str | None:
+    """Where knowledge of remotes is kept, that of git's users too: beside the folder of Breezy's own caches."""
+    try:
+        folder = bedding.cache_dir()  # Which it makes.
+    except OSError:
+        return None
+    return os.path.join(os.path.dirname(folder), "smartserver", "remotes")

@@ -1,0 +1,60 @@
+"""The plugin `hpss` of Breezy: it says that hpss:// URLs exist, and loads what they do when one is met.
+
+Installed as `breezy.plugins.hpss`; every brz command runs it, so nothing here may take time to load.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from breezy.commands import Command
+from breezy.controldir import ControlDirFormat, Prober
+from breezy.errors import NotBranchError
+from breezy.hooks import install_lazy_named_hook
+from breezy.transport import Transport, register_lazy_transport, register_transport_proto
+
+SCHEMES = ("hpss://", "hpss+ssh://")
+
+opened: list[weakref.ref[object]] = []
+"""The branches this process has opened, newest last: what they hold need not be sent."""
+
+running: list[str] = []
+"""The commands this process runs, an alias's after it."""
+
+
+def _remember(branch: object) -> None:
+    opened.append(weakref.ref(branch))
+
+
+def _begin(command: Command) -> None:
+    running.append(command.name())
+
+
+class HpssProber(Prober):
+    """Knows our URLs by their scheme: no server is asked what it is."""
+
+    @classmethod
+    def priority(cls, transport: Transport) -> int:
+        """Before every prober that would read files."""
+        return -100 if transport.base.startswith(SCHEMES) else 200
+
+    def probe_transport(self, transport: Transport) -> object:
+        """The format of what a transport of ours leads to."""
+        if not transport.base.startswith(SCHEMES):
+            raise NotBranchError(path=transport.base)
+        from smartserver.plugins.breezy_dir import HpssDirFormat
+
+        return HpssDirFormat()
+
+    @classmethod
+    def known_formats(cls) -> list[object]:
+        """Nothing that could be asked for by name."""
+        return []
+
+
+for scheme in SCHEMES:
+    register_transport_proto(scheme, help="Each command one round trip (smartserver).", register_netloc=True)
+    register_lazy_transport(scheme, "smartserver.plugins.breezy_transport", "HpssTransport")
+ControlDirFormat.register_prober(HpssProber)
+install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
+install_lazy_named_hook("breezy.commands", "Command.hooks", "pre_command", _begin, "what hpss:// is asked for")

@@ -1,0 +1,89 @@
+"""`HpssTransport`: a place on a server, to Breezy a transport without files. No read of one ever reaches the network.
+
+What Breezy looks for in files (bundles, `.bzr`) is not there: that is said here, at once.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from breezy import errors, urlutils
+from breezy.transport import ConnectedTransport, NoSuchFile
+
+from smartserver.client.ssh_url import SCHEME, parse_ssh
+from smartserver.client.url import BadUrl, parse
+from smartserver.plugins.breezy_server import Place, Server, server_of
+
+
+def _parse(url: str) -> Place:
+    return parse_ssh(url) if url.lower().startswith(SCHEME) else parse(url)
+
+
+class HpssTransport(ConnectedTransport):
+    """A URL; those of one server share its connection."""
+
+    def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
+        super().__init__(base, _from_transport)
+        from smartserver.plugins import breezy_dir  # noqa: F401  # Its changes of Breezy are wanted before it is used.
+
+        try:
+            self.location: Place = _parse(urlutils.split_segment_parameters(self.base)[0])
+        except BadUrl as wrong:
+            raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
+
+    @property
+    def server(self) -> Server:
+        """What all transports of one server talk to."""
+        server = self._get_connection()
+        if server is None:
+            server = server_of(self.location)
+            self._set_connection(server)
+        return server
+
+    def above(self, levels: int) -> HpssTransport:
+        """The place so many folders further up."""
+        return self.clone("/".join([".."] * levels)) if levels else self
+
+    # -- what Breezy asks of any transport
+
+    def external_url(self) -> str:
+        """The URL, as other programs read it."""
+        return self.base
+
+    def get_smart_medium(self) -> NoReturn:
+        """There is none that speaks Bazaar's own protocol."""
+        raise errors.NoSmartMedium(self)
+
+    def disconnect(self) -> None:
+        """Close the connection."""
+        server = self._get_connection()
+        if server is not None:
+            server.close()
+
+    def is_readonly(self) -> bool:
+        """The server decides that."""
+        return False
+
+    def listable(self) -> bool:
+        """There are no folders."""
+        return False
+
+    def has(self, relpath: str) -> bool:
+        """There are no files."""
+        return False
+
+    def get(self, relpath: str) -> NoReturn:
+        """There are no files."""
+        raise NoSuchFile(self.abspath(relpath))
+
+    get_bytes = stat = readlink = get
+
+    def mkdir(self, relpath: str, mode: int | None = None) -> None:
+        """Folders need not be made: what is pushed there makes them."""
+
+    def ensure_base(self, mode: int | None = None) -> bool:
+        """As `mkdir`."""
+        return False
+
+    def create_prefix(self, mode: int | None = None) -> None:
+        """As `mkdir`."""

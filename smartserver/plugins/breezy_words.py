@@ -1,0 +1,52 @@
+"""What goes wrong, as Breezy's own errors: its commands catch those, and end with its messages and its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from breezy import errors
+
+from smartserver.client.call import NotOurProtocol
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.plain import plain
+from smartserver.client.ssh_url import SshLocation
+from smartserver.client.url import Location
+from smartserver.errors import (
+    AccessDenied,
+    NoSuchBranch,
+    NoSuchRepository,
+    OutcomeUnknown,
+    ServerBusy,
+    WrongVcs,
+)
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import VcsError
+from smartserver.wire.errors import ProtocolError
+from transports.errors import CodedError
+from transports.errors import PermissionDenied as StoreDenies
+
+
+@contextmanager
+def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[None]:
+    """Raise Breezy's error for whatever goes wrong with what is at `url`.
+
+    Raises:
+        BzrError: always that.
+    """
+    try:
+        yield
+    except CannotConnect as wrong:
+        raise errors.ConnectionError(plain(str(wrong))) from wrong
+    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
+        raise errors.ConnectionError(f"{location.where}: {plain(str(wrong))}") from wrong
+    except (NoSuchRepository, NoSuchBranch) as wrong:
+        raise errors.NotBranchError(path=url) from wrong
+    except WrongVcs as wrong:
+        raise errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}")) from wrong
+    except (AccessDenied, StoreDenies) as wrong:
+        raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
+    except Malformed as wrong:
+        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
+    except (CodedError, VcsError) as wrong:
+        raise errors.CommandError(plain(str(wrong))) from wrong

@@ -1,0 +1,59 @@
+"""The records of `bzr 2a`: the parents of a revision, and what records refer to.
+
+A revision refers to its inventory, that to the root pages of its maps, a page of pages to those, a leaf of
+`id_to_entry` to the text of each of its entries, folders and links among them. All a record refers to is of one kind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from smartserver.errors import shown
+from smartserver.records.bzr import is_node, leaf_texts, read_inventory, read_node, read_revision
+from smartserver.records.model import Key, RevisionId
+from smartserver.records.rules import NOTHING, References, Rules
+
+REVISION: Final = 0
+SIGNATURE: Final = 1
+INVENTORY: Final = 2
+CHK: Final = 3
+TEXT: Final = 4
+
+
+class BzrRules(Rules):
+    """The rules of format 2a, whose parents may be ghosts."""
+
+    own_kind = REVISION
+    content_keys = frozenset((CHK,))
+    of_revision = frozenset((REVISION, SIGNATURE, INVENTORY))
+
+    def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
+        """The parents a revision names, in order, ghosts among them."""
+        revision = read_revision(text)
+        if revision.id != key:
+            raise ValueError(f"its text is that of the revision {shown(revision.id)}")
+        return revision.parents
+
+    def may_refer(self, kind: int, meta: bytes) -> bool:
+        """Whether it is a revision, an inventory or a page."""
+        return kind in (REVISION, INVENTORY, CHK)
+
+    def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
+        """The records that this one needs; meta, which no key proves, is checked too."""
+        if kind in (INVENTORY, TEXT):
+            if meta and not all(meta.split(b"\0")):
+                raise ValueError("its meta is not revision ids joined with NUL")
+        elif meta:
+            raise ValueError("its meta is not empty")
+        if kind == CHK:
+            if is_node(text):
+                return CHK, list(read_node(text).children.values())
+            return TEXT, leaf_texts(text)
+        if kind == INVENTORY:
+            inventory = read_inventory(text)
+            if inventory.revision != key:
+                raise ValueError(f"its text is the inventory of {shown(inventory.revision)}")
+            return CHK, (inventory.id_to_entry, inventory.by_name)
+        if kind == REVISION:
+            return INVENTORY, (key,)
+        return NOTHING

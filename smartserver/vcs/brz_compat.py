@@ -1,0 +1,148 @@
+"""What of Breezy is used here: its names that move between releases, and the shape of what a repository gives.
+
+The rule of this file: nothing else under `vcs` imports Breezy, and nothing imports this module before there is a Breezy
+repository to read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from breezy.errors import BzrError as BzrError
+
+try:
+    versionedfile = importlib.import_module("breezy.bzr.versionedfile")
+except ImportError:  # Breezy 3.4
+    versionedfile = importlib.import_module("bzrformats.versionedfile")
+
+NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
+"""How Breezy itself names the format on the wire."""
+
+NULL = b"null:"
+"""The parent of a first revision, as graphs name it."""
+
+StoreKey = tuple[bytes, ...]
+"""A key of Breezy's stores: a revision id, a page's, or a file id and a revision id."""
+
+Keys = Iterable[StoreKey]
+
+
+class Content(Protocol):
+    """One record of a stream; valid until the next is asked for."""
+
+    key: StoreKey
+    parents: tuple[StoreKey, ...] | None
+    storage_kind: str
+    """`absent` where there is none of that key."""
+
+    def get_bytes_as(self, storage_kind: str) -> bytes:
+        """The text, asked for as `fulltext`."""
+
+
+class Store(Protocol):
+    """One of a repository's five stores."""
+
+    def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[Content]:
+        """The records of `keys`, in an order that suits the store (`unordered`)."""
+
+    def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
+        """The parents of those of `keys` that are here."""
+
+    def insert_record_stream(self, stream: Iterable[Content]) -> None:
+        """Add records."""
+
+
+class KnownGraph(Protocol):
+    """A part of the graph of revisions that is in memory."""
+
+    def topo_sort(self) -> list[bytes]:
+        """All revisions, parents first."""
+
+
+class Graph(Protocol):
+    """Questions of ancestry."""
+
+    def find_unique_ancestors(self, unique_revision: bytes, common_revisions: Sequence[bytes]) -> Collection[bytes]:
+        """The ancestors of one revision, itself included, that none of the others has."""
+
+
+class Format(Protocol):
+    """What kind of repository one is."""
+
+    def network_name(self) -> bytes:
+        """Its name on the wire."""
+
+
+class Sink(Protocol):
+    """Where a fetch writes to."""
+
+    def insert_stream(
+        self, stream: Iterable[tuple[str, Iterator[Content]]], src_format: Format, resume_tokens: Sequence[str]
+    ) -> tuple[Sequence[str], Collection[StoreKey]]:
+        """Insert what comes in one write group; what is still missing, and how to go on."""
+
+    def finished(self) -> None:
+        """Nothing more comes."""
+
+
+class Source(Protocol):
+    """Where a fetch reads from."""
+
+    def get_stream_for_missing_keys(
+        self, missing_keys: Collection[StoreKey]
+    ) -> Iterator[tuple[str, Iterator[Content]]]:
+        """What a sink found missing."""
+
+
+class Repository(Protocol):
+    """What is read of, and written to, a `breezy.repository.Repository`."""
+
+    revisions: Store
+    signatures: Store
+    inventories: Store
+    chk_bytes: Store
+    texts: Store
+    _format: Format
+    _fallback_repositories: Sequence[Repository]
+
+    def lock_read(self) -> AbstractContextManager[object]:
+        """Keep it as it is while it is read."""
+
+    def lock_write(self) -> AbstractContextManager[object]:
+        """Keep others from writing."""
+
+    def get_graph(self) -> Graph:
+        """Its graph."""
+
+    def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
+        """The parents of those revisions that are here."""
+
+    def all_revision_ids(self) -> list[bytes]:
+        """Every revision that is here."""
+
+    def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> KnownGraph:
+        """The graph of some revisions and all their ancestors."""
+
+    def start_write_group(self) -> None:
+        """Begin to write."""
+
+    def commit_write_group(self) -> object:
+        """Make what was written visible."""
+
+    def abort_write_group(self, suppress_errors: bool) -> None:
+        """Drop what was written."""
+
+    def add_signature_text(self, revision_id: bytes, signature: bytes) -> None:
+        """Add a signature."""
+
+    def _get_sink(self) -> Sink: ...
+
+    def _get_source(self, to_format: Format) -> Source: ...
+
+
+content: Callable[[StoreKey, tuple[StoreKey, ...] | None, bytes | None, list[bytes]], Content]
+content = versionedfile.ChunkedContentFactory
+"""A record to be inserted: key, parents, sha1 of the text where it is known, the text in pieces."""

@@ -1,0 +1,290 @@
+"""Puts what a pull brought into a Breezy repository: one write group, so one new pack, or nothing.
+
+Segments go to a spool file as they come, and their pages to the repository at once; when all are there, the other kinds
+follow, texts by file. So each block of the new pack holds what is alike, and no more than the caches is in memory.
+Every record is proved to be what its key, its header and the records that name it say before it is handed on; whatever
+goes wrong, even after the last byte, leaves the repository as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from smartserver.records.check import verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import Key, RevisionId, Segment
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
+from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, content
+from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
+from smartserver.vcs.brz_pages import revision as read_revision
+from smartserver.vcs.brz_plan import INVENTORY, NO_PARENTS, PAGE, REVISION, SIGNATURE, TEXT
+
+CACHE = 64 << 20
+"""Bytes of texts kept as bases."""
+
+
+_MANY = 8
+"""Texts of one revision from which on its pages are read whole, not searched for each."""
+
+
+class _Row(NamedTuple):
+    """Where in the spool file a record lies, and what its header says."""
+
+    at: int
+    encoding: int
+    length: int
+    frame_length: int
+    meta: bytes
+    base: Key
+    check: bytes
+    here: bool
+    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
+    parents: tuple[RevisionId, ...]
+    """Of its revision; kept for a revision and its inventory alone."""
+
+
+def insert(
+    repository: BrzRepository, segments: Iterable[bytes], progress: Progress = lambda done, total: None
+) -> Inserted:
+    """Insert whole segments, each after those of its parents; records that are here may be delta bases.
+
+    Raises:
+        WrongContent: a record is not what its key or what names it says, or cannot be decoded.
+        VcsError: the repository did not take them: something that is referred to is neither here nor came.
+        WrongFormat: the repository is not of format 2a.
+    """
+    repository.check_format()
+    breezy = repository.breezy
+    with tempfile.TemporaryFile(buffering=0) as spool:
+        arrived = _Arrived(repository, spool.fileno(), progress)
+        with breezy.lock_write():
+            sink = breezy._get_sink()
+            try:
+                tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
+                if missing:
+                    # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
+                    more = _missing(repository, missing)
+                    tokens, missing = sink.insert_stream(more, breezy._format, tokens)
+                if missing:
+                    raise VcsError(f"the repository lacks {sorted(missing)[0]!r} of what was pulled")
+            except BzrError as wrong:
+                raise VcsError(f"the repository did not take what was pulled: {wrong}") from wrong
+            sink.finished()
+    progress(arrived.objects, arrived.objects)
+    return Inserted(arrived.objects, arrived.revisions)
+
+
+def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[Content]]]:
+    """What of `missing` the repositories have that this one is stacked on."""
+    keys = set(missing)
+    for fallback in repository.breezy._fallback_repositories:
+        with fallback.lock_read():
+            # Passed on as it is read: these records cannot be listed first.
+            yield from fallback._get_source(repository.breezy._format).get_stream_for_missing_keys(keys)
+
+
+class _Arrived:
+    """The records that came, in the order they are inserted."""
+
+    def __init__(self, repository: BrzRepository, spool: int, progress: Progress) -> None:
+        breezy = repository.breezy
+        self._stores: dict[int, Store] = {
+            REVISION: breezy.revisions,
+            INVENTORY: breezy.inventories,
+            PAGE: breezy.chk_bytes,
+            TEXT: breezy.texts,
+        }
+        self._kinds = repository.kinds
+        self._spool = spool
+        self._size = 0
+        self._progress = progress
+        self._rows: list[dict[Key, _Row]] = [{} for _ in self._kinds]
+        self._cache = _Cache(CACHE)
+        self._named: dict[Key, bytes] = {}
+        """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
+        self.revisions = 0
+
+    @property
+    def objects(self) -> int:
+        """How many records came, copies left out."""
+        return sum(map(len, self._rows))
+
+    def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:
+        """What came, kind by kind; the pages, which come first, as `segments` are read."""
+        yield "chk_bytes", self._pages(segments)
+        yield "revisions", self._revisions()
+        yield "signatures", self._signatures()
+        yield "inventories", self._inventories()
+        yield "texts", self._texts()
+
+    # ---- what comes
+
+    def _pages(self, segments: Iterable[bytes]) -> Iterator[Content]:
+        for block in segments:
+            segment = decode_segment(block, 0, self._kinds)
+            pages = self._spool_segment(segment, block)
+            texts = [entry.key for entry in segment.entries if entry.kind == TEXT]
+            expected = dict.fromkeys([key for key in texts if key not in self._named])
+            for key in pages:
+                text = self._text(PAGE, key)
+                if expected and holds_entries(text):
+                    self._look(text, expected)
+                yield content((key,), None, key[5:], [text])
+            if expected:
+                raise WrongContent(next(iter(expected)), "no page of its revision names this text")
+            self._progress(self.objects, 0)
+
+    def _look(self, page: bytes, expected: dict[Key, None]) -> None:
+        """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
+        if len(expected) > _MANY:
+            for row in rows(page):
+                key = row[0] + b"\0" + row[3]
+                if key in expected:
+                    self._named[key] = row[4]
+                    del expected[key]
+            return
+        for key in list(expected):
+            found = sha1_named(page, *key.split(b"\0"))
+            if found is not None:
+                self._named[key] = found
+                del expected[key]
+
+    def _spool_segment(self, segment: Segment, block: bytes) -> list[Key]:
+        """Keep a segment; the keys of its pages that did not come before."""
+        self.revisions += 1
+        ids = tuple([parent.id for parent in segment.parents])
+        at = self._size + segment.frames_at
+        self._size += len(block)
+        pages = []
+        own = set()
+        for entry in segment.entries:
+            came = self._rows[entry.kind]
+            if entry.kind in (REVISION, SIGNATURE, INVENTORY):
+                own.add(entry.kind)
+                if entry.key != segment.revision:
+                    raise WrongContent(entry.key, "it is in the segment of another revision")
+            if entry.key not in came:
+                base = segment.base_of(entry)
+                came[entry.key] = _Row(
+                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, entry.check),
+                    bool(base) and base not in came,
+                    ids if entry.kind in (REVISION, INVENTORY) else (),
+                )
+                if entry.kind == PAGE:
+                    pages.append(entry.key)
+            at += entry.frame_length
+        if REVISION not in own or INVENTORY not in own:
+            raise WrongContent(segment.revision, "its record or its inventory did not come")
+        while block:
+            block = block[os.write(self._spool, block) :]
+        return pages
+
+    # ---- what follows
+
+    def _revisions(self) -> Iterator[Content]:
+        for key, row in self._rows[REVISION].items():
+            text = self._text(REVISION, key)
+            try:
+                found = read_revision(text)
+            except ValueError as wrong:
+                raise WrongContent(key, str(wrong)) from wrong
+            if found.id != key or found.parents != row.parents:
+                raise WrongContent(key, "its record names another revision, or other parents")
+            self._named[key] = found.inventory_sha1
+            yield content((key,), _keys(row.parents), None, [text])
+
+    def _signatures(self) -> Iterator[Content]:
+        for key in self._rows[SIGNATURE]:
+            yield content((key,), None, None, [self._text(SIGNATURE, key)])
+
+    def _inventories(self) -> Iterator[Content]:
+        for key, row in self._rows[INVENTORY].items():
+            text = self._text(INVENTORY, key)
+            sha1 = hashlib.sha1(text).hexdigest().encode()
+            if self._named[key] != sha1:
+                raise WrongContent(key, "its inventory is not the one its record names")
+            parents = row.parents
+            if row.meta:
+                parents = () if row.meta == NO_PARENTS else tuple(row.meta.split(b"\0"))
+            yield content((key,), _keys(parents), sha1, [text])
+
+    def _texts(self) -> Iterator[Content]:
+        came = self._rows[TEXT]
+        order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Of one file as they came: bases first.
+        for key in order:
+            text = self._text(TEXT, key)
+            sha1 = hashlib.sha1(text).hexdigest().encode()
+            expected = self._named[key]
+            if expected and expected != sha1:
+                raise WrongContent(key, "its sha1 is not the one its tree names")
+            file_id, revision = key.split(b"\0")
+            meta = came[key].meta
+            parents = tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()
+            yield content((file_id, revision), parents, sha1, [text])
+
+    # ---- texts
+
+    def _text(self, kind: int, key: Key) -> bytes:
+        """The text of a record that came or is here, proved to be what its key or header says."""
+        came = self._rows[kind]
+        chain: list[tuple[Key, _Row]] = []
+        text = self._cache.get(kind, key)
+        while text is None:
+            row = came[key]
+            chain.append((key, row))
+            key = row.base
+            text = self._cache.get(kind, key) if key else b""
+            if text is None and row.here:
+                text = self._local(kind, key)
+        while chain:
+            key, row = chain.pop()
+            frame = os.pread(self._spool, row.frame_length, row.at)
+            try:
+                text = decompress(row.encoding, frame, row.length, text)
+                verify_record(self._kinds[kind], key, row.meta, text, row.check)
+            except (Malformed, ValueError) as wrong:
+                raise WrongContent(key, str(wrong)) from wrong
+            self._cache.put(kind, key, text)
+        return text
+
+    def _local(self, kind: int, key: Key) -> bytes:
+        name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
+        for each in self._stores[kind].get_record_stream([name], "unordered", True):
+            if each.storage_kind != "absent":
+                text = each.get_bytes_as("fulltext")
+                self._cache.put(kind, key, text)
+                return text
+        raise WrongContent(key, "a record rests on it, but it is not here")
+
+
+def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
+    return tuple([(each,) for each in ids])
+
+
+class _Cache:
+    """Texts by kind and key, up to so many bytes; the least recently used are dropped."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._held: OrderedDict[tuple[int, Key], bytes] = OrderedDict()
+
+    def get(self, kind: int, key: Key) -> bytes | None:
+        found = self._held.get((kind, key))
+        if found is not None:
+            self._held.move_to_end((kind, key))
+        return found
+
+    def put(self, kind: int, key: Key, text: bytes) -> None:
+        if (kind, key) not in self._held:
+            self._held[kind, key] = text
+            self._room -= len(text)
+            while self._room < 0 and len(self._held) > 1:
+                self._room += len(self._held.popitem(last=False)[1])

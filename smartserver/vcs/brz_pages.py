@@ -1,0 +1,274 @@
+"""The bytes of Breezy's own records: pages of maps, inventories, revisions. No Breezy is needed to read them.
+
+A page is a leaf (`chkleaf:`) or an inner page (`chknode:`). Both begin with five lines: what they are, the most bytes
+of a leaf, the parts of a key, the count of entries, and a prefix that all lines of entries leave out. An entry of a
+leaf is its key and the number of lines of its value, which follow; an inner page's is a search prefix and a page's key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LEAF = b"chkleaf:\n"
+INNER = b"chknode:\n"
+
+_HEAD = 5
+"""Lines of a page before its entries."""
+
+_ENTRIES = re.compile(
+    rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
+    rb"(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
+)
+
+Row = tuple[bytes, ...]
+"""The fields of a `TreeEntry`."""
+
+
+class TreeEntry(NamedTuple):
+    """What a tree says of one file, folder or link; `sha1` and `size` are a file's, else empty."""
+
+    file_id: bytes
+    parent_id: bytes
+    name: bytes
+    revision: bytes
+    """The revision that changed it last: with the file id the key of its text."""
+    sha1: bytes
+    size: bytes
+    """In decimal."""
+
+
+class Roots(NamedTuple):
+    """The root pages of an inventory's maps."""
+
+    entries: bytes
+    """Of file id to entry."""
+    names: bytes
+    """Of parent's id and name to file id; empty where there is no such map."""
+
+
+def roots(text: bytes) -> Roots:
+    """The root pages an inventory names.
+
+    Raises:
+        ValueError: it is no inventory.
+    """
+    lines = text.split(b"\n")
+    if lines[0] != b"chkinventory:":
+        raise ValueError("it is no inventory of format 2a")
+    fields = dict([line.partition(b": ")[::2] for line in lines[1:] if line])
+    entries = fields.get(b"id_to_entry")
+    if not entries:
+        raise ValueError("an inventory without a map of entries")
+    return Roots(entries, fields.get(b"parent_id_basename_to_file_id", b""))
+
+
+def is_leaf(page: bytes) -> bool:
+    """Whether a page is a leaf.
+
+    Raises:
+        ValueError: it is no page.
+    """
+    if page.startswith(LEAF):
+        return True
+    if page.startswith(INNER):
+        return False
+    raise ValueError("it is no page of a map")
+
+
+def children(page: bytes) -> dict[bytes, bytes]:
+    """Search prefix to page of an inner page.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    lines = page.split(b"\n")
+    if len(lines) <= _HEAD + 1 or lines[0] + b"\n" != INNER or lines.pop():
+        raise ValueError("it is no inner page")
+    prefix = lines[_HEAD - 1]
+    found = {}
+    for line in lines[_HEAD:]:
+        ahead, separator, key = (prefix + line).rpartition(b"\0")
+        if not separator:
+            raise ValueError("an entry of an inner page without a key")
+        found[ahead] = key
+    return found
+
+
+def rows(page: bytes) -> list[Row]:
+    """What a leaf of the map of entries holds.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    head = page.split(b"\n", _HEAD)
+    if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
+        raise ValueError("it is no leaf")
+    found: list[Row] = _ENTRIES.findall(head[5])
+    if len(found) == int(head[3]):
+        return found
+    return [_entry(value) for value in values(page)]
+
+
+def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
+    """What of two leaves of entries lies between what they begin and end with in common: all that differs, and little
+    more.
+
+    Raises:
+        ValueError: one cannot be read.
+    """
+    new_body, old_body = _body(new), _body(old)
+    ahead = common_start(new_body, old_body)
+    behind = common_end(new_body, old_body, min(len(new_body), len(old_body)) - ahead)
+    # Of an entry only the first line has a NUL. The last one before the difference is the same in both.
+    begin = new_body.rfind(b"\n", 0, new_body.rfind(b"\0", 0, ahead) + 1) + 1 if ahead else 0
+    first = new_body.find(b"\0", len(new_body) - behind)
+    second = new_body.find(b"\0", first + 1) if first >= 0 else -1
+    left = len(new_body) - new_body.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
+    found = []
+    for body, page in ((new_body, new), (old_body, old)):
+        part = body[begin : len(body) - left]
+        read: list[Row] = _ENTRIES.findall(part)
+        found.append(read if len(read) == part.count(b"\0") else rows(page))
+    return found[0], found[1]
+
+
+def common_start(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def common_end(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes both end with, `most` at most."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _body(page: bytes) -> bytes:
+    head = page.split(b"\n", _HEAD)
+    if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
+        raise ValueError("it is no leaf")
+    return head[_HEAD]
+
+
+def holds_entries(page: bytes) -> bool:
+    """Whether a page is a leaf of the map of entries: its keys have one part, those of the map of names two."""
+    return page.startswith(LEAF) and page.split(b"\n", 3)[2] == b"1"
+
+
+def sha1_named(page: bytes, file_id: bytes, revision: bytes) -> bytes | None:
+    """The sha1 a leaf of entries says of a file's text, empty for a folder or link; None where it has no such text."""
+    sought = b": " + file_id + b"\n"
+    at = page.find(sought)
+    while at >= 0:
+        begin = page.rfind(b"\n", 0, at) + 1
+        fields = page[at + len(sought) :].split(b"\n", 4) if page[begin - 3 : begin - 2] == b"\0" else ()
+        if len(fields) > 3 and fields[2] == revision:
+            return fields[3] if page[begin:at] == b"file" else b""
+        at = page.find(sought, at + 1)
+    return None
+
+
+def values(page: bytes) -> Iterator[bytes]:
+    """The values of a leaf.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    lines = page.split(b"\n")
+    prefix = lines[_HEAD - 1]
+    at = _HEAD
+    while at < len(lines) - 1:
+        count = int((prefix + lines[at]).rpartition(b"\0")[2])
+        at += 1
+        if at + count > len(lines):
+            raise ValueError("a leaf is cut off")
+        yield b"\n".join(lines[at : at + count])
+        at += count
+
+
+def _entry(value: bytes) -> TreeEntry:
+    lines = value.split(b"\n")
+    kind, _, file_id = lines[0].partition(b": ")
+    if not file_id or len(lines) < 4:
+        raise ValueError("an entry of a tree cannot be read")
+    sha1, size = (lines[4], lines[5]) if kind == b"file" and len(lines) > 5 else (b"", b"")
+    return TreeEntry(file_id, lines[1], lines[2], lines[3], sha1, size)
+
+
+class RevisionRecord(NamedTuple):
+    """What of a revision's own record is looked at."""
+
+    id: bytes
+    parents: tuple[bytes, ...]
+    inventory_sha1: bytes
+
+
+def revision(text: bytes) -> RevisionRecord:
+    """The record of a revision, format 10: a bencoded list of pairs.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value, end = _bdecode(text, 0)
+        fields: dict[Bencoded, Bencoded] = dict([_pair(each) for each in _list(value)])
+        name, parents, sha1 = fields[b"revision-id"], _list(fields[b"parent-ids"]), fields[b"inventory-sha1"]
+        if end != len(text) or fields[b"format"] != 10:
+            raise ValueError
+        if not isinstance(name, bytes) or not isinstance(sha1, bytes):
+            raise ValueError
+        ids = tuple([parent for parent in parents if isinstance(parent, bytes)])
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        raise ValueError("it cannot be read as a revision of format 10") from None
+    return RevisionRecord(name, ids, sha1)
+
+
+Bencoded = bytes | int | list["Bencoded"] | dict[bytes, "Bencoded"]
+
+
+def _list(value: Bencoded) -> list[Bencoded]:
+    if not isinstance(value, list):
+        raise ValueError
+    return value
+
+
+def _pair(value: Bencoded) -> tuple[Bencoded, Bencoded]:
+    name, what = _list(value)
+    return name, what
+
+
+def _bdecode(text: bytes, at: int) -> tuple[Bencoded, int]:
+    head = text[at : at + 1]
+    if head == b"i":
+        end = text.index(b"e", at)
+        return int(text[at + 1 : end]), end + 1
+    if head in (b"l", b"d"):
+        found: list[Bencoded] = []
+        at += 1
+        while text[at : at + 1] != b"e":
+            value, at = _bdecode(text, at)
+            found.append(value)
+        if head == b"l":
+            return found, at + 1
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {name: value for name, value in pairs if isinstance(name, bytes)}, at + 1
+    colon = text.index(b":", at)
+    end = colon + 1 + int(text[at:colon])
+    if end > len(text):
+        raise ValueError
+    return text[colon + 1 : end], end

@@ -1,0 +1,242 @@
+"""Users of the real brz with branches in a folder, and a place on a server they share.
+
+Each has a cache of his own. What a command does is counted on the link, and said by Breezy itself (`-Dhpss`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import breezy
+import breezy.bzr
+from breezy.branch import Branch
+from breezy.controldir import ControlDir, format_registry
+from breezy.workingtree import WorkingTree
+from git_sides import TIMEOUT, Done, Served, environment
+
+from smartserver.client.knowledge import Knowledge, decode, encode
+from smartserver.client.url import parse
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+ROOT = Path(__file__).parents[2]
+SHIM = ROOT / "smartserver" / "plugins" / "breezy_shim"
+BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text(encoding="utf-8"))["brz"]
+
+CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTILINE)
+"""What Breezy says at the end of a command."""
+
+
+@contextmanager
+def in_process() -> Iterator[None]:
+    """Breezy as a library: quicker than a command where nothing is asked of a server."""
+    if breezy.get_global_state() is None:
+        breezy.initialize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # It leaves files to be closed by themselves.
+        yield
+
+
+class Users:
+    """The users of one test; `a` and `b` are folders with their branches."""
+
+    def __init__(self, folder: Path, served: Served, place: str) -> None:
+        """`place`: the path of their repository on the server."""
+        self.folder = folder
+        self.served = served
+        self.place = place
+        folder.mkdir(exist_ok=True)
+
+    def url(self, branch: str = "trunk") -> str:
+        """Of a branch in the repository, through the link."""
+        return self.served.url(f"{self.place}/{branch}" if branch else self.place)
+
+    def path(self, name: str) -> Path:
+        """A user's branch or checkout."""
+        return self.folder / name
+
+    # -- commands
+
+    def run(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> Done:
+        """Run brz in a folder, as its user, and count what goes over the link."""
+        user = where.partition("/")[0] or "nobody"
+        self.served.proxy.take()
+        done = subprocess.run(
+            [sys.executable, "-m", "breezy", *words],
+            cwd=self.folder / where,
+            env={
+                **environment(self.folder / ".home"),
+                "BRZ_EMAIL": f"{user} <{user}@example.org>",
+                "BRZ_LOG": str(self.log),
+                "BRZ_PLUGINS_AT": plugin,
+                "BRZ_PROGRESS_BAR": "none",
+                "XDG_CACHE_HOME": str(self.cache(user)),
+                **variables,
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        counts = self.served.proxy.take()
+        return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
+
+    def ask(self, budget: str, where: str, *words: str, status: int = 0) -> str:
+        """Run brz with a command that has a budget; what it said."""
+        trips = BUDGETS[budget]
+        done = self.run(where, *words, "-Dhpss")
+        assert done.status == status, done.said
+        closing = CLOSING.findall(done.err)
+        assert closing == ([(str(trips), "0")] if trips else []), done.said
+        assert done.counts.rounds == (trips + 1 if trips else 0), (done.counts, done.said)  # One more to connect.
+        return CLOSING.sub("", done.said)
+
+    def _plain(self, said: bytes) -> str:
+        text = said.decode("utf-8", "backslashreplace")
+        return text.replace(self.url(""), "URL").replace(str(self.folder), "HERE")
+
+    @property
+    def log(self) -> Path:
+        """Breezy's log."""
+        return self.folder / "brz.log"
+
+    # -- without a command
+
+    def cache(self, user: str) -> Path:
+        """A user's caches."""
+        return self.folder / ".cache" / user
+
+    def knowledge_files(self, user: str) -> list[Path]:
+        """What a user's plugin knows of remotes."""
+        return sorted((self.cache(user) / "smartserver" / "remotes").glob("*"))
+
+    def forget(self, user: str) -> None:
+        """Let a user know nothing of any remote."""
+        shutil.rmtree(self.cache(user), ignore_errors=True)
+
+    def commit(self, where: str, name: str, content: bytes | None = None) -> bytes:
+        """Commit a new file; the revision."""
+        with in_process():
+            tree = WorkingTree.open(str(self.path(where)))
+            (self.path(where) / name).write_bytes(f"{name}\n".encode() if content is None else content)
+            tree.smart_add([str(self.path(where) / name)])
+            revision: bytes = tree.commit(f"commit {name}", committer=f"{where} <{where}@example.org>")
+            return revision
+
+    def make(self, where: str, format_name: str = "2a", *, shared: bool = False) -> None:
+        """Make a branch with a working tree, or a shared repository."""
+        with in_process():
+            made = format_registry.make_controldir(format_name)
+            self.path(where).mkdir()
+            if shared:
+                made.initialize(str(self.path(where))).create_repository(shared=True)
+            else:
+                ControlDir.create_standalone_workingtree(str(self.path(where)), format=made)
+
+    def add(self, where: str, name: str) -> None:
+        """Add a new file."""
+        with in_process():
+            (self.path(where) / name).write_text(f"{name}\n")
+            WorkingTree.open(str(self.path(where))).smart_add([str(self.path(where) / name)])
+
+    def tag(self, where: str, name: str, revno: int | None = None) -> None:
+        """Tag a revision, the tip where none is named."""
+        with self.branch(where) as branch:
+            revision = branch.last_revision() if revno is None else branch.get_rev_id(revno)
+            branch.tags.set_tag(name, revision)
+
+    @contextmanager
+    def branch(self, where: str) -> Iterator[Branch]:
+        """A local branch, locked."""
+        with in_process():
+            branch = Branch.open(str(self.path(where)))
+            with branch.lock_write():
+                yield branch
+
+    def tip(self, where: str) -> tuple[int, bytes]:
+        """Revno and tip of a local branch."""
+        with self.branch(where) as branch:
+            info: tuple[int, bytes] = branch.last_revision_info()
+            return info
+
+    def tags(self, where: str) -> dict[str, bytes]:
+        """Tags of a local branch."""
+        with self.branch(where) as branch:
+            return dict(branch.tags.get_tag_dict())
+
+    def check(self, where: str) -> None:
+        """Breezy finds nothing wrong with a branch and its repository."""
+        with self.branch(where) as branch:
+            assert branch.repository.check().missing_revision_cnt == 0
+
+    def commit_merge(self, where: str) -> None:
+        """Commit what was merged."""
+        with in_process():
+            WorkingTree.open(str(self.path(where))).commit("merged", committer="m <m@example.org>")
+
+    def served_entries(self, name: str, branch: str = "trunk") -> dict[str, bytes]:
+        """The entries of a map that belong to a branch, as they are stored."""
+        view = PackRepository(LocalTransport(self.served.root), self.place).snapshot().view
+        first = branch.encode() + b"\0"
+        entries = dict(view.map(name).items())
+        return {key[len(first) :].decode(): value for key, value in entries.items() if key.startswith(first)}
+
+    def served_tip(self, branch: str = "trunk", place: str | None = None) -> tuple[int, bytes] | None:
+        """Revno and tip of a branch as they are stored; None where there is none."""
+        repository = PackRepository(LocalTransport(self.served.root), self.place if place is None else place)
+        if not repository.exists():
+            return None
+        value = repository.snapshot().view.refs().get(branch.encode())
+        return None if value is None else (int(value[0].attributes), value[0].id)
+
+
+START = "brz-start"
+
+
+def make_start(folder: Path, served: Served) -> Users:
+    """A repository on the server with `trunk`, which user a has pushed and user b has branched: three revisions."""
+    users = Users(folder, served, START)
+    assert users.run("", "init-shared-repository", users.url("")).status == 0
+    users.make("a")
+    for name in ("one", "two", "three"):
+        users.commit("a", name)
+    users.tag("a", "v1", 1)
+    assert users.run("a", "push", users.url()).status == 0
+    assert users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b"))).status == 0
+    return users
+
+
+def copy_start(start: Users, folder: Path, place: str) -> Users:
+    """The same with a repository of its own."""
+    start.served.copy(start.place, place)
+    shutil.copytree(start.folder, folder, symlinks=True)
+    users = Users(folder, start.served, place)
+    for config in folder.glob("*/.bzr/branch/branch.conf"):
+        config.write_text(config.read_text().replace(start.url(""), users.url("")))
+    for remotes in folder.glob(".cache/*/smartserver/remotes"):
+        before, after = (_file(remotes, url) for url in (start.url(""), users.url("")))
+        if before.exists():
+            known = decode(before.read_bytes(), parse(start.url("")).key)
+            known.url = parse(users.url("")).key
+            after.write_bytes(encode(known))
+            before.unlink()
+    return users
+
+
+def _file(remotes: Path, url: str) -> Path:
+    path = Knowledge(str(remotes), parse(url).key).path
+    assert path is not None
+    return Path(path)
+
+
+Begin = Callable[[], Users]
+assert os.path.isdir(SHIM), SHIM

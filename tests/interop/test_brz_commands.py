@@ -1,0 +1,275 @@
+"""Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
+call: plugins.breezy_branch, plugins.breezy_compat, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
+plugins.breezy_inter, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository, plugins.breezy_server,
+plugins.breezy_transport."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from breezy.branch import Branch
+from breezy.workingtree import WorkingTree
+from brz_sides import BUDGETS, Users, in_process
+
+from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
+    breezy_branch,
+    breezy_compat,
+    breezy_dir,
+    breezy_guess,
+    breezy_history,
+    breezy_inter,
+    breezy_push,
+    breezy_remote,
+    breezy_repository,
+    breezy_server,
+    breezy_transport,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LARGE = 400_000
+"""Bytes nobody would send twice; a push of this much announces its graph first."""
+
+
+def large(seed: int) -> bytes:
+    return random.Random(seed).randbytes(LARGE)
+
+
+def test_every_budget_is_used() -> None:
+    texts = [file.read_text() for file in Path(__file__).parent.glob("test_brz_*.py")]
+    used = {name for text in texts for name in re.findall(r'ask\(\s*"([^"]+)"', text)}
+    assert used == BUDGETS.keys()
+
+
+# -- push
+
+
+def test_push_makes_what_is_not_there(users: Users) -> None:
+    said = users.ask("push, new repository", "a", "push", users.served.url(f"{users.place}-made"))
+    assert said == "Created new branch.\n"
+    assert users.served_tip(".", f"{users.place}-made") == users.tip("a")
+    # A branch below a branch, and a name that is the path below.
+    assert "Created new" in users.ask("push, new branch", "a", "push", f"{users.url('trunk')},branch=deep%2Ftopic")
+    assert users.served_tip("trunk/deep/topic") == users.tip("a")
+
+
+def test_push(users: Users) -> None:
+    said = users.ask("push, nothing new", "a", "push")
+    assert said == "Using saved push location: URL/trunk/\nNo new revisions or tags to push.\n"
+    users.commit("a", "four")
+    users.tag("a", "v4")
+    said = users.ask("push, tags", "a", "push", "-v")
+    assert "Pushed up to revision 4.\n1 tag updated.\n" in said
+    assert "commit four" in said
+    assert "commit three" not in said
+    assert users.served_tip() == users.tip("a")
+    five = users.commit("a", "five")
+    users.commit("a", "six")
+    assert "Pushed up to revision 5." in users.ask("push -r", "a", "push", "-r", "5")
+    assert users.served_tip() == (5, five)
+    # That the server's branch is further on is no reason to complain.
+    assert "No new revisions" in users.ask("push, behind", "b", "push", users.url())
+    assert "Pushed up to revision 2." in users.ask("push --overwrite", "a", "push", "-r", "2", "--overwrite")
+    with users.branch("a") as branch:
+        assert users.served_tip() == (2, branch.get_rev_id(2))
+
+
+def test_a_push_that_has_diverged_is_refused(users: Users) -> None:
+    users.commit("a", "four")
+    users.ask("push", "a", "push")
+    users.commit("b", "other", large(1))
+    users.tag("b", "vb")
+    before = users.served_tip()
+    said = users.ask("push, diverged", "b", "push", users.url(), status=3)
+    assert said == 'brz: ERROR: These branches have diverged.  See "brz help diverged-branches" for more information.\n'
+    assert users.served_tip() == before
+    assert users.served_entries("tags").keys() == {"v1"}
+
+
+def test_tags_in_conflict(users: Users) -> None:
+    users.tag("a", "v1", 2)
+    before = users.served_entries("tags")
+    assert "Conflicting tags:\n    v1\n" in users.run("a", "push").said
+    assert users.served_entries("tags") == before
+    assert "1 tag updated." in users.ask("push --overwrite-tags", "a", "push", "--overwrite-tags")
+    assert users.served_entries("tags") == users.tags("a")
+
+
+# -- branch, pull, missing, merge
+
+
+def test_branch(users: Users) -> None:
+    assert users.ask("branch", "", "branch", users.url(), "c") == "Branched 3 revisions.\n"
+    assert (users.tip("c"), users.tags("c")) == (users.tip("a"), users.tags("a"))
+    users.check("c")
+    users.ask("branch -r", "", "branch", "-r", "2", users.url(), "d")
+    assert users.tip("d")[0] == 2
+    assert "Not a branch" in users.ask("branch, nothing there", "", "branch", users.url("none"), "f", status=3)
+
+
+def test_what_a_shared_repository_holds_does_not_come(users: Users) -> None:
+    users.commit("a", "four", large(2))
+    assert users.run("a", "push", users.url("two")).status == 0
+    users.make("s", shared=True)
+    users.ask("branch, into a shared repository", "s", "branch", users.url("two"), "two")
+    assert users.tip("s/two") == users.tip("a")
+    again = users.run("s", "branch", users.url("two"), "again")
+    assert again.status == 0
+    assert again.counts.bytes_down < 3_000
+
+
+def test_pull(users: Users) -> None:
+    said = users.ask("pull, nothing new", "b", "pull")
+    assert said == "Using saved parent location: URL/trunk/\nNo revisions or tags to pull.\n"
+    users.commit("a", "four")
+    assert users.run("a", "push").status == 0
+    said = users.ask("pull -v", "b", "pull", "-v")
+    assert "Now on revision 4." in said
+    assert "commit four" in said
+    assert users.tip("b") == users.tip("a")
+    users.commit("a", "five")
+    assert users.run("a", "push").status == 0
+    users.commit("b", "other")
+    said = users.ask("pull, diverged", "b", "pull", status=3)
+    assert "These branches have diverged. Use the missing command to see how." in said
+    users.ask("pull --overwrite", "b", "pull", "--overwrite")
+    assert users.tip("b") == users.tip("a")
+    users.check("b")
+
+
+def test_missing_and_merge(users: Users) -> None:
+    users.commit("a", "four")
+    assert users.run("a", "push").status == 0
+    users.commit("b", "other")
+    said = users.ask("missing", "b", "missing", "--line", status=1)
+    assert "You have 1 extra revision:\n4: b" in said
+    assert "You are missing 1 revision:\n4: a" in said
+    assert "All changes applied successfully." in users.ask("merge", "b", "merge", users.url())
+    users.commit_merge("b")
+    assert "Pushed up to revision 5." in users.run("b", "push", users.url()).err
+    assert users.run("a", "pull", users.url()).status == 0
+    assert users.tip("a") == users.tip("b")
+    users.check("a")
+
+
+def test_a_ghost_that_is_none_on_the_server(users: Users) -> None:
+    """User b has a merge without what was merged; what rests on that is pulled later."""
+    shutil.copytree(users.path("a"), users.path("side"))
+    merged = users.commit("side", "merged")
+    with in_process():
+        tree = WorkingTree.open(str(users.path("b")))
+        tree.set_parent_ids([tree.last_revision(), merged])
+        tree.commit("merge", committer="b <b@example.org>")
+    with users.branch("a") as branch, in_process():
+        branch.fetch(Branch.open(str(users.path("side"))))
+        branch.pull(Branch.open(str(users.path("b"))))
+    assert users.run("a", "push").status == 0
+    users.commit("side", "later")
+    with in_process():
+        tree = WorkingTree.open(str(users.path("a")))
+        tree.update()
+        with tree.lock_write():
+            tree.merge_from_branch(Branch.open(str(users.path("side"))))
+    users.commit_merge("a")
+    assert users.run("a", "push").status == 0
+    pulled = users.run("b", "pull")
+    assert pulled.status == 0, pulled.said
+    assert pulled.counts.rounds == 3
+    with users.branch("b") as branch:
+        assert branch.repository.has_revision(merged)
+    assert users.tip("b") == users.tip("a")
+
+
+# -- checkouts
+
+
+def test_a_checkout(users: Users) -> None:
+    users.ask("checkout", "", "checkout", users.url(), "c")
+    users.add("c", "new")
+    assert "Committed revision 4." in users.ask("commit, of a checkout", "c", "commit", "-m", "bound")
+    assert users.served_tip() == users.tip("c")
+    users.ask("tag, of a checkout", "c", "tag", "bound")
+    assert users.served_entries("tags") == users.tags("c")
+    users.commit("a", "other")
+    assert users.run("a", "push", "--overwrite").status == 0
+    users.add("c", "late")
+    late = users.run("c", "commit", "-m", "late")
+    assert late.status == 3
+    assert "out of date" in late.err
+    assert late.counts.rounds == 2
+    assert "Updated to revision 4 of branch URL/trunk" in users.ask("update", "c", "update")
+    assert users.tip("c") == users.tip("a")
+
+
+# -- what is said of a branch, and changed in it
+
+
+def test_what_is_said_of_a_branch(users: Users) -> None:
+    assert users.ask("revno", "", "revno", users.url()) == "3\n"
+    assert users.ask("tags", "", "tags", "-d", users.url()).split() == ["v1", "1"]
+    lines = users.ask("log", "", "log", "--line", users.url()).splitlines()
+    assert [line.split()[0] for line in lines] == ["3:", "2:", "1:"]
+    said = users.ask("info", "", "info", users.url())
+    assert "shared repository: URL/\n  repository branch: URL/trunk/\n" in said
+    assert users.ask("branches", "", "branches", users.url("")) == "  trunk\n"
+    said = users.ask("break-lock", "", "break-lock", users.url())
+    assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
+
+
+def test_what_is_changed_in_a_branch(users: Users) -> None:
+    assert users.ask("tag", "", "tag", "-d", users.url(), "v3") == "Created tag v3.\n"
+    assert users.served_entries("tags")["v3"] == users.tip("a")[1]
+    users.ask("config, an option set", "", "config", "-d", users.url(), "answer=42")
+    assert users.ask("config", "", "config", "-d", users.url(), "answer") == "42\n"
+    assert "You can restore the old tip" in users.ask("uncommit", "", "uncommit", "--force", "--keep-tags", users.url())
+    with users.branch("a") as branch:
+        assert users.served_tip() == (2, branch.get_rev_id(2))
+    users.ask("remove-branch", "", "remove-branch", users.url())
+    assert users.served_tip() is None
+    # What belonged to it went with it.
+    assert users.run("a", "push", users.url()).status == 0
+    assert users.served_entries("tags").keys() == {"v1"}
+    assert users.served_entries("config") == {}
+
+
+def test_a_repository_is_made(users: Users) -> None:
+    there = users.served.url(f"{users.place}-shared")
+    assert "Shared repository with trees" in users.ask("init-shared-repository", "", "init-shared-repository", there)
+    assert "already exists" in users.run("", "init-shared-repository", there).err
+    made = users.run("", "init", f"{there}/x")
+    assert made.status == 3
+    assert "made by the first push" in made.err
+
+
+def test_from_one_place_on_the_server_to_another(users: Users) -> None:
+    users.ask("branch, from the server to the server", "", "branch", users.url(), users.url("copy"))
+    assert users.served_tip("copy") == users.served_tip()
+    assert users.served_entries("tags", "copy") == users.served_entries("tags")
+    elsewhere = f"{users.place}-elsewhere"
+    assert users.run("", "branch", users.url(), users.served.url(elsewhere)).status == 0
+    assert users.served_tip(".", elsewhere) == users.served_tip()
+
+
+# -- what is refused
+
+
+def test_what_is_not_supported_is_said_in_a_line(users: Users) -> None:
+    said = users.ask("branch --stacked", "", "branch", "--stacked", users.url(), "c", status=3)
+    assert said.startswith("brz: ERROR: a branch of an hpss:// server cannot be stacked on")
+    assert said.count("\n") == 1
+    users.make("old", "1.14")
+    users.commit("old", "one")
+    users.make("empty")
+    for where, words, expected in (
+        ("a", ["push", "--stacked-on", users.url(), users.url("stacked")], "cannot be stacked on"),
+        ("old", ["push", users.url("old")], "brz upgrade --2a"),
+        ("empty", ["push", users.url("empty")], "commit first"),
+        ("a", ["push", "hpss://127.0.0.1:1/x"], "ERROR: Connection error: cannot connect to 127.0.0.1:1: Connection"),
+    ):
+        refused = users.run(where, *words)
+        assert (refused.status, refused.err.count("\n"), refused.counts.rounds) == (3, 1, 0), refused
+        assert expected in refused.err

@@ -1,0 +1,119 @@
+"""What a user of brz remembers of a remote may be missing, old, wrong or garbage: commands still do what they should,
+at the price of one more round trip at most."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from brz_sides import Users, copy_start
+from git_sides import Done
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LARGE = 400_000
+"""Bytes nobody would send twice; a push of this much announces its graph first."""
+
+
+def fine(done: Done, trips: int = 1) -> Done:
+    """What was done, in so many round trips at most and one to connect."""
+    assert done.status == 0, done.said
+    assert done.counts.rounds <= trips + 1, (done.counts, done.said)
+    return done
+
+
+@pytest.fixture(scope="module")
+def large_start(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Users:
+    """With much content that user a has pushed and user b has pulled."""
+    users = copy_start(brz_start, tmp_path_factory.mktemp("large") / "users", "brz-large")
+    users.commit("a", "large", random.Random(1).randbytes(LARGE))
+    assert users.run("a", "push").status == 0
+    assert users.run("b", "pull").status == 0
+    return users
+
+
+@pytest.fixture
+def large(large_start: Users, tmp_path: Path, request: pytest.FixtureRequest) -> Users:
+    """A copy of it, with a repository of its own on the server."""
+    return copy_start(large_start, tmp_path / "users", f"brz-{request.node.name}")
+
+
+def test_two_users_in_turn(users: Users) -> None:
+    for turn in range(1, 3):
+        users.commit("a", f"a{turn}")
+        users.tag("a", f"ta{turn}")
+        assert "Pushed up" in fine(users.run("a", "push")).err
+        fine(users.run("b", "pull"))
+        users.commit("b", f"b{turn}")
+        assert "Pushed up" in fine(users.run("b", "push", users.url())).err
+        fine(users.run("a", "pull", users.url()))
+        assert users.tip("a") == users.tip("b") == users.served_tip()
+    assert users.tags("a") == users.tags("b")
+
+
+def test_nothing_is_remembered(large: Users) -> None:
+    large.forget("a")
+    large.commit("a", "more")
+    assert "Pushed up to revision 5." in large.ask("push, first contact, large", "a", "push")
+    large.forget("b")
+    pulled = fine(large.run("b", "pull"))
+    assert pulled.counts.bytes_down < LARGE / 2
+    assert large.tip("b") == large.served_tip()
+
+
+def test_what_is_remembered_is_garbage(large: Users) -> None:
+    large.commit("a", "more")
+    (file,) = large.knowledge_files("a")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+    fine(large.run("a", "push"), 2)
+    assert large.served_tip() == large.tip("a")
+    (file,) = large.knowledge_files("b")
+    file.write_bytes(b"")
+    fine(large.run("b", "pull"))
+    assert large.tip("b") == large.tip("a")
+
+
+def test_what_is_remembered_is_old(large: Users) -> None:
+    (file,) = large.knowledge_files("a")
+    old = file.read_bytes()
+    for name in ("four", "five"):
+        large.commit("a", name)
+        large.tag("a", name)
+        fine(large.run("a", "push"))
+        file.write_bytes(old)
+    fine(large.run("b", "pull"))
+    large.commit("b", "six")
+    fine(large.run("b", "push", large.url()))
+    # The tip is one user a does not have, and not the one remembered.
+    assert "No new revisions or tags" in fine(large.run("a", "push")).err
+    fine(large.run("a", "pull", large.url()))
+    assert large.tip("a") == large.tip("b") == large.served_tip()
+    # A tag that is remembered, and was removed meanwhile.
+    assert large.run("", "tag", "-d", large.url(), "--delete", "four").status == 0
+    assert "1 tag updated." in fine(large.run("a", "push"), 2).err
+    assert "four" in large.served_entries("tags")
+
+
+def test_the_repository_is_made_anew(large: Users) -> None:
+    shutil.rmtree(large.served.root / large.place)
+    large.commit("a", "more")
+    large.ask("push, repository made anew", "a", "push", large.url(""))
+    fine(large.run("a", "push"), 2)
+    assert large.served_tip() == large.tip("a")
+    assert fine(large.run("b", "pull")).counts.bytes_down < LARGE / 2
+    shutil.rmtree(large.served.root / large.place)
+    large.make("c")
+    large.commit("c", "another")
+    fine(large.run("c", "push", large.url("")))
+    fine(large.run("c", "push", large.url()))
+    diverged = large.run("a", "push")
+    assert diverged.status == 3
+    assert "diverged" in diverged.err
+    assert diverged.counts.rounds <= 3
+    assert "diverged" in large.run("b", "pull").err
+    fine(large.run("b", "pull", "--overwrite"))
+    assert large.tip("b") == large.tip("c")

@@ -1,0 +1,372 @@
+"""vcs.brz: what a Breezy repository says of itself; and vcs.brz_plan, vcs.brz_insert where something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, new_repository, open_repository, quiet
+
+from smartserver.records import limits
+from smartserver.records.bases import NewRecord, SegmentWriter
+from smartserver.records.delta import decompress
+from smartserver.records.model import BaseTag, Parent
+from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.vcs.base import CannotSend, VcsError, WrongContent
+from smartserver.vcs.brz import BrzRepository, WrongFormat
+from smartserver.vcs.brz_insert import insert
+from smartserver.vcs.brz_plan import INVENTORY, PAGE, REVISION, TEXT, plan
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(autouse=True)
+def calm() -> Iterator[None]:
+    with quiet():
+        yield
+
+
+def line(path: str, size: int, *, ghosts: Mapping[int, list[bytes]] = MappingProxyType({})) -> RandomHistory:
+    """Revisions `r0`, `r1` ... in a line, each with a change of one file; `ghosts`: further parents of some."""
+    history = RandomHistory(new_repository(path), 1, 0)
+    tree = {ROOT: Node(b"", "", "directory", b"", False, b"")}
+    with history.repository.lock_write():
+        history.repository.start_write_group()
+        for number in range(size):
+            content = b"".join(b"line %d of %d\n" % (n, n % 7) for n in range(100)) + b"edit %d\n" % number
+            tree = {**tree, b"file-id": Node(ROOT, "file", "file", content, False, b"")}
+            parents = [b"r%d" % (number - 1)] if number else []
+            history.commit(b"r%d" % number, parents, ghosts.get(number, []), tree)
+        history.repository.commit_write_group()
+    return history
+
+
+def names(*numbers: int) -> list[bytes]:
+    return [b"r%d" % number for number in numbers]
+
+
+# ---- what it is
+
+
+def test_another_format_is_refused_with_what_to_do() -> None:
+    old = BrzRepository(new_repository("memory:///old", "1.14"))
+    with pytest.raises(WrongFormat, match=r"expected 2a: convert it with `brz upgrade --2a`"):
+        old.check_format()
+    with pytest.raises(WrongFormat):
+        plan(old, [], [])
+    with pytest.raises(WrongFormat):
+        insert(old, [])
+
+
+def test_it_is_a_repository_of_the_known_kinds() -> None:
+    repository = BrzRepository(new_repository("memory:///new"))
+    repository.check_format()
+    assert repository.vcs == "bzr 2a"
+    assert [kind.name for kind in repository.kinds] == ["revision", "signature", "inventory", "chk", "text"]
+
+
+# ---- haves
+
+
+def test_candidates_that_are_here_come_first_and_need_nothing_more() -> None:
+    repository = BrzRepository(line("memory:///haves", 40).repository)
+    assert repository.complete_haves([*names(3), b"unknown"], 256, names(39)) == names(3, 39)
+    assert repository.complete_haves(names(3), 1, names(39)) == names(3)
+
+
+def test_without_a_candidate_ancestors_of_the_heads_are_had() -> None:
+    repository = BrzRepository(line("memory:///steps", 40).repository)
+    assert repository.complete_haves([b"unknown"], 256, names(39)) == names(39, 38, 37, 35, 31, 23, 7)
+    assert repository.complete_haves([], 256) == names(39, 38, 37, 35, 31, 23, 7)
+    assert repository.complete_haves([], 3) == names(39, 38, 37)
+
+
+def test_nothing_is_had_of_nothing() -> None:
+    assert BrzRepository(new_repository("memory:///void")).complete_haves([b"unknown"], 256, [b"null:"]) == []
+
+
+def test_absent_are_the_ghosts_below_what_is_had() -> None:
+    history = line("memory:///absent", 10, ghosts={3: [b"ghost-3"], 7: [b"ghost-7"]})
+    repository = BrzRepository(history.repository)
+    assert repository.absent(names(2)) == []
+    assert repository.absent(names(5)) == [b"ghost-3"]
+    assert sorted(repository.absent(names(5, 9))) == [b"ghost-3", b"ghost-7"]
+    assert repository.absent([b"unknown"]) == []
+
+
+def test_what_a_ghost_cut_repository_lacks_comes_with_a_pull() -> None:
+    """Its ghost is no ghost to the server, which must not take what is below for had."""
+    history = line("memory:///whole", 5)
+    source, tree = history.repository, history.trees[b"r4"]
+    side = Node(ROOT, "side", "file", b"side\n" * 50, False, b"")
+    with source.lock_write():
+        source.start_write_group()
+        history.commit(b"side", [b"r2"], [], {**history.trees[b"r2"], b"side-id": side})
+        history.commit(b"r5", [b"r4", b"side"], [], dict(tree))
+        later = history.trees[b"side"][b"side-id"]._replace(content=b"side\n" * 50 + b"more\n")
+        history.commit(b"side2", [b"side"], [], {**history.trees[b"side"], b"side-id": later})
+        history.commit(b"r6", [b"r5", b"side2"], [], {**tree, b"side-id": history.trees[b"side2"][b"side-id"]})
+        source.commit_write_group()
+    served = Served()
+    assert served.push(source, [b"r6"]) == 9
+    local = new_repository("memory:///cut")
+    segments = served.segments([b"r5"])
+    insert(BrzRepository(local), [each for each in segments if decode_segment(each, 0, KINDS).revision != b"side"])
+    mine = BrzRepository(local)
+    assert mine.absent(names(5)) == [b"side"]
+    assert insert(mine, served.segments([b"r6"], names(5), mine.absent(names(5)))).revisions == 3
+    assert mine.absent([b"r6"]) == []
+    with local.lock_read():
+        assert local.revision_tree(b"r6").get_file_text("side").endswith(b"more\n")
+    assert served.segments([b"r6"], names(5)) == served.segments([b"r6"], names(5), [b"side"])[1:]
+
+
+# ---- plans
+
+
+def test_a_plan_is_what_is_not_known_and_names_ghosts() -> None:
+    history = line("memory:///graph", 6, ghosts={4: [b"ghost"]})
+    repository = BrzRepository(history.repository)
+    graph = plan(repository, names(5), [*names(2), b"unknown"]).graph
+    assert [each.revision for each in graph] == names(3, 4, 5)
+    assert graph[1].parents == (Parent(b"r3"), Parent(b"ghost", True))
+    assert list(plan(repository, names(2), names(4)).graph) == []
+    assert list(plan(repository, names(2), names(4)).segments()) == []
+
+
+def test_one_revision_rests_on_its_parent() -> None:
+    history = line("memory:///one", 40)
+    (segment,) = plan(BrzRepository(history.repository), names(39), names(38)).segments()
+    header = decode_segment(segment, 0, KINDS)
+    assert [entry.kind for entry in header.entries] == [REVISION, INVENTORY, PAGE, TEXT]
+    bases_ = {entry.kind: header.base_of(entry) for entry in header.entries}
+    assert bases_[INVENTORY] == b"r38"
+    assert bases_[TEXT] == b"file-id\0r38"
+    assert bases_[PAGE].startswith(b"sha1:")
+    assert len(segment) < 1000
+
+
+def test_bases_can_be_left_out() -> None:
+    history = line("memory:///without", 5)
+    sending = plan(BrzRepository(history.repository), names(4), names(3)).without_bases([b"file-id\0r3", b"r3"])
+    (segment,) = sending.segments()
+    header = decode_segment(segment, 0, KINDS)
+    assert {entry.kind for entry in header.entries if entry.base != BaseTag.NONE} == {PAGE}
+
+
+def test_chains_of_a_long_history_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = line("memory:///long", 300)
+    depth: dict[tuple[int, bytes], int] = {}
+    for segment in plan(BrzRepository(history.repository), names(299), []).segments():
+        header = decode_segment(segment, 0, KINDS)
+        for entry in header.entries:
+            base = header.base_of(entry)
+            depth[entry.kind, entry.key] = depth[entry.kind, base] + 1 if base else 0
+    assert max(depth.values()) < 64
+
+
+def test_what_cannot_be_sent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = line("memory:///refused", 3)
+    repository = BrzRepository(history.repository)
+    with pytest.raises(CannotSend, match="revision unknown is not here"):
+        plan(repository, [b"unknown"], [])
+    sending = plan(repository, names(2), [])
+    monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
+    with pytest.raises(CannotSend, match=r"file of revision r0: it has 1\d\d\d bytes, expected no more than 1000"):
+        list(sending.segments())
+    monkeypatch.setattr(limits, "MAX_TAKEN", 256 << 20)
+    monkeypatch.setattr(limits, "MAX_ID", 8)
+    with pytest.raises(CannotSend, match=r"cannot push page sha1:.*: the key has 45 bytes, expected no more than 8"):
+        list(sending.segments())
+
+
+def test_a_text_that_is_missing_here_is_named() -> None:
+    history = line("memory:///broken", 3)
+    repository = history.repository
+    read = repository.texts.get_record_stream
+    repository.texts.get_record_stream = lambda keys, *rest: read([key for key in keys if key[1] != b"r1"], *rest)
+    with pytest.raises(CannotSend, match=r"the text of file-id in r1 is not here \(brz check says more\)"):
+        list(plan(BrzRepository(repository), names(2), []).segments())
+
+
+def test_a_revision_whose_inventory_is_another_is_not_sent() -> None:
+    history = line("memory:///other", 2)
+    with history.repository.lock_write():
+        history.repository.start_write_group()
+        history.commit(b"bad", [b"r1"], [], history.trees[b"r1"], sha1=b"0" * 40)
+        history.repository.commit_write_group()
+    with pytest.raises(CannotSend, match="revision bad: its inventory is not the one its record names: brz check"):
+        list(plan(BrzRepository(history.repository), [b"bad"], []).segments())
+
+
+def test_a_stacked_repository_sends_what_it_is_stacked_on_has(tmp_path: Path) -> None:
+    below = line(str(tmp_path / "below"), 20)
+    above = new_repository(str(tmp_path / "above"))
+    above.add_fallback_repository(open_repository(str(tmp_path / "below")))
+    served = Served()
+    assert served.push(above, names(19)) == 20
+    target = new_repository(str(tmp_path / "target"))
+    assert served.pull(target, names(19)) == 20
+    assert all_keys(target)["revisions"] == all_keys(below.repository)["revisions"]
+
+
+def test_a_pull_into_a_stacked_repository(tmp_path: Path) -> None:
+    """What Breezy wants of the parents' trees comes from below."""
+    history = line(str(tmp_path / "source"), 20)
+    served = Served()
+    served.push(history.repository, names(19))
+    below = new_repository(str(tmp_path / "below"))
+    served.pull(below, names(15))
+    above = new_repository(str(tmp_path / "above"))
+    above.add_fallback_repository(open_repository(str(tmp_path / "below")))
+    assert served.pull(above, names(19)) == 4
+    alone = open_repository(str(tmp_path / "above"))
+    assert all_keys(alone)["revisions"] == {(name,) for name in names(16, 17, 18, 19)}
+    assert (b"r15",) in all_keys(alone)["inventories"]
+    with above.lock_read():
+        assert above.revision_tree(b"r19").get_file_text("file").endswith(b"edit 19\n")
+
+
+# ---- what came is wrong
+
+
+def changed(segment: bytes, kind: int, **fields: Any) -> bytes:
+    """The segment with the text or the key of its first record of a kind replaced, and all that follows made to fit."""
+    header = decode_segment(segment, 0, KINDS)
+    records = []
+    for entry, frame in zip(header.entries, frames(header, segment), strict=True):
+        assert entry.base == BaseTag.NONE
+        text = decompress(entry.encoding, frame, entry.length)
+        records.append(NewRecord(entry.kind, entry.key, entry.meta, text))
+    first = min([n for n, record in enumerate(records) if record.kind == kind])
+    records[first] = records[first]._replace(**fields)
+    return SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"").segment(
+        header.revision, header.parents, records
+    )
+
+
+def whole(history: RandomHistory) -> list[bytes]:
+    """Segments of which no record has a base."""
+    return [next(plan(BrzRepository(history.repository), names(0), []).segments())]
+
+
+def refused(segments: list[bytes]) -> WrongContent:
+    target = new_repository("memory:///refusing")
+    with pytest.raises(WrongContent) as caught:
+        insert(BrzRepository(target), segments)
+    assert not any(all_keys(target).values())
+    transport = target._transport
+    assert transport.list_dir("upload") == transport.list_dir("packs") == []
+    return caught.value
+
+
+def test_a_text_that_is_not_the_one_its_tree_names() -> None:
+    (segment,) = whole(line("memory:///wrong-text", 1))
+    wrong = refused([changed(segment, TEXT, text=b"something else")])
+    assert (wrong.key, wrong.why) == (b"file-id\0r0", "its sha1 is not the one its tree names")
+
+
+def test_a_text_that_no_tree_names() -> None:
+    (segment,) = whole(line("memory:///wrong-key", 1))
+    wrong = refused([changed(segment, TEXT, key=b"file-id\0r9")])
+    assert (wrong.key, wrong.why) == (b"file-id\0r9", "no page of its revision names this text")
+
+
+def test_an_inventory_that_is_not_the_one_its_revision_names() -> None:
+    (segment,) = whole(line("memory:///wrong-inventory", 1))
+    wrong = refused([changed(segment, INVENTORY, text=b"chkinventory:\n")])
+    assert (wrong.key, wrong.why) == (b"r0", "its inventory is not the one its record names")
+
+
+def test_a_revision_that_is_another_or_none() -> None:
+    history = line("memory:///wrong-revision", 2)
+    (segment,) = whole(history)
+    assert "cannot be read as a revision" in refused([changed(segment, REVISION, text=b"le")]).why
+    (other,) = (
+        plan(BrzRepository(history.repository), names(1), names(0))
+        .without_bases([*names(0), *[key[0] for key in all_keys(history.repository)["chk_bytes"]], b"file-id\0r0"])
+        .segments()
+    )
+    text = b""
+    header = decode_segment(other, 0, KINDS)
+    for entry, frame in zip(header.entries, frames(header, other), strict=True):
+        if entry.kind == REVISION:
+            text = decompress(entry.encoding, frame, entry.length)
+    assert refused([changed(segment, REVISION, text=text)]).why == "its record names another revision, or other parents"
+
+
+def test_a_page_that_is_not_its_key() -> None:
+    (segment,) = whole(line("memory:///wrong-page", 1))
+    wrong = refused([changed(segment, PAGE, text=b"chkleaf:\n0\n1\n0\n\n")])
+    assert wrong.key.startswith(b"sha1:")
+    assert "hashes to" in wrong.why
+
+
+def test_a_segment_without_its_revision() -> None:
+    (segment,) = whole(line("memory:///without-revision", 1))
+    header = decode_segment(segment, 0, KINDS)
+    cut = encode_segment(b"r0", (), header.entries[1:], [bytes(frame) for frame in frames(header, segment)][1:], KINDS)
+    assert refused([cut]).why == "its record or its inventory did not come"
+
+
+def test_a_base_that_is_not_here() -> None:
+    history = line("memory:///no-base", 5)
+    (segment,) = plan(BrzRepository(history.repository), names(4), names(3)).segments()
+    assert refused([segment]).why == "a record rests on it, but it is not here"
+
+
+def test_bytes_that_were_changed_on_the_way() -> None:
+    (segment,) = whole(line("memory:///damaged", 1))
+    header = decode_segment(segment, 0, KINDS)
+    damaged = bytearray(segment)
+    damaged[header.frames_at + 40] ^= 1
+    assert refused([bytes(damaged)]).key
+
+
+def test_a_text_that_neither_came_nor_is_here() -> None:
+    (segment,) = whole(line("memory:///incomplete", 1))
+    header = decode_segment(segment, 0, KINDS)
+    cut = encode_segment(
+        b"r0", (), header.entries[:-1], [bytes(frame) for frame in frames(header, segment)][:-1], KINDS
+    )
+    target = new_repository("memory:///incomplete-target")
+    with pytest.raises(VcsError, match=r"did not take what was pulled.*missing text keys"):
+        insert(BrzRepository(target), [cut])
+    assert not any(all_keys(target).values())
+
+
+def test_an_interrupted_pull_leaves_nothing() -> None:
+    history = line("memory:///interrupted", 8)
+    segments = list(plan(BrzRepository(history.repository), names(7), []).segments())
+
+    def coming() -> Iterator[bytes]:
+        yield from segments[:5]
+        raise KeyboardInterrupt
+
+    target = new_repository("memory:///interrupted-target")
+    with pytest.raises(KeyboardInterrupt):
+        insert(BrzRepository(target), coming())
+    assert not target.is_locked()
+    assert not any(all_keys(target).values())
+    assert target._transport.list_dir("upload") == []
+    calls: list[tuple[int, int]] = []
+    done = insert(BrzRepository(target), segments, lambda done, total: calls.append((done, total)))
+    assert done.revisions == 8
+    assert calls[-1] == (done.objects, done.objects)
+    assert [total for _, total in calls[:-1]] == [0] * 8
+
+
+# ---- signatures
+
+
+def test_signatures_that_come_later() -> None:
+    history = line("memory:///signed", 4)
+    repository = BrzRepository(history.repository)
+    before = repository.signatures(names(0, 1))
+    late = {name: b"signature of " + name for name in names(0, 1) if name not in before}
+    assert repository.add_signatures({**late, b"unknown": b"x"}) == len(late)
+    assert repository.add_signatures(late) == 0
+    assert repository.signatures([*names(0, 1), b"unknown"]) == {**before, **late}

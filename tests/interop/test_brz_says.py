@@ -1,0 +1,141 @@
+"""plugins.breezy_tracer, plugins.breezy_shim: how Breezy finds the plugin, what it loads, and what it logs; what it
+says where a server or a user stops it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from breezy.plugins import hpss
+from brz_sides import ROOT, SHIM, Users
+from git_sides import Served, Side, environment
+
+from smartserver.plugins import breezy_tracer
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+def test_each_call_is_logged(users: Users) -> None:
+    assert users.run("b", "pull", "-Dhpss").status == 0
+    assert "HPSS calls: 1 (0 vfs) hpss://" in users.log.read_text()
+    (line,) = re.findall(r"hpss: Repository\.open\(\); Repository\.pull\(.*", users.log.read_text())
+    assert re.search(r" on \S+/trunk: ok, \d+ B up, \d+ B down, \d+ ms \(\d+\.\d ms in the server\)", line)
+    assert breezy_tracer.FLAGS[0] == "hpss"
+    users.log.unlink()
+    quiet = users.run("b", "pull")
+    assert "HPSS" not in quiet.said
+    assert "hpss: Repository" not in users.log.read_text()
+
+
+def test_other_commands_load_nothing_of_it(users: Users) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "breezy", "rocks"],
+        env={**environment(users.folder), "BRZ_PLUGINS_AT": f"hpss@{SHIM}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(re.findall(r"^import time:.*\|\s*(\S+)$", done.stderr, re.MULTILINE))
+    assert "breezy.plugins.hpss" in loaded
+    assert not [name for name in loaded if name.partition(".")[0] in ("smartserver", "msgspec", "zstandard")]
+    assert hpss.SCHEMES[0] == "hpss://"
+
+
+def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
+    """As pip puts the files of a wheel."""
+    place = tmp_path / "site-packages"
+    built = subprocess.run(
+        [
+            sys.executable,
+            "setup.py",
+            "-q",
+            "build",
+            "--build-base",
+            str(tmp_path),
+            "build_py",
+            "--build-lib",
+            str(place),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert (place / "breezy" / "plugins" / "hpss" / "__init__.py").is_file()
+    assert not (place / "breezy" / "__init__.py").exists()
+    assert not (place / "smartserver" / "plugins" / "breezy_shim").exists()
+    done = users.run("b", "pull", plugin="", PYTHONPATH=str(place))
+    assert "No revisions or tags to pull" in done.out, done.said
+
+
+def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
+    readers = Served(tmp_path, "--anonymous", "read", root=users.served.root)
+    try:
+        users.commit("a", "four")
+        refused = users.run("a", "push", readers.url(f"{users.place}/trunk"))
+        assert refused.status == 3
+        assert re.fullmatch(r'brz: ERROR: Permission denied: "hpss://\S+/trunk/": .+\n', refused.err)
+    finally:
+        readers.close()
+
+
+def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[str], Side]) -> None:
+    url = ours("shared").url
+    said = users.run("", "branch", url, "c")
+    assert said.err == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1.\n'
+    pushed = users.run("a", "push", url)
+    assert pushed.err == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1.\n'
+
+
+def _interruptible() -> None:
+    """Whatever started the tests may have had its own children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_an_interrupt_ends_it_at_once(users: Users) -> None:
+    """A server that takes the request and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        brz = subprocess.Popen(
+            [sys.executable, "-m", "breezy", "pull", f"hpss://127.0.0.1:{silent.getsockname()[1]}/x"],
+            cwd=users.path("b"),
+            env={**environment(users.folder), "BRZ_PLUGINS_AT": f"hpss@{SHIM}", "BRZ_LOG": str(users.log)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_interruptible,
+        )
+        connection, _ = silent.accept()
+        with connection:
+            assert connection.recv(4096)
+            os.kill(brz.pid, signal.SIGINT)
+            _, err = brz.communicate(timeout=60)
+    assert brz.returncode == 3
+    assert err == b"brz: interrupted\n"
+
+
+def test_over_ssh(users: Users, tmp_path: Path) -> None:
+    """One that logs in nowhere and runs the command here."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\ncd "$HOME" && exec sh -c "$3"\n')
+    ssh.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {"SMARTSERVER_SSH": str(ssh), "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    for url in (f"hpss+ssh://me@host{tmp_path}/absolute/trunk", "hpss+ssh://host/~/below/trunk"):
+        pushed = users.run("a", "push", url, "-Dhpss", **variables)
+        assert pushed.status == 0, pushed.said
+        assert re.fullmatch(
+            r"Created new branch\.\nHPSS calls: 1 \(0 vfs\) hpss\+ssh://(me@)?host/(~|tmp)/\n", pushed.err
+        )
+        name = url.rpartition("/trunk")[0].rpartition("/")[2]
+        assert users.run("", "branch", url, name, **variables).status == 0
+        assert users.tip(name) == users.tip("a")
+    assert (home / "below" / "trunk").is_dir()

@@ -1,0 +1,57 @@
+"""smartserver.client.ssh_url: what is a URL of a repository behind ssh, and what is run there."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.client.ssh_url import SshLocation, parse_ssh
+from smartserver.client.url import BadUrl
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "key"),
+    [
+        ("hpss+ssh://h/srv/a", SshLocation("", "h", 0, "/srv", "a"), "hpss+ssh://h/srv/a"),
+        ("hpss+ssh://me@H:22/srv/a/", SshLocation("me", "H", 22, "/srv", "a"), "hpss+ssh://me@h:22/srv/a"),
+        ("HPSS+SSH://h/~/a%20b", SshLocation("", "h", 0, ".", "a b"), "hpss+ssh://h/~/a b"),
+        ("hpss+ssh://h/~", SshLocation("", "h", 0, ".", ""), "hpss+ssh://h/~/"),
+        ("hpss+ssh://[::1]/a/b/c", SshLocation("", "::1", 0, "/a", "b/c"), "hpss+ssh://[::1]/a/b/c"),
+        ("hpss+ssh://[::1]:7/a/b", SshLocation("", "::1", 7, "/a", "b"), "hpss+ssh://[::1]:7/a/b"),
+    ],
+)
+def test_good(url: str, location: SshLocation, key: str) -> None:
+    assert parse_ssh(url) == location
+    assert location.key == key
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("hpss://h/a", "does not begin with hpss+ssh://"),
+        ("hpss+ssh:/h/a", "does not begin with hpss+ssh://"),
+        ("hpss+ssh:///a", "it has no host"),
+        ("hpss+ssh://h", "its path is that of"),
+        ("hpss+ssh://h/srv", "its path is that of"),
+        ("hpss+ssh://me:secret@h/a", "a password has no meaning"),
+        ("hpss+ssh://@h/a", "'' is not the name of a user"),
+        ("hpss+ssh://-oProxyCommand=x@h/a", "is not the name of a user"),
+        ("hpss+ssh://a b@h/a", "'a b' is not the name of a user"),
+        ("hpss+ssh://-oProxyCommand=x/a", "'-oProxyCommand=x' is not the name of a host"),
+        ("hpss+ssh://h:0/a", "'0' is not a port of 1 to 65535"),
+        ("hpss+ssh://h/%FF", "its path is not UTF-8"),
+    ],
+)
+def test_bad(url: str, why: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        parse_ssh(url)
+    assert str(caught.value).startswith(f"{url!r} is not a URL of a repository: ")
+    assert why in caught.value.why
+
+
+def test_what_is_run() -> None:
+    """The other machine's shell takes nothing of a URL for a command, and ssh nothing for an option."""
+    assert parse_ssh("hpss+ssh://me@h:22/$(x) y/$(x)").command("ssh") == [
+        *("ssh", "-T", "-o", "ForwardX11=no", "-p", "22", "-l", "me", "--", "h"),
+        "smartserver serve '/$(x) y' --stdio",
+    ]
+    assert parse_ssh("hpss+ssh://h/~/a").command("/bin/ssh")[-3:] == ["--", "h", "smartserver serve . --stdio"]

@@ -1,0 +1,83 @@
+"""plugins.breezy_history: what a pull brings is read once, kept, and given out in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from smartserver.errors import CorruptRecord
+from smartserver.plugins.breezy_history import History
+from smartserver.records.bases import NewRecord, SegmentWriter
+from smartserver.records.check import KINDS_OF
+from smartserver.records.model import Announced, Parent
+from smartserver.records.varint import Malformed
+
+KINDS = KINDS_OF["bzr 2a"]
+
+GRAPH = [
+    Announced(b"one", ()),
+    Announced(b"two", (Parent(b"one"),)),
+    Announced(b"side", (Parent(b"one"), Parent(b"ghost", True))),
+    Announced(b"three", (Parent(b"two"), Parent(b"side"))),
+]
+
+
+def segments() -> dict[bytes, bytes]:
+    writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
+    writer.begin(GRAPH)
+    return {
+        revision: writer.segment(revision, parents, [NewRecord(0, revision, b"", b"text of " + revision, ())])
+        for revision, parents in GRAPH
+    }
+
+
+def history(body: bytes, count: int = 4) -> History:
+    """One whose body comes in pieces of seven bytes."""
+    return History(iter([body[at : at + 7] for at in range(0, len(body), 7)]), count, KINDS)
+
+
+def test_the_graph_and_parts_of_it() -> None:
+    whole = segments()
+    came = history(b"".join(whole.values()))
+    assert dict(came.parents) == {
+        b"one": (),
+        b"two": (b"one",),
+        b"side": (b"one", b"ghost"),
+        b"three": (b"two", b"side"),
+    }
+    assert came.reached([b"side", b"not here"]) == [b"one", b"side"]
+    assert came.reached([b"three"]) == [b"one", b"two", b"side", b"three"]
+    assert list(came.segments({b"side", b"one"})) == [whole[b"one"], whole[b"side"]]
+    assert list(came.segments(whole)) == list(whole.values())
+
+
+def test_what_it_rests_on() -> None:
+    whole = segments()
+    came = history(whole[b"two"] + whole[b"side"] + whole[b"three"], 3)
+    assert came.rests_on([b"two", b"side", b"three"]) == {b"one"}
+    assert came.rests_on([b"three"]) == set()
+
+
+def test_it_is_received_once() -> None:
+    asked = []
+
+    def body() -> Iterator[bytes]:
+        asked.append(True)
+        yield b"".join(segments().values())
+
+    came = History(body(), 4, KINDS)
+    assert not asked
+    came.receive()
+    came.receive()
+    assert len(asked) == 1
+
+
+def test_fewer_than_announced_are_refused() -> None:
+    with pytest.raises(CorruptRecord, match="the server sent 4 revisions, having announced 5"):
+        history(b"".join(segments().values()), 5).receive()
+
+
+def test_a_body_that_is_cut_off_is_refused() -> None:
+    with pytest.raises(Malformed):
+        history(b"".join(segments().values())[:-1]).receive()

@@ -1,0 +1,68 @@
+"""plugins.breezy_words: what goes wrong is Breezy's own error, in its words."""
+
+from __future__ import annotations
+
+import pytest
+from breezy import errors
+
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.url import Location
+from smartserver.errors import AccessDenied, NoSuchBranch, NoSuchRepository, OutcomeUnknown, ServerBusy, WrongVcs
+from smartserver.plugins.breezy_words import in_breezys_words
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import CannotSend
+from smartserver.wire.errors import RemoteProtocolError
+from transports.errors import NoSpace, PermissionDenied
+
+URL = "hpss://example.org/project/"
+LOCATION = Location("example.org", 4155, "project")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected", "said"),
+    [
+        (NoSuchRepository("project"), errors.NotBranchError, f'Not a branch: "{URL}".'),
+        (NoSuchBranch(b"."), errors.NotBranchError, f'Not a branch: "{URL}".'),
+        (
+            WrongVcs("project", "git sha1", "bzr 2a"),
+            errors.NotBranchError,
+            f'Not a branch: "{URL}": there is a repository of git sha1.',
+        ),
+        (AccessDenied("write", "read only"), errors.PermissionDenied, f'Permission denied: "{URL}": write: read only'),
+        (PermissionDenied("x"), errors.PermissionDenied, f"Permission denied: \"{URL}\": permission denied: 'x'"),
+        (
+            CannotConnect("example.org", "refused"),
+            errors.ConnectionError,
+            "Connection error: cannot connect to example.org: refused ",
+        ),
+        (ConnectionLost("gone"), errors.ConnectionError, "Connection error: example.org:4155: gone "),
+        (RemoteProtocolError("no hpss"), errors.ConnectionError, "Connection error: example.org:4155: no hpss "),
+        (
+            OutcomeUnknown("gone"),
+            errors.ConnectionError,
+            "Connection error: example.org:4155: it is unknown whether the change was made: gone ",
+        ),
+        (
+            ServerBusy("connections", 3),
+            errors.ConnectionError,
+            "Connection error: example.org:4155: the server is busy: it takes no more than 3 connections at a time; "
+            "try again later ",
+        ),
+        (
+            Malformed(3, "cut off"),
+            errors.ConnectionError,
+            "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
+        ),
+        (NoSpace(""), errors.CommandError, "no space left"),
+        (CannotSend("a text\x1b[2J is missing"), errors.CommandError, "a text [2J is missing"),
+    ],
+)
+def test_each_error_is_one_of_breezys(wrong: Exception, expected: type[Exception], said: str) -> None:
+    with pytest.raises(expected) as caught, in_breezys_words(URL, LOCATION):
+        raise wrong
+    assert str(caught.value) == said
+
+
+def test_what_is_breezys_already_stays() -> None:
+    with pytest.raises(errors.NoSuchTag), in_breezys_words(URL, LOCATION):
+        raise errors.NoSuchTag("v1")

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+
+import pytest
+from bzr_samples import FIRST, SECOND
+
+from smartserver.records.bzr import (
+    SHARED_BYTES,
+    Entry,
+    Inventory,
+    Leaf,
+    Node,
+    Revision,
+    is_node,
+    leaf_texts,
+    read_entry,
+    read_inventory,
+    read_leaf,
+    read_node,
+    read_revision,
+    search_key,
+)
+
+REVISION, INVENTORY, ENTRIES = (record.text for record in SECOND[:3])
+NAMES = FIRST[3].text
+PAGE = b"sha1:" + b"0123456789" * 4
+NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) for place in (0, 7, 255))
+
+# ---- revisions
+
+
+def test_a_revision() -> None:
+    assert read_revision(REVISION) == Revision(b"joe@example.org-2", (b"joe@example.org-1", b"ghost@example.org-1"))
+
+
+def test_a_revision_without_time_zone() -> None:
+    assert read_revision(REVISION.replace(b"l8:timezonei0ee", b"")).id == b"joe@example.org-2"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b"ll6:format", b"dl6:format", "no list"),
+        (b"i10e", b"i11e", "format 11, expected 10"),
+        (b"i10e", b"i010e", "no number at byte 10"),
+        (b"i10e", b"i-0e", "no number"),
+        (b"i10e", b"ie", "no number"),
+        (b"i10e", b"2:10", "no number"),
+        (b"9:committer", b"8:committer", "to have it"),
+        (b"9:committer", b"9:committor", "to have it"),
+        (b"9:committer", b"09:committer", "no string"),
+        (b"9:committer", b"9999999999:committer", "cut off"),
+        (b"l9:committer", b"d9:committer", "no pair at byte 15"),
+        (b"l8:timezonei0ee", b"l8:timezonei0ei0ee", "no end of a pair"),
+        (b"l8:timezonei0ee", b"l8:timezonei0eel8:timezonei0ee", "twice"),
+        (b"l7:message6:Seconde", b"", "no message"),
+        (b"11:branch-nick1:t4:bugs", b"4:bugs1:t11:branch-nick", "out of order"),
+        (b"11:branch-nick1:t4:bugs", b"4:bugs1:t4:bugs", "out of order"),
+        (b"d11:branch-nick", b"l11:branch-nick", "no table"),
+        (b"l17:joe@example.org-1", b"i1e17:joe@example.org-1", "no list"),
+        (b"6:Secondee", b"6:Seconde", "no pair"),
+        (b"6:Secondee", b"6:Secondee\n", "ends at byte"),
+        (b"6:Secondee", b"7:Secondee", ""),
+    ],
+)
+def test_no_revision(old: bytes, new: bytes, why: str) -> None:
+    assert REVISION.count(old) == 1
+    with pytest.raises(ValueError, match=f"cannot be read as a revision: .*{why}"):
+        read_revision(REVISION.replace(old, new))
+
+
+# ---- inventories
+
+
+def test_an_inventory() -> None:
+    assert read_inventory(INVENTORY) == Inventory(b"joe@example.org-2", b"root-id", SECOND[2].key, FIRST[3].key)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"chkinventory:", b"inventory:"),
+        (b"hash-255-way", b"hash-16-way"),
+        (b"search_key_name: hash-255-way\n", b""),
+        (b"root_id: root-id\n", b"root_id: root-id\nroot_id: root-id\n"),
+        (b"root_id: root-id\n", b"revision_id: root-id\n"),
+        (b"root_id: ", b"root-id: "),
+        (b"root_id: ", b"root_id:"),
+        (b"id_to_entry: sha1:", b"id_to_entry: sha2:"),
+        (b"id_to_entry: sha1:", b"id_to_entry: sha1:0"),
+        (b"id_to_entry: sha1:5", b"id_to_entry: sha1:X"),
+        (b"file_id: sha1:ae", b"file_id: sha1:"),
+        (b"0e3\n", b"0e3"),
+        (b"0e3\n", b"0e3\n\n"),
+    ],
+)
+def test_no_inventory(old: bytes, new: bytes) -> None:
+    assert INVENTORY.count(old) == 1
+    with pytest.raises(ValueError, match=r"cannot be read as an inventory|search keys are b'hash-16-way'"):
+        read_inventory(INVENTORY.replace(old, new))
+
+
+# ---- pages
+
+
+def test_a_page_of_pages() -> None:
+    assert is_node(NODE)
+    assert read_node(NODE) == Node(2, b"ab", {b"\0": PAGE, b"\7": PAGE, b"\xff": PAGE})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"65536", b"-1"),
+        (b"\n2\n", b"\n3\n"),
+        (b"\nab\n", b"\nninebytes\n"),
+        (b"\7\0", b"\7\7\0"),
+        (b"\7\0", b"\0\0"),
+        (b"\7\0", b"\0"),
+        (b"\n\7\0sha1:", b"\n\7\0sha2:"),
+        (b"\xff\0" + PAGE + b"\n", b"\xff\0" + PAGE),
+    ],
+)
+def test_no_page_of_pages(old: bytes, new: bytes) -> None:
+    assert NODE.count(old) == 1
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(NODE.replace(old, new))
+
+
+def test_a_page_of_no_pages() -> None:
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(b"chknode:\n65536\n1\n0\n\n")
+
+
+def test_a_leaf_of_entries() -> None:
+    assert not is_node(ENTRIES)
+    parts, items = read_leaf(ENTRIES)
+    assert parts == 1
+    assert list(items) == [b"lib-id", b"link-id", b"readme-id", b"root-id", b"run-id"]
+    assert items[b"link-id"] == b"symlink: link-id\nroot-id\nlink\njoe@example.org-1\nlib/run"
+
+
+def test_a_leaf_of_names() -> None:
+    names = {
+        b"\0": b"root-id",
+        b"lib-id\0run": b"run-id",
+        b"root-id\0README": b"readme-id",
+        b"root-id\0lib": b"lib-id",
+        b"root-id\0link": b"link-id",
+    }
+    assert read_leaf(NAMES) == Leaf(2, names)
+    assert leaf_texts(NAMES) == []
+
+
+@pytest.mark.parametrize("prefix", [b"l", b"lib-id", b"lib-id\0", b"lib-id\0run"])
+def test_what_all_keys_begin_with(prefix: bytes) -> None:
+    keys = [b"lib-id\0run", b"lib-id\0runner"]
+    lines = b"".join(b"%b\0001\nan-id\n" % key.removeprefix(prefix) for key in keys)
+    text = b"chkleaf:\n65536\n2\n2\n%b\n%b" % (prefix, lines)
+    assert read_leaf(text) == Leaf(2, dict.fromkeys(keys, b"an-id"))
+    assert leaf_texts(text) == []
+
+
+@pytest.mark.parametrize("prefix", [b"", b"a", b"a-file-id"])
+def test_what_all_ids_begin_with(prefix: bytes) -> None:
+    text = b"chkleaf:\n65536\n1\n1\n%b\n%b\0004\ndir: a-file-id\n\n\nr1\n" % (prefix, b"a-file-id".removeprefix(prefix))
+    assert leaf_texts(text) == [b"a-file-id\0r1"]
+    assert read_leaf(text).items == {b"a-file-id": b"dir: a-file-id\n\n\nr1"}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_empty_leaf(parts: int) -> None:
+    text = b"chkleaf:\n65536\n%d\n0\n\n" % parts
+    assert leaf_texts(text) == []
+    assert read_leaf(text) == Leaf(parts, {})
+
+
+@pytest.mark.parametrize("text", [ENTRIES, NAMES])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"chkleaf:", b"chkpage:"),
+        (b"65536", b""),
+        (b"\n5\n", b"\n4\n"),
+        (b"\n5\n", b"\n6\n"),
+        (b"\n5\n\n", b"\n5\n\0\0\n"),
+        (b"\n5\n\n", b"\n5\nx\n"),
+        (b"run", b"r\0un"),
+        (b"lib-id\n", b"lib-id"),
+    ],
+)
+def test_no_leaf(text: bytes, old: bytes, new: bytes) -> None:
+    assert old in text
+    wrong = text.replace(old, new, 1)
+    if (text, new) == (NAMES, b"\n5\nx\n"):
+        assert b"xlib-id\0run" in read_leaf(wrong).items  # Whose names these are is not said twice.
+        return
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        leaf_texts(wrong)
+    if new != b"\n5\nx\n":
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read_leaf(wrong)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"lib-id\x004\ndir", b"lib-id\x005\ndir"),
+        (b"dir: lib-id", b"dir:lib-id"),
+        (b"dir: lib-id", b"dir: lib"),
+        (b"dir: lib-id", b"tree: lib-id"),
+        (b"\nlib\njoe@example.org-1\n", b"\nlib\n\n"),
+        (b"\n19\nN\n", b"\n19\nno\n"),
+        (b"\n19\nN\n", b"\n-19\nN\n"),
+        (b"14ef6f7a", b"14EF6F7A"),
+        (b"root-id\0", b"lib-id\0"),
+        (b"dir: root-id", b"file: root-id"),
+        (b"Y\n", b"Y"),
+        (b"Y\n", b"Y\nY\n"),
+    ],
+)
+def test_no_leaf_of_entries(old: bytes, new: bytes) -> None:
+    assert ENTRIES.count(old) == 1
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        leaf_texts(ENTRIES.replace(old, new))
+
+
+def test_a_key_that_comes_twice() -> None:
+    item = b"a\0004\ndir: a\n\n\nr1\n"
+    for read in (leaf_texts, read_leaf):
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read(b"chkleaf:\n65536\n1\n2\n\n" + item + item.replace(b"r1", b"r2"))
+
+
+@pytest.mark.parametrize("read", [leaf_texts, read_leaf])
+def test_what_grows_beyond_its_bytes_is_refused(read: Callable[[bytes], object]) -> None:
+    count = 40_000
+    lines = b"".join(b"%d\0001\nx\n" % number for number in range(count))
+    prefix = b"x" * (SHARED_BYTES // count)
+    small = b"chkleaf:\n65536\n2\n%d\na\0%b\n%b" % (count, prefix[:40], lines)
+    read(small)
+    for said in (count, 1):  # Whatever it says of itself.
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read(b"chkleaf:\n65536\n2\n%d\na\0%b\n%b" % (said, prefix, lines))
+
+
+# ---- entries
+
+
+@pytest.mark.parametrize(
+    ("value", "entry"),
+    [
+        (b"dir: root-id\n\n\nr1", Entry("dir", b"root-id", b"", b"", b"r1")),
+        (
+            b"file: f-id\nroot-id\nname\nr1\n14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n19\nY",
+            Entry("file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True),
+        ),
+        (
+            b"symlink: s-id\nroot-id\nname\nr1\nup",
+            Entry("symlink", b"s-id", b"root-id", b"name", b"r1", target=b"up"),
+        ),
+        (b"tree: t-id\nroot-id\nname\nr1\nr0", Entry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0")),
+    ],
+)
+def test_entries(value: bytes, entry: Entry) -> None:
+    assert read_entry(value) == entry
+    assert entry.text_key == entry.file_id + b"\0r1"
+    for wrong in (value + b"\n", value[: value.rindex(b"\n")], b"x" + value, value.replace(b"-id", b"\0id")):
+        with pytest.raises(ValueError, match="cannot be read as an entry"):
+            read_entry(wrong)
+
+
+def test_search_keys() -> None:
+    assert search_key(b"a-file-id") == zlib.crc32(b"a-file-id").to_bytes(4, "big")
+    assert search_key(b"a", b"b") == search_key(b"a") + b"\0" + search_key(b"b")
+    newline = next(b"%d" % number for number in range(10_000) if b"\n" in zlib.crc32(b"%d" % number).to_bytes(4, "big"))
+    assert search_key(newline) == re.sub(b"\n", b"_", zlib.crc32(newline).to_bytes(4, "big"))
