@@ -237,7 +237,7 @@ class RemoteRepository:
             self._learn_refusal(refusal)
             raise refusal.error from None
         self._learn_of(outgoing, answer)
-        return replace(answer, results=answer.results[-len(calls) :])
+        return msgspec.structs.replace(answer, results=answer.results[-len(calls) :])
 
     # -- push
 
