@@ -214,16 +214,30 @@ class RemoteRepository:
         return Content(pulled.result, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
 
     def _pull(self, request: PullRequest) -> Pulled:
-        try:
-            answer = self._client.request(self._request([(repository_pull, request)]))
-        except Refusal as refusal:
-            self._learn_refusal(refusal)
-            raise refusal.error from None
-        self._learn(answer)
-        result = answer.results[-1]
+        answer = self.ask((repository_pull, request))
+        result = answer.results[0]
         if isinstance(result, CodedError):
             raise result
         return Pulled(cast("PullResult", result), answer.body)
+
+    # -- anything
+
+    def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
+        """Make calls on this repository, in one request, and learn what the answer says of it.
+
+        Raises:
+            CodedError: the server refused the request.
+            OutcomeUnknown: as `Client.request`.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
+        """
+        outgoing = self._request(list(calls))
+        try:
+            answer = self._client.request(outgoing)
+        except Refusal as refusal:
+            self._learn_refusal(refusal)
+            raise refusal.error from None
+        self._learn_of(outgoing, answer)
+        return msgspec.structs.replace(answer, results=answer.results[-len(calls) :])
 
     # -- push
 
@@ -303,13 +317,7 @@ class RemoteRepository:
                 else:
                     return self._refused(updates, maps, refusal, outgoing)
                 continue
-            try:
-                self._learn(answer)
-            except RemoteProtocolError as wrong:
-                if not outgoing.mutates:
-                    raise
-                # What else it says is not to be believed either.
-                raise OutcomeUnknown(str(wrong)) from wrong
+            self._learn_of(outgoing, answer)
             of_maps = len(answer.results) - len(maps)
             mapped = [_mapped(*each) for each in zip(maps, answer.results[of_maps:], strict=True)]
             done = self._updated(updates, answer.results[of_maps - len(updates) : of_maps])
@@ -428,10 +436,17 @@ class RemoteRepository:
 
     # -- knowledge
 
-    def _learn(self, answer: Answer) -> None:
-        if answer.state is not None:
-            opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
+    def _learn_of(self, outgoing: Outgoing, answer: Answer) -> None:
+        if answer.state is None:
+            return
+        opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
+        try:
             self.knowledge.learn(answer.state, answer.capabilities, opened)
+        except RemoteProtocolError as wrong:
+            if not outgoing.mutates:
+                raise
+            # What else it says is not to be believed either.
+            raise OutcomeUnknown(str(wrong)) from wrong
 
     def _learn_refusal(self, refusal: Refusal) -> None:
         state: State | None = refusal.state

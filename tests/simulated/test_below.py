@@ -12,8 +12,16 @@ from simulated_joint import HistorySource, Joint
 from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository
-from smartserver.errors import NoSuchRepository
+from smartserver.errors import NoSuchBranch, NoSuchRepository
+from smartserver.verbs.branch_set_last_revision import (
+    SetLastRevisionRequest,
+    SetLastRevisionResult,
+    branch_set_last_revision,
+)
 from smartserver.verbs.fields import HERE
+from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
+from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
+from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 NEW = NewRepository("another 1", KINDS)
@@ -144,6 +152,29 @@ def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(site), "find_below", lambda self, path: find_late(path))
     assert work.push("group/trunk", work.line[3]) is Outcome.DONE
     assert work.joint.refs("group") == {HERE: work.line[1], b"trunk": work.line[3]}
+
+
+def test_any_calls_in_one_request(work: Work) -> None:
+    work.push("project", work.line[0])
+    work.push("project/trunk", work.line[3])
+    work.trips()
+    remote = work.remote("project/trunk/a")
+    missing, stats = remote.ask(
+        (repository_missing, MissingRequest([HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
+    ).results
+    assert isinstance(missing, MissingResult)
+    assert isinstance(stats, StatsResult)
+    assert ([each.id for each in missing.revisions], stats.revisions) == (work.line[2:4], 4)
+    assert (remote.knowledge.branch, remote.knowledge.inner) == (b"trunk", "a")
+    trunk = work.remote("project/trunk")
+    (moved,) = trunk.ask((branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], Rule.FORCE))).results
+    assert moved == SetLastRevisionResult([work.line[3]])
+    assert trunk.knowledge.refs()[b"trunk"][0].id == work.line[1]
+    work.push("project", None)
+    with pytest.raises(NoSuchBranch) as none:
+        work.remote("project/other").ask((repository_missing, MissingRequest([HERE])))
+    assert none.value.ref == b"other"
+    assert work.trips() == 4
 
 
 def test_deleting_a_branch(work: Work) -> None:
