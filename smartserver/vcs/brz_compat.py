@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from breezy.errors import BzrError as BzrError
 
 try:
+    groupcompress = importlib.import_module("breezy.bzr.groupcompress")
     versionedfile = importlib.import_module("breezy.bzr.versionedfile")
 except ImportError:  # Breezy 3.4
+    groupcompress = importlib.import_module("bzrformats.groupcompress")
     versionedfile = importlib.import_module("bzrformats.versionedfile")
 
 NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
@@ -35,6 +37,7 @@ class Content(Protocol):
 
     key: StoreKey
     parents: tuple[StoreKey, ...] | None
+    sha1: bytes | None
     storage_kind: str
     """`absent` where there is none of that key."""
 
@@ -146,3 +149,12 @@ class Repository(Protocol):
 content: Callable[[StoreKey, tuple[StoreKey, ...] | None, bytes | None, list[bytes]], Content]
 content = versionedfile.ChunkedContentFactory
 """A record to be inserted: key, parents, sha1 of the text where it is known, the text in pieces."""
+
+GroupedTexts: Any = groupcompress.GroupCompressVersionedFiles
+"""A store of texts in blocks, given what keeps their places and what keeps the blocks."""
+
+BlockOfTexts: Any = groupcompress.GroupCompressBlock
+"""A block, from its bytes in a pack."""
+
+TextsOfBlock: Any = groupcompress._LazyGroupContentManager
+"""A block and the texts in it, from or to the bytes in which Breezy sends both over a network."""

@@ -1,9 +1,9 @@
 """Puts what a pull brought into a Breezy repository: one write group, so one new pack, or nothing.
 
-Segments go to a spool file as they come, and their pages to the repository at once; when all are there, the other kinds
-follow, texts by file. So each block of the new pack holds what is alike, and no more than the caches is in memory.
-Every record is proved to be what its key, its header and the records that name it say before it is handed on; whatever
-goes wrong, even after the last byte, leaves the repository as it was.
+Segments go to a spool file as they come. When all are there they are inserted kind by kind, texts by file, so that each
+block of the new pack holds what is alike, and no more than the caches is in memory; many texts are compressed by a
+second process meanwhile. Every record is proved to be what its key, its header and the records that name it say before
+it counts; whatever goes wrong, even after the last byte, leaves the repository as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Key, RevisionId, Segment
+from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
@@ -26,10 +26,14 @@ from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, conte
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_plan import INVENTORY, NO_PARENTS, PAGE, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.brz_worker import Worker
 
 CACHE = 64 << 20
 """Bytes of texts kept as bases."""
 
+
+FORK_FROM = 8 << 20
+"""Bytes of texts from which on a second process pays, where there is a second core."""
 
 _MANY = 8
 """Texts of one revision from which on its pages are read whole, not searched for each."""
@@ -77,6 +81,8 @@ def insert(
                     raise VcsError(f"the repository lacks {sorted(missing)[0]!r} of what was pulled")
             except BzrError as wrong:
                 raise VcsError(f"the repository did not take what was pulled: {wrong}") from wrong
+            finally:
+                arrived.close()
             sink.finished()
     progress(arrived.objects, arrived.objects)
     return Inserted(arrived.objects, arrived.revisions)
@@ -110,6 +116,7 @@ class _Arrived:
         self._cache = _Cache(CACHE)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
+        self._worker: Worker | None = None
         self.revisions = 0
 
     @property
@@ -118,21 +125,30 @@ class _Arrived:
         return sum(map(len, self._rows))
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:
-        """What came, kind by kind; the pages, which come first, as `segments` are read."""
+        """What came, kind by kind; pages come first, for they say what the texts must be."""
         yield "chk_bytes", self._pages(segments)
         yield "revisions", self._revisions()
         yield "signatures", self._signatures()
         yield "inventories", self._inventories()
-        yield "texts", self._texts()
+        if self._worker is None:
+            yield "texts", self._proved(self._texts())
+        else:
+            yield "texts", self._worker.finish(self._prove)
+
+    def close(self) -> None:
+        """Stop what still goes on."""
+        if self._worker is not None:
+            self._worker.abandon()
 
     # ---- what comes
 
     def _pages(self, segments: Iterable[bytes]) -> Iterator[Content]:
-        for block in segments:
-            segment = decode_segment(block, 0, self._kinds)
-            pages = self._spool_segment(segment, block)
-            texts = [entry.key for entry in segment.entries if entry.kind == TEXT]
-            expected = dict.fromkeys([key for key in texts if key not in self._named])
+        came = [self._spool_segment(block) for block in segments]
+        texts = sum([row.length for row in self._rows[TEXT].values()])
+        if texts >= FORK_FROM and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
+            self._worker = Worker(self._texts)
+        for pages, texts_of in came:
+            expected = dict.fromkeys([key for key in texts_of if key not in self._named])
             for key in pages:
                 text = self._text(PAGE, key)
                 if expected and holds_entries(text):
@@ -140,7 +156,6 @@ class _Arrived:
                 yield content((key,), None, key[5:], [text])
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
-            self._progress(self.objects, 0)
 
     def _look(self, page: bytes, expected: dict[Key, None]) -> None:
         """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
@@ -157,8 +172,9 @@ class _Arrived:
                 self._named[key] = found
                 del expected[key]
 
-    def _spool_segment(self, segment: Segment, block: bytes) -> list[Key]:
-        """Keep a segment; the keys of its pages that did not come before."""
+    def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
+        """Keep a segment; the keys of its pages that did not come before, and of its texts."""
+        segment = decode_segment(block, 0, self._kinds)
         self.revisions += 1
         ids = tuple([parent.id for parent in segment.parents])
         at = self._size + segment.frames_at
@@ -185,7 +201,8 @@ class _Arrived:
             raise WrongContent(segment.revision, "its record or its inventory did not come")
         while block:
             block = block[os.write(self._spool, block) :]
-        return pages
+        self._progress(self.objects, 0)
+        return pages, [entry.key for entry in segment.entries if entry.kind == TEXT]
 
     # ---- what follows
 
@@ -222,13 +239,20 @@ class _Arrived:
         for key in order:
             text = self._text(TEXT, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
-            expected = self._named[key]
-            if expected and expected != sha1:
-                raise WrongContent(key, "its sha1 is not the one its tree names")
             file_id, revision = key.split(b"\0")
             meta = came[key].meta
             parents = tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()
             yield content((file_id, revision), parents, sha1, [text])
+
+    def _proved(self, texts: Iterator[Content]) -> Iterator[Content]:
+        for each in texts:
+            self._prove(b"\0".join(each.key), each.sha1 or b"")
+            yield each
+
+    def _prove(self, key: Key, sha1: bytes) -> None:
+        """Check the sha1 of a text."""
+        if self._named[key] not in (b"", sha1):
+            raise WrongContent(key, "its sha1 is not the one its tree names")
 
     # ---- texts
 

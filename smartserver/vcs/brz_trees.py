@@ -145,7 +145,8 @@ class Difference:
         What is seen on the way is added to `passed`.
         """
         found: Nodes = []
-        todo = list(nodes)
+        # No two of them hold the same keys: where one is at that place, no other is under or over it.
+        todo = [node for node in nodes if node[0] == prefix] or list(nodes)
         while todo:
             node = todo.pop()
             at, key = node

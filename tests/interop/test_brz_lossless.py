@@ -95,6 +95,7 @@ def test_any_part_in_any_increments(history: RandomHistory, served: Served, monk
     order = list(history.parents)
     for trial in range(TRIALS):
         monkeypatch.setattr(brz_insert, "CACHE", chance.choice((3_000, 64 << 20)))
+        monkeypatch.setattr(brz_insert, "FORK_FROM", chance.choice((1, 8 << 20)))
         heads = chance.sample(order, chance.choice((1, 1, 2, 4)))
         wanted = history.ancestors(*heads)
         target = new_repository(f"memory:///part{trial}")

@@ -1,7 +1,10 @@
-"""vcs.brz: what a Breezy repository says of itself; and vcs.brz_plan, vcs.brz_insert where something is wrong."""
+"""vcs.brz: what a Breezy repository says of itself; and vcs.brz_plan, vcs.brz_insert, vcs.brz_worker where something is
+wrong."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,10 +18,13 @@ from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.delta import decompress
 from smartserver.records.model import BaseTag, Parent
 from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.vcs import brz_insert
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository, WrongFormat
+from smartserver.vcs.brz_compat import Content, content
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import INVENTORY, PAGE, REVISION, TEXT, plan
+from smartserver.vcs.brz_worker import Worker
 
 pytestmark = pytest.mark.interop
 
@@ -253,6 +259,15 @@ def whole(history: RandomHistory) -> list[bytes]:
     return [next(plan(BrzRepository(history.repository), names(0), []).segments())]
 
 
+@pytest.fixture(params=[1, 8 << 20], ids=["worker", "inline"])
+def working(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Texts are compressed by a process of their own, or by this one; none is left behind."""
+    monkeypatch.setattr(brz_insert, "FORK_FROM", request.param)
+    yield
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 def refused(segments: list[bytes]) -> WrongContent:
     target = new_repository("memory:///refusing")
     with pytest.raises(WrongContent) as caught:
@@ -263,24 +278,28 @@ def refused(segments: list[bytes]) -> WrongContent:
     return caught.value
 
 
+@pytest.mark.usefixtures("working")
 def test_a_text_that_is_not_the_one_its_tree_names() -> None:
     (segment,) = whole(line("memory:///wrong-text", 1))
     wrong = refused([changed(segment, TEXT, text=b"something else")])
     assert (wrong.key, wrong.why) == (b"file-id\0r0", "its sha1 is not the one its tree names")
 
 
+@pytest.mark.usefixtures("working")
 def test_a_text_that_no_tree_names() -> None:
     (segment,) = whole(line("memory:///wrong-key", 1))
     wrong = refused([changed(segment, TEXT, key=b"file-id\0r9")])
     assert (wrong.key, wrong.why) == (b"file-id\0r9", "no page of its revision names this text")
 
 
+@pytest.mark.usefixtures("working")
 def test_an_inventory_that_is_not_the_one_its_revision_names() -> None:
     (segment,) = whole(line("memory:///wrong-inventory", 1))
     wrong = refused([changed(segment, INVENTORY, text=b"chkinventory:\n")])
     assert (wrong.key, wrong.why) == (b"r0", "its inventory is not the one its record names")
 
 
+@pytest.mark.usefixtures("working")
 def test_a_revision_that_is_another_or_none() -> None:
     history = line("memory:///wrong-revision", 2)
     (segment,) = whole(history)
@@ -298,6 +317,7 @@ def test_a_revision_that_is_another_or_none() -> None:
     assert refused([changed(segment, REVISION, text=text)]).why == "its record names another revision, or other parents"
 
 
+@pytest.mark.usefixtures("working")
 def test_a_page_that_is_not_its_key() -> None:
     (segment,) = whole(line("memory:///wrong-page", 1))
     wrong = refused([changed(segment, PAGE, text=b"chkleaf:\n0\n1\n0\n\n")])
@@ -305,6 +325,7 @@ def test_a_page_that_is_not_its_key() -> None:
     assert "hashes to" in wrong.why
 
 
+@pytest.mark.usefixtures("working")
 def test_a_segment_without_its_revision() -> None:
     (segment,) = whole(line("memory:///without-revision", 1))
     header = decode_segment(segment, 0, KINDS)
@@ -312,12 +333,14 @@ def test_a_segment_without_its_revision() -> None:
     assert refused([cut]).why == "its record or its inventory did not come"
 
 
+@pytest.mark.usefixtures("working")
 def test_a_base_that_is_not_here() -> None:
     history = line("memory:///no-base", 5)
     (segment,) = plan(BrzRepository(history.repository), names(4), names(3)).segments()
     assert refused([segment]).why == "a record rests on it, but it is not here"
 
 
+@pytest.mark.usefixtures("working")
 def test_bytes_that_were_changed_on_the_way() -> None:
     (segment,) = whole(line("memory:///damaged", 1))
     header = decode_segment(segment, 0, KINDS)
@@ -326,6 +349,7 @@ def test_bytes_that_were_changed_on_the_way() -> None:
     assert refused([bytes(damaged)]).key
 
 
+@pytest.mark.usefixtures("working")
 def test_a_text_that_neither_came_nor_is_here() -> None:
     (segment,) = whole(line("memory:///incomplete", 1))
     header = decode_segment(segment, 0, KINDS)
@@ -338,6 +362,7 @@ def test_a_text_that_neither_came_nor_is_here() -> None:
     assert not any(all_keys(target).values())
 
 
+@pytest.mark.usefixtures("working")
 def test_an_interrupted_pull_leaves_nothing() -> None:
     history = line("memory:///interrupted", 8)
     segments = list(plan(BrzRepository(history.repository), names(7), []).segments())
@@ -357,6 +382,31 @@ def test_an_interrupted_pull_leaves_nothing() -> None:
     assert done.revisions == 8
     assert calls[-1] == (done.objects, done.objects)
     assert [total for _, total in calls[:-1]] == [0] * 8
+
+
+def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(arrived: object) -> Iterator[Content]:
+        raise OSError("no space")
+
+    monkeypatch.setattr(brz_insert, "FORK_FROM", 1)
+    monkeypatch.setattr(brz_insert._Arrived, "_texts", failing)
+    target = new_repository("memory:///failing")
+    with pytest.raises(VcsError, match=r"a process that compresses texts failed: OSError.*no space"):
+        insert(BrzRepository(target), whole(line("memory:///fails", 1)))
+    assert not any(all_keys(target).values())
+
+
+def test_a_worker_that_is_abandoned_is_gone() -> None:
+    def endless() -> Iterator[Content]:
+        while True:
+            signal.pause()
+            yield content((b"never",), (), None, [b""])
+
+    worker = Worker(endless)
+    worker.abandon()
+    worker.abandon()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 # ---- signatures

@@ -1,0 +1,139 @@
+"""Compresses what is to be inserted in a process of its own, while this one sees to the rest.
+
+That process reads nothing but what was there when it began. What it makes are Breezy's own blocks, in the form in which
+Breezy sends them over a network; this process inserts them as they are. All files here have no name, so that whatever
+ends a process leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from smartserver.records.model import Key
+from smartserver.vcs.base import VcsError, WrongContent
+from smartserver.vcs.brz_compat import BlockOfTexts, Content, GroupedTexts, Store, StoreKey, TextsOfBlock
+
+_LENGTH = 8
+"""Bytes that say how long a block is."""
+
+_WRONG = 1
+"""The status of a process that met a record that is wrong."""
+
+
+class Worker:
+    """A process that compresses what `stream` gives, which is first called there."""
+
+    def __init__(self, stream: Callable[[], Iterator[Content]]) -> None:
+        self._pid = 0
+        with contextlib.ExitStack() as undo:
+            self._blocks = undo.enter_context(tempfile.TemporaryFile())
+            self._said = undo.enter_context(tempfile.TemporaryFile(buffering=0))
+            # Interrupted between the fork and its own first line, the child would do what the parent does then.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self._pid = os.fork()
+                if not self._pid:
+                    self._work(stream)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            self._files = undo.pop_all()
+
+    def finish(self, hashed: Callable[[Key, bytes], None]) -> Iterator[Content]:
+        """Wait until all is compressed, tell the sha1 of each text, then give the blocks.
+
+        Raises:
+            WrongContent: a text is wrong.
+        """
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self._pid = 0
+        said = os.pread(self._said.fileno(), os.fstat(self._said.fileno()).st_size, 0)
+        if status == _WRONG:
+            key, _, why = said.partition(b"\n")
+            raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
+        if status:
+            raise VcsError(f"a process that compresses texts failed: {said.decode('utf-8', 'replace')}")
+        for line in said.splitlines():
+            key, _, sha1 = line.partition(b" ")
+            hashed(bytes.fromhex(key.decode("ascii")), sha1)
+        return self._read()
+
+    def abandon(self) -> None:
+        """Stop the process, if it still goes on, and drop what it made."""
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            self._pid = 0
+        self._files.close()
+
+    def _read(self) -> Iterator[Content]:
+        self._blocks.seek(0)
+        while head := self._blocks.read(_LENGTH):
+            texts = TextsOfBlock.from_bytes(self._blocks.read(int.from_bytes(head, "big")))
+            texts.check_is_well_utilized = lambda: True  # Else Breezy would make small ones anew.
+            yield from texts.get_record_stream()
+
+    def _work(self, stream: Callable[[], Iterator[Content]]) -> None:
+        """The life of the process."""
+        status = 2
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            gc.disable()
+            try:
+                writer = _Blocks(self._blocks.write)
+                sha1s: list[bytes] = []
+                writer.insert(_noted(stream(), sha1s))
+                self._blocks.flush()
+                said, status = b"\n".join(sha1s), 0
+            except WrongContent as wrong:
+                said, status = f"{wrong.key.hex()}\n{wrong.why}".encode(), _WRONG
+            while said:
+                said = said[self._said.write(said) or 0 :]
+        except BaseException as wrong:  # Nothing may escape into the parent's code.
+            with contextlib.suppress(OSError):
+                self._said.write(repr(wrong).encode())
+        finally:
+            os._exit(status)
+
+
+def _noted(stream: Iterator[Content], sha1s: list[bytes]) -> Iterator[Content]:
+    for each in stream:
+        sha1s.append(b"\0".join(each.key).hex().encode() + b" " + (each.sha1 or b""))
+        yield each
+
+
+class _Blocks:
+    """What Breezy's own store takes for an index and a pack file: each block goes on in its form for networks."""
+
+    has_graph = True
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._block = b""
+        self._store: Store = GroupedTexts(self, self, True)
+
+    def insert(self, stream: Iterator[Content]) -> None:
+        """Make blocks of all that comes."""
+        self._store.insert_record_stream(stream)
+
+    def add_raw_record(self, key: object, size: int, chunks: Iterable[bytes]) -> tuple[None, int, int]:
+        """A block; what lies in it is told next."""
+        self._block = b"".join(chunks)
+        return None, 0, size
+
+    def add_records(
+        self, records: Sequence[tuple[StoreKey, bytes, tuple[tuple[StoreKey, ...], ...]]], random_id: bool = False
+    ) -> None:
+        """Where in the block the texts lie."""
+        texts: Any = TextsOfBlock(BlockOfTexts.from_bytes(self._block))
+        for key, place, (parents,) in records:
+            start, end = place.split(b" ")[2:]
+            texts.add_factory(key, parents, int(start), int(end))
+        sent = texts._wire_bytes()
+        self._write(len(sent).to_bytes(_LENGTH, "big") + sent)
