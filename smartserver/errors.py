@@ -20,7 +20,7 @@ CodedError (transports.errors)
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
         ├── StaleEntry, WrongMapKind
-        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         └── CorruptFile
 """
@@ -331,6 +331,16 @@ class MissingParents(RepositoryError, code="missing-parents"):
 
     def __str__(self) -> str:
         return f"missing parents: {_few(self.revisions)}"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchRevisionNumber(RepositoryError, code="no-such-revision-number"):
+    """No revision of the left-hand history has that number."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"there is no revision {self.number} in the left-hand history"
 
 
 @dataclasses.dataclass(eq=False)

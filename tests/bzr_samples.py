@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from builders import request_id
+
+from smartserver.records.bases import NewRecord, SegmentWriter
+from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
-from smartserver.records.model import Parent, Record
+from smartserver.records.model import Parent, Record, Tip
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
 FIRST = (
@@ -219,3 +227,32 @@ SECOND = (
         (b"# Title\n\nOne line.\n"),
     ),
 )
+
+KINDS = KINDS_OF["bzr 2a"]
+
+
+def segment(records: Sequence[Record], parents: Sequence[Parent]) -> bytes:
+    """The segment of a revision whose own record is the first of `records`."""
+    items = [NewRecord(*record) for record in records]
+    texts = {(record.kind, record.key): record.text for record in FIRST + SECOND}
+    writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: texts[kind, key])
+    return writer.segment(records[0].key, parents, items)
+
+
+def push(repository: PackRepository, *segments: bytes, refs: Mapping[bytes, bytes]) -> None:
+    """A whole push."""
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.create("bzr 2a", KINDS, {})
+        for ref, tip in refs.items():
+            transaction.set_ref(ref, (Tip(tip, b"1"),))
+        return b""
+
+    transaction = repository.begin(b"", "user")
+    if not transaction.exists:
+        transaction.create("bzr 2a", KINDS, {})
+    sent = repository.receive(transaction, False)
+    for each in segments:
+        sent.write(each)
+    sent.finish(len(segments), sum(map(len, segments)))
+    repository.commit(request_id(), 0, "user", plan, sent)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import MediumError
 from smartserver.errors import (
@@ -27,6 +28,7 @@ from smartserver.errors import (
     OutcomeUnknown,
     WrongVcs,
 )
+from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, Kind, RevisionId, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.model import What
@@ -41,7 +43,7 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_pull import ChosenField, PullRequest, PullResult, TreesField, repository_pull
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -142,6 +144,13 @@ class Pulled(msgspec.Struct, frozen=True):
     body: Iterator[bytes]
 
 
+class Content(msgspec.Struct, frozen=True):
+    """The answer to a read of less than whole revisions; the parts come as they are read."""
+
+    result: PullResult
+    parts: Iterator[Part]
+
+
 class RemoteRepository:
     """One repository on a server."""
 
@@ -181,6 +190,28 @@ class RemoteRepository:
         """
         wanted = None if refs is None else list(refs)
         return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow)))
+
+    def read(
+        self,
+        chosen: ChosenField | None = None,
+        trees: TreesField | None = None,
+        refs: Sequence[bytes] | None = (HERE,),
+        ids: Sequence[RevisionId] = (),
+        haves: Sequence[RevisionId] = (),
+    ) -> Content:
+        """Receive what revisions say of themselves, and trees or parts of them; learn the refs.
+
+        The arguments are those of `Repository.pull`; where neither `chosen` nor `trees` is given, all that the refs
+        and `ids` reach say of themselves.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        what = What.REVISIONS if trees is None else What.TREE
+        wanted = None if refs is None else list(refs)
+        pulled = self._pull(PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees))
+        return Content(pulled.result, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
 
     def _pull(self, request: PullRequest) -> Pulled:
         try:

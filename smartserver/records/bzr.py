@@ -226,24 +226,28 @@ _NODE: Final = re.compile(
 _CHILD: Final = re.compile(rb"(.)\0(sha1:.{40})\n", re.DOTALL)
 _LEAF: Final = re.compile(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
 
-_COMMON: Final = rb"[^\0\n]++\n[^\0\n]*+\n[^\0\n]*+\n[^\0\n]++\n"
+# A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
+_COMMON: Final = rb".++\n.*+\n.*+\n.++\n"
 _ENTRIES: Final = re.compile(
     rb"(?:[^\0\n]*+\0(?:"
     rb"7\nfile: " + _COMMON + rb"[0-9a-f]{40}\n[0-9]{1,19}\n[YN]\n"
-    rb"|4\ndir: " + _COMMON + rb"|5\n(?:symlink|tree): " + _COMMON + rb"[^\0\n]*+\n"
+    rb"|4\ndir: " + _COMMON + rb"|5\n(?:symlink|tree): " + _COMMON + rb".*+\n"
     rb"))*+"
 )
 """All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
 _TEXTS: Final = re.compile(
-    rb"([^\0\n]*+)\0[457]\n[a-z]++: ([^\0\n]++)\n[^\0\n]*+\n[^\0\n]*+\n([^\0\n]++)\n(?:[^\0\n]*+\n)*+"
+    rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
+    rb"(?(2).++\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""Of each item of such a leaf what its key ends in, file id and revision."""
+"""Of each item of such a leaf the rest of its key, what it is, file id and revision."""
 _NAMES: Final = (
-    re.compile(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n[^\0\n]++\n)*+"),
-    re.compile(rb"(?:[^\0\n]*+\0001\n[^\0\n]++\n)*+"),
+    re.compile(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
+    re.compile(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
 )
-"""All items of a leaf of `by_name`, where the keys' common beginning has as many NULs as the index here."""
-_ITEM: Final = re.compile(rb"([^\n]*)\0[0-9]\n((?:[^\0\n]*+\n)++)")
+"""All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
+_VALUES: Final = re.compile(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
+_FILE_IDS: Final = re.compile(rb"([^\n]*)\0001\n(.++)\n")
+"""Of each item of a leaf of either map the rest of its key, and its value."""
 
 
 def read_node(text: bytes) -> Node:
@@ -274,13 +278,14 @@ def leaf_texts(text: bytes) -> list[Key]:
     """
     parts, count, prefix, at = _open_leaf(text)
     if parts == NAME_PARTS:
-        _check_count(count, text.count(b"\0", at) if prefix.count(b"\0") else text.count(b"\0", at) // 2)
         return []
     texts = _TEXTS.findall(text, at)
     _check_count(count, len(texts))
-    if len({rest for rest, _, _ in texts}) != count or any(prefix + rest != file_id for rest, file_id, _ in texts):
-        raise ValueError("cannot be read as a leaf: a key is not its entry's id, or comes twice")
-    return [file_id + b"\0" + revision for _, file_id, revision in texts]
+    if [prefix + rest for rest, *_ in texts] != [file_id for *_, file_id, _ in texts]:
+        raise ValueError("cannot be read as a leaf: a key is not its entry's id")
+    keys = dict([item[4:] for item in texts])
+    _check_count(count, len(keys))
+    return [file_id + b"\0" + revision for file_id, revision in keys.items()]
 
 
 def read_leaf(text: bytes) -> Leaf:
@@ -290,9 +295,12 @@ def read_leaf(text: bytes) -> Leaf:
         ValueError: it cannot be read.
     """
     parts, count, prefix, at = _open_leaf(text)
-    rows = _ITEM.findall(text, at)
+    if parts == NAME_PARTS:
+        rows = _FILE_IDS.findall(text, at)
+    else:
+        rows = [(rest, (file or folder or other)[:-1]) for rest, file, folder, other in _VALUES.findall(text, at)]
     _check_count(count, len(rows))
-    items = {prefix + rest: value[:-1] for rest, value in rows}
+    items = {prefix + rest: value for rest, value in rows}
     _check_count(count, len(items))
     return Leaf(parts, items)
 
@@ -306,15 +314,18 @@ def _open_leaf(text: bytes) -> tuple[int, int, bytes, int]:
     cuts = prefix.count(b"\0")
     if cuts >= parts or count * len(prefix) > SHARED_BYTES:
         raise ValueError(f"cannot be read as a leaf: its keys begin with {prefix[:80]!r}")
+    at = found.end()
     items = _ENTRIES if parts == ENTRY_PARTS else _NAMES[cuts]
-    if items.fullmatch(text, found.end()) is None:
+    if items.fullmatch(text, at) is None or text.count(b"\0", at) != count * (parts - cuts):
         raise ValueError("cannot be read as a leaf: its items")
-    return parts, count, prefix, found.end()
+    if parts == NAME_PARTS:
+        _check_count(2 * count, text.count(b"\n", at))
+    return parts, count, prefix, at
 
 
 def _check_count(said: int, found: int) -> None:
     if said != found:
-        raise ValueError(f"cannot be read as a leaf: it has {found} items, and says {said}")
+        raise ValueError(f"cannot be read as a leaf: it says {said} and has {found}")
 
 
 _ENTRY: Final = re.compile(

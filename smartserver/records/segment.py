@@ -105,6 +105,19 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     return Segment(revision, parents, entries, at - start, body - start + length)
 
 
+def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
+    """The parents of the segment at `at`, of which no more need be in `buf`.
+
+    Raises:
+        Malformed: this is no segment, or `buf` ends before they do.
+        LimitExceeded: a length or count is over its limit.
+    """
+    _, at = decode(buf, at)
+    buf = bytes(buf)
+    revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
+    return _read_parents(buf, at, revision)[0]
+
+
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
     """The frames of the segment that lies at `at`, in entry order.
 

@@ -10,7 +10,7 @@ from smartserver.records.model import Announced, encode_ref
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
-from smartserver.store.model import Changes, Seen, Transaction
+from smartserver.store.model import Changes, Listed, Seen, Transaction
 from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
@@ -115,12 +115,16 @@ class Asked:
             early=early,
             may_create=self._site.may_create,
             verify=lambda: found.repository.verify(self._verified),
+            pack=lambda: found.repository.repack(self._packed),
+            listing=self._listed,
         )
 
     def site_wide(self) -> CallContext:
         """What verbs get that concern the server alone."""
         path = self.prepared.message.path
-        return CallContext(cast("Transaction", NoRepository(path)), self.access, self._site.facts, path)
+        return CallContext(
+            cast("Transaction", NoRepository(path)), self.access, self._site.facts, path, listing=self._listed
+        )
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""
@@ -151,6 +155,13 @@ class Asked:
             return state_of(transaction.changes_since(self.known)) if transaction.exists else None
         except CodedError:
             return None
+
+    def _listed(self, after: str, most: int) -> Sequence[Listed]:
+        return self._site.listing(self.prepared.message.path, after, most, self.go_on)
+
+    def _packed(self, done: int, total: int) -> None:
+        self.go_on()
+        self.progress("pack", done, total)
 
     def _verified(self, done: int, total: int) -> None:
         self.go_on()

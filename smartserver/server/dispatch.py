@@ -21,7 +21,7 @@ from smartserver.errors import (
     place,
 )
 from smartserver.server.access import Access
-from smartserver.store.model import PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
@@ -106,6 +106,9 @@ def prepare(message: Request) -> Prepared:
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
         raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
+    alone = [verb.name for verb, _ in calls if verb.alone]
+    if alone and len(calls) > 1:
+        raise Unsupported(f"{alone[0]} in a request of {len(calls)} calls", "it alone")
     longs = [verb.name for verb, _ in calls if verb.long]
     if len(longs) > 1:
         raise Unsupported(f"{len(longs)} calls of {longs[0]} in one request", "one in a request")
@@ -146,6 +149,8 @@ class CallContext:
         early: bool = False,
         may_create: bool = True,
         verify: Callable[[], VerifyReport] | None = None,
+        pack: Callable[[], PackReport] | None = None,
+        listing: Callable[[str, int], Sequence[Listed]] | None = None,
     ) -> None:
         """`place`: the path of the repository, be it there or to be made."""
         self._transaction = transaction
@@ -159,7 +164,9 @@ class CallContext:
         self._early = early
         self._may_create = may_create
         self._verify = verify
-        self.plan: PullPlan | None = None
+        self._pack = pack
+        self._listing = listing
+        self.plan: PullPlan | ContentPlan | None = None
 
     @property
     def transaction(self) -> Transaction:
@@ -237,7 +244,7 @@ class CallContext:
                 raise AccessDenied(f"create a repository at {place(path)}", "it needs a name below the served folder")
         self._access.require(permission, ref)
 
-    def stream(self, plan: PullPlan) -> None:
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Remember what to send after the reply."""
         self.plan = plan
 
@@ -246,6 +253,16 @@ class CallContext:
         if self._verify is None:
             raise NoSuchRepository(self._transaction.path)
         return self._verify()
+
+    def pack(self) -> PackReport:
+        """Join the repository's packs."""
+        if self._pack is None:
+            raise NoSuchRepository(self._transaction.path)
+        return self._pack()
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        """The repositories at or below the path."""
+        return self._listing(after, most) if self._listing is not None else ()
 
 
 def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:

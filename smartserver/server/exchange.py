@@ -300,7 +300,7 @@ class Exchange:
                 self._session.send(Body(self.id, piece))
                 self.pump()
             else:
-                self._session.send(End(self.id, answer.segments, answer.size))
+                self._session.send(End(self.id, body.segments, body.size))
                 self._answer = None
                 self._log("answered")
                 self._over()

@@ -36,6 +36,11 @@ def clean(path: str) -> str:
     return inner
 
 
+def is_name(part: str) -> bool:
+    """Whether a path may have this part."""
+    return bool(part) and not _objection(part)
+
+
 def place(path: str) -> str:
     """As much of a path as can name a repository, where the rest may name a branch in it and a file in that.
 

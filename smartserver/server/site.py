@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
 from smartserver.store.caches import TextCache
+from smartserver.store.format import FORMAT
+from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
+from transports.errors import CodedError, TransportError
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
 Python keeps one for a mapping), and one for each table file: some 11,000, and `serve` asks for 65,536."""
+
+
+MAX_FOLDERS = 100_000
+"""Folders one listing looks into: about a second's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,11 @@ class Found:
     def at(self) -> str:
         """Its own path; empty where there is none (yet)."""
         return self.repository.path if self.exists else ""
+
+
+def _order(path: str) -> list[str]:
+    """What paths are listed by: what is in a folder comes before what is beside it."""
+    return path.split("/") if path else []
 
 
 @dataclass(slots=True)
@@ -116,6 +129,58 @@ class Site:
         """What was a repository at a prefix of a path, longest first."""
         found = [self._repository(above) for above in jail.prefixes(jail.place(path))]
         return [repository for repository in found if repository.deleted()]
+
+    def listing(
+        self, path: str, after: str = "", most: int = sys.maxsize, go_on: Callable[[], None] = lambda: None
+    ) -> list[Listed]:
+        """The repositories at or below a path, in the order of their paths; a path in one gives that one.
+
+        `after`: only those behind this path. `go_on` is called for each folder, and ends the listing by what it raises.
+
+        Raises:
+            InvalidPath: it cannot name a folder, or leads out of the root.
+            LimitExceeded: there are too many folders.
+        """
+        above = self.find_above(path)
+        if above.exists:
+            return [self._listed(above.at)] if _order(above.at) > _order(after) or not after else []
+        found: list[Listed] = []
+        looked = 0
+        folders = [jail.clean(path)]
+        while folders and len(found) < most:
+            go_on()
+            folder = folders.pop()
+            looked += 1
+            if looked > MAX_FOLDERS:
+                raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
+            names = self._names(folder)
+            if "HEAD" in names and "objects" in names:
+                continue  # A git repository has many folders, and none of ours.
+            if FORMAT in names:
+                listed = self._listed(folder)
+                if (listed.vcs or listed.problem) and (not after or _order(folder) > _order(after)):
+                    found.append(listed)
+                continue  # Nothing lies in a repository but what is its own.
+            below = [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]
+            folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
+        return found
+
+    def _listed(self, path: str) -> Listed:
+        """A repository in a listing; without VCS and problem where there is none, or no more."""
+        try:
+            view = self._repository(path).snapshot().view
+            return Listed(path, view.root.vcs, tuple(view.refs()))
+        except NoSuchRepository:
+            return Listed(path, "", ())
+        except CodedError as wrong:
+            return Listed(path, "", (), str(wrong))
+
+    def _names(self, folder: str) -> Sequence[str]:
+        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root."""
+        try:
+            return self._counted.list_directory(folder) if self.inside(folder) else ()
+        except TransportError:
+            return ()
 
     def _check_inside(self, path: str, name: str) -> None:
         if not self.inside(name):

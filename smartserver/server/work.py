@@ -32,7 +32,12 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BodyReader(Protocol):
-    """The segments of a pull's answer."""
+    """The body of an answer."""
+
+    segments: int
+    """In it; right when it has ended, as is `size`."""
+    size: int
+    """Its bytes."""
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; empty at the end."""
@@ -40,12 +45,10 @@ class BodyReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to send: a message, and a body of `segments` and `size` bytes where there is one."""
+    """What to send: a message, and a body where there is one."""
 
     message: Reply | Failure
     body: BodyReader | None = None
-    segments: int = 0
-    size: int = 0
     changed: PackRepository | None = None
     """The repository a swap changed: it may want repacking."""
 
@@ -109,9 +112,9 @@ class RequestWork:
         outcomes = decide(prepared, context)
         reply = asked.reply(outcomes, transaction.changes_since(asked.known) if transaction.exists else None)
         plan = context.plan
-        if plan is None or not plan.segments or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
+        if plan is None or not plan or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
             return Answer(reply)
-        return Answer(reply, transaction.open_body(plan), plan.segments, plan.size)
+        return Answer(reply, transaction.open_body(plan))
 
     # -- changes
 

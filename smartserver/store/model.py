@@ -12,14 +12,20 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
 
 
 class What(enum.StrEnum):
     """What a pull brings."""
 
     REFS = "refs"
+    """The refs, and nothing else."""
     HISTORY = "history"
+    """Whole revisions, as they lie."""
+    REVISIONS = "revisions"
+    """What revisions say of themselves, without their content."""
+    TREE = "tree"
+    """Trees, or parts of them, without their history."""
 
 
 class PullPlan(msgspec.Struct, frozen=True):
@@ -32,6 +38,40 @@ class PullPlan(msgspec.Struct, frozen=True):
     """Bytes of all those segments."""
     common: tuple[bool, ...]
     """For each have: is it a revision here."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be sent."""
+        return self.segments > 0
+
+
+class Trees(msgspec.Struct, frozen=True):
+    """Which trees, and what of them."""
+
+    of: tuple[RevisionId, ...] = ()
+    each: bool = False
+    """Besides, those of the revisions that are sent and of their first parents: so `log` can say what changed."""
+    paths: tuple[bytes, ...] | None = None
+    """With all below them, and the folders they lie in; None: everything."""
+    texts: bool = True
+    """Whether the files' texts come too."""
+    versions: bool = False
+    """Whether the earlier texts of those files come too, and the revisions that brought them."""
+    changed: bool = False
+    """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
+
+
+class ContentPlan(msgspec.Struct, frozen=True):
+    """What an answer is put together from that is not whole revisions."""
+
+    revisions: tuple[int, ...] = ()
+    """Global ordinals of those whose own records are sent, in this order."""
+    bare: bool = False
+    """Only ids and parents are sent of them."""
+    trees: Trees = Trees()
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be sent."""
+        return bool(self.revisions or self.trees.of)
 
 
 class Transaction(Protocol):
@@ -194,6 +234,97 @@ class Transaction(Protocol):
             MissingRevision: a want or `after` is not stored.
         """
 
+    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
+        """The parents of a stored revision, absent ones included; None where it is not stored.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def missing(
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
+    ) -> tuple[int, list[RevisionId]]:
+        """How many revisions `wants` reach and `haves` do not, and the newest of them, parents first, at most `most`.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want is not stored.
+        """
+
+    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
+        """For each of `revisions` whether it is stored, and one of `wants` or an ancestor of one.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want is not stored.
+        """
+
+    def stats(self) -> RepositoryStats:
+        """What the stored repository consists of.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def set_setting(self, name: str, value: bytes | None) -> None:
+        """Change, make or (None) remove a setting.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def delete(self) -> None:
+        """Put a tombstone in the repository's place; nothing else is asked for in the request.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def check_content(self) -> None:
+        """Check that less than whole revisions can be read of it.
+
+        Raises:
+            NoSuchRepository: there is none, or this request makes it.
+            Unsupported: this release knows no trees of its VCS.
+        """
+
+    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: the revision is not stored.
+        """
+
+    def left_hand_length(self, revision: RevisionId) -> int:
+        """How many revisions there are from one to the last of its first parents that is stored, both counted.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: it is not stored.
+        """
+
+    def plan_content(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        limit: int = 0,
+        *,
+        left_hand: bool = False,
+        bare: bool = False,
+        trees: Trees | None = None,
+    ) -> ContentPlan:
+        """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
+
+        `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
+        `bare`: ids and parents alone.
+
+        Raises:
+            MissingRevision: a want, or the revision of a tree, is not stored.
+            NoSuchRepository, Unsupported: as `check_content`.
+        """
+
 
 class RefChange(msgspec.Struct, frozen=True):
     """One entry of the root's log."""
@@ -225,6 +356,43 @@ class Changes(msgspec.Struct, frozen=True):
     """`vcs` and `settings` are empty where they did not change after `since`."""
     mark: int = 0
     """As in `Seen`."""
+
+
+class RepositoryStats(msgspec.Struct, frozen=True):
+    """What a repository consists of; sizes in bytes."""
+
+    format: str
+    features: tuple[str, ...]
+    vcs: str
+    version: int
+    """Changes since it was made."""
+    refs: int
+    entries: int
+    """Of all its maps."""
+    revisions: int
+    records: int
+    packs: int
+    size: int
+    """Of packs and indexes."""
+    largest: int
+    """Of one pack."""
+
+
+class PackReport(msgspec.Struct, frozen=True):
+    """How many packs there were and are, and their bytes."""
+
+    before: int
+    after: int
+    size: int
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A repository as a listing says it; `problem`: why no more can be said of it."""
+
+    path: str
+    vcs: str
+    refs: tuple[bytes, ...]
+    problem: str = ""
 
 
 class VerifyReport(msgspec.Struct, frozen=True):

@@ -23,16 +23,16 @@ LARGE = 1 << 30
 """Bytes of a pack that is left alone."""
 
 
-def plan(packs: Sequence[PackEntry]) -> slice | None:
-    """The neighbours to be joined now, or None: there are few enough."""
+def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
+    """The neighbours to be joined now, or None: there are few enough. `whole`: all that may be, however few."""
     runs = _runs(packs)
     small = sum(stop - start for start, stop in runs)
-    if small <= MOST_PACKS:
+    if not runs or (small <= MOST_PACKS and not whole):
         return None
     start, stop = max(runs, key=lambda run: (run[1] - run[0], run))
     if stop - start < 2:
         return None  # Each lies between two large ones.
-    if stop < len(packs):
+    if whole or stop < len(packs):
         return slice(start, stop)  # It will never grow again, so it need not be rewritten again.
     room = FEW_PACKS - (small - (stop - start))
     joined = packs[stop - 1].length

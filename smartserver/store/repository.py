@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.log import NewLogEntry
-from smartserver.store.model import Changes, Seen, VerifyReport
+from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
@@ -265,17 +265,12 @@ class PackRepository:
             OutcomeUnknown: it may have been deleted.
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
-        with self._file.swapping() as swap:
-            state = self._open(swap.current)
-            first = self._earlier(state, request, age)
-            if first is not None:
-                return first
-            if state.snapshot is None:
-                raise NoSuchRepository(self.path)
-            entry = NewLogEntry(user, request, outcome)
-            root, files = tombstone(state.snapshot.view, now=self._clock(), log=entry, randomness=self._randomness)
-            swap.replace(root, files)
-        return Committed(RootView(root, self.folder), outcome, swapped=True)
+
+        def plan(transaction: RepositoryTransaction) -> bytes:
+            transaction.delete()
+            return outcome
+
+        return self.commit(request, age, user, plan)
 
     # -- upkeep
 
@@ -296,6 +291,25 @@ class PackRepository:
             return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness)
         finally:
             self._repacking.release()
+
+    def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
+        """Join all packs that may be joined, however few they are. `progress`: packs joined, packs in all.
+
+        Raises:
+            NoSuchRepository: there is none.
+            OutcomeUnknown: as `repack_if_needed`.
+            CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        with self._repacking:
+            snapshot = self.snapshot()
+            before = left = len(snapshot.packs)
+            quarantine = partial(self._quarantine, upkeep.REPACK)
+            progress(0, before)
+            while upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True):
+                snapshot = self.snapshot()
+                left = min(left, len(snapshot.packs))  # A push may have come meanwhile.
+                progress(before - left, before)
+            return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
     def tidy(self) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
@@ -392,12 +406,17 @@ class PackRepository:
         undo: contextlib.ExitStack,
     ) -> RootView:
         now = self._clock()
+        if transaction.deleted:
+            gone, files = tombstone(self._view(state), now=now, log=entry, randomness=self._randomness)
+            swap.replace(gone, files)
+            return RootView(gone, self.folder)
         if transaction.created is not None:
-            vcs, kinds, settings = transaction.created
+            vcs, kinds, made = transaction.created
+            settings: Mapping[str, bytes | None] = made
             empty = empty_root(self._randomness(16), vcs, kinds, now=now, over=state.root)
             view = RootView(empty, self.folder)
         else:
-            view, settings = self._view(state), {}
+            view, settings = self._view(state), transaction.setting_changes
         packs: tuple[PackEntry, ...] = view.root.packs
         if upload is not None and upload.entry is not None:
             packs = (*packs, upload.entry)
@@ -429,4 +448,4 @@ def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
     """Whether there is anything to write."""
     brought = upload is not None and upload.entry is not None
     changed = transaction.created is not None or transaction.changes or any(transaction.entries.values())
-    return bool(changed or transaction.remembered or brought)
+    return bool(changed or transaction.setting_changes or transaction.deleted or transaction.remembered or brought)

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile, shown
-from smartserver.records.check import verify_record
+from smartserver.errors import CorruptFile, LimitExceeded, shown
+from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Entry, Key, Kind, Record, RevisionId
+from smartserver.records.model import Entry, Key, Kind, Parent, Record, RevisionId
+from smartserver.records.segment import decode_parents
 from smartserver.records.varint import Malformed
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
@@ -137,11 +138,15 @@ class Location(NamedTuple):
 class SegmentReader:
     """The bytes of ranges of segments as they lie, front to back; for one thread at a time."""
 
-    def __init__(self, runs: Iterable[tuple[OpenPack, int, int]]) -> None:
+    def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
         """`runs`: a pack, and the offsets where the run begins and ends."""
+        self.segments = segments
+        """In all."""
         self._runs = list(runs)
         self._runs.reverse()
-        self.left = sum(stop - start for _, start, stop in self._runs)
+        self.size = sum(stop - start for _, start, stop in self._runs)
+        """Bytes in all."""
+        self.left = self.size
         """Bytes not read yet."""
 
     def read(self, size: int) -> bytes:
@@ -305,7 +310,39 @@ class Snapshot:
         Raises:
             IndexError: there is no such revision.
         """
-        return SegmentReader(self.runs(ranges))
+        ranges = tuple(ranges)
+        return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
+
+    def first_parent(self, ordinal: int) -> int | None:
+        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost.
+
+        Raises:
+            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
+        """
+        stored = self.graph.parents(ordinal)
+        if not stored or self.parents(ordinal)[0].absent:
+            return None
+        return stored[0]
+
+    def parents(self, ordinal: int) -> tuple[Parent, ...]:
+        """The parents of a revision, absent ones too, which the graph does not know.
+
+        Raises:
+            IndexError: there is no such revision.
+            CorruptFile: its header cannot be read.
+            NoSuchFile, TransportFailed: as `SegmentReader.read`.
+        """
+        if not rules_of(self.root.vcs).ghosts:
+            return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
+        ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
+        size = min(HEADER, stop - start)
+        while True:
+            try:
+                return decode_parents(pack.reader.read(start, size), 0)
+            except (Malformed, LimitExceeded) as wrong:
+                if size == stop - start or isinstance(wrong, LimitExceeded):
+                    raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong
+                size = min(size * 16, stop - start)
 
     def segment(self, ordinal: int) -> bytes:
         """One segment as it lies.

@@ -6,8 +6,9 @@ changed so far. The repository writes down what differs, in one swap.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -19,9 +20,12 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
-from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.records.content import READABLE, Content, content_of
+from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.store.content import ContentReader
+from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, PullPlan, Seen
+from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_key, check_name
 
@@ -43,6 +47,10 @@ class RepositoryTransaction:
         """Entries of maps that differ from the snapshot's, None for one that goes."""
         self.declared: dict[str, str] = {}
         """Kinds of the maps the snapshot does not have."""
+        self.setting_changes: dict[str, bytes | None] = {}
+        """Settings that differ from the snapshot's, None for one that goes."""
+        self.deleted = False
+        """Whether this request deletes the repository."""
         self.remembered = False
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
@@ -70,7 +78,10 @@ class RepositoryTransaction:
 
     @property
     def settings(self) -> Mapping[str, bytes]:
-        return self.created[2] if self.created is not None else self._present().root.settings
+        if self.created is not None:
+            return self.created[2]
+        joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
+        return {name: value for name, value in joined.items() if value is not None}
 
     @property
     def announced(self) -> Sequence[Announced]:
@@ -243,6 +254,103 @@ class RepositoryTransaction:
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
+    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
+        ordinal = self._stored.ordinal(revision)
+        return None if ordinal is None else self._present().parents(ordinal)
+
+    def missing(
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
+    ) -> tuple[int, list[RevisionId]]:
+        graph = self._present().graph
+        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
+        found = graph.missing([self._stored_ordinal(want) for want in wants], had)
+        return len(found), [graph.revision(ordinal) for ordinal in found[max(0, len(found) - most) :]]
+
+    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
+        graph = self._present().graph
+        found = [graph.ordinal(revision) for revision in revisions]
+        stored = [ordinal for ordinal in found if ordinal is not None]
+        beyond = set(graph.missing(stored, [self._stored_ordinal(want) for want in wants]))
+        return [ordinal is not None and ordinal not in beyond for ordinal in found]
+
+    def stats(self) -> RepositoryStats:
+        snapshot = self._present()
+        root, view = snapshot.root, snapshot.view
+        return RepositoryStats(
+            format=SPOKEN,
+            features=tuple(sorted({*root.read_features, *root.write_features})),
+            vcs=root.vcs,
+            version=root.version,
+            refs=len(view.refs()),
+            entries=sum(len(entries) for entries in view.maps.values()),
+            revisions=snapshot.graph.count,
+            records=sum(entry.records for entry in root.packs),
+            packs=len(root.packs),
+            size=sum(entry.length + entry.index_length for entry in root.packs),
+            largest=max((entry.length for entry in root.packs), default=0),
+        )
+
+    def set_setting(self, name: str, value: bytes | None) -> None:
+        if self.created is not None:
+            self.created[2].pop(name, None)
+            if value is not None:
+                self.created[2][name] = value
+        elif self._present().root.settings.get(name) == value:
+            self.setting_changes.pop(name, None)
+        else:
+            self.setting_changes[name] = value
+
+    def delete(self) -> None:
+        self._present()
+        self.deleted = True
+
+    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        snapshot = self._present()
+        line = _left_hand(snapshot, self._stored_ordinal(revision))
+        found = next(itertools.islice(line, steps, None), None)
+        return None if found is None else snapshot.revision(found)
+
+    def left_hand_length(self, revision: RevisionId) -> int:
+        return sum(1 for _ in _left_hand(self._present(), self._stored_ordinal(revision)))
+
+    def plan_content(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        limit: int = 0,
+        *,
+        left_hand: bool = False,
+        bare: bool = False,
+        trees: Trees | None = None,
+    ) -> ContentPlan:
+        self.check_content()
+        snapshot = self._present()
+        graph = snapshot.graph
+        wanted = [self._stored_ordinal(want) for want in wants]
+        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
+        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
+        for revision in trees.of if trees is not None else ():
+            self._stored_ordinal(revision)
+        chosen: Iterable[int]
+        if left_hand and wanted:
+            reached = set(had)
+            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
+        else:
+            chosen = reversed(graph.missing(wanted, had, cut))
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, trees or Trees())
+
+    def check_content(self) -> None:
+        if self.created is not None:
+            raise NoSuchRepository(self._path)
+        self._content()
+
+    def _content(self) -> Content:
+        content = content_of(self.vcs)
+        if content is None:
+            raise Unsupported(f"reading parts of a repository of {self.vcs}", ", ".join(READABLE))
+        return content
+
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
@@ -252,12 +360,14 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan) -> SegmentReader:
-        """The bytes of a plan's segments.
+    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | ContentReader:
+        """The bytes of what a plan says.
 
         Raises:
             NoSuchRepository: there is none.
         """
+        if isinstance(plan, ContentPlan):
+            return ContentReader(self._present(), self._content(), plan)
         return self._present().read_ranges(plan.ranges)
 
     def _present(self) -> Snapshot:
@@ -296,6 +406,13 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
+
+
+def _left_hand(snapshot: Snapshot, ordinal: int | None) -> Iterator[int]:
+    """A revision, its first parent, that one's, and so on."""
+    while ordinal is not None:
+        yield ordinal
+        ordinal = snapshot.first_parent(ordinal)
 
 
 def _folders_of(name: bytes) -> list[bytes]:

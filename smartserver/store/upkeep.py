@@ -34,14 +34,17 @@ def repack(
     quarantine: Callable[[], Quarantine],
     clock: Callable[[], float],
     randomness: Callable[[int], bytes],
+    *,
+    whole: bool = False,
 ) -> bool:
     """Join the neighbouring packs `repack.plan` names; False where none, or where another changed them meanwhile.
+    `whole`: as many as may be joined, however few there are.
 
     Raises:
         OutcomeUnknown: they may have been replaced; both sets of files are there.
         CorruptFile, TransportError: nothing changed.
     """
-    span = packs.plan(snapshot.root.packs)
+    span = packs.plan(snapshot.root.packs, whole=whole)
     if span is None:
         return False
     chosen = snapshot.packs[span]

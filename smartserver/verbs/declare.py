@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smartserver.store.model import PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from transports.errors import CodedError
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
@@ -94,14 +94,28 @@ class Context(Protocol):
             AccessDenied: it may not.
         """
 
-    def stream(self, plan: PullPlan) -> None:
-        """Send these segments as the body of the reply."""
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
+        """Send what a plan says as the body of the reply."""
 
     def verify(self) -> VerifyReport:
         """Read and check the whole repository, reporting progress.
 
         Raises:
             NoSuchRepository: there is none.
+        """
+
+    def pack(self) -> PackReport:
+        """Join the repository's packs, reporting progress.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        """The repositories at or below the request's path, by path, those after `after` and at most `most`.
+
+        Raises:
+            LimitExceeded: there are too many folders to look into.
         """
 
 
@@ -125,6 +139,8 @@ class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
     """Takes a path below a repository too."""
     long: bool
     """May take minutes: runs apart from the calls that answer at once."""
+    alone: bool
+    """No other call may be in its request."""
     request_type: type[RequestT]
     result_type: type[ResultT]
     function: Callable[[Context, RequestT], ResultT]
@@ -154,6 +170,7 @@ def verb(
     site_wide: bool = False,
     finds_above: bool = False,
     long: bool = False,
+    alone: bool = False,
 ) -> Callable[[Callable[[Context, RequestT], ResultT]], Verb[RequestT, ResultT]]:
     """Declare an RPC method; the effect left out is the strictest one.
 
@@ -187,6 +204,7 @@ def verb(
             site_wide=site_wide,
             finds_above=finds_above,
             long=long,
+            alone=alone,
             request_type=typing.cast("type[RequestT]", request_type),
             result_type=typing.cast("type[ResultT]", result_type),
             function=function,

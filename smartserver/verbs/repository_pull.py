@@ -1,15 +1,16 @@
-"""`Repository.pull`: refs, and the revisions the client lacks."""
+"""`Repository.pull`: refs, and what the client lacks: revisions, or what revisions say of themselves, or trees."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported
 from smartserver.records.model import RefValue, RevisionId
-from smartserver.store.model import Transaction, What
+from smartserver.store.model import Transaction, Trees, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, Id, RefName
 
@@ -19,6 +20,53 @@ MAX_HAVES = 256
 MAX_PREFIXES = 256
 """Prefixes of refs in one pull: each ref is compared with all of them."""
 
+MAX_TREES = 4096
+"""Trees in one pull by name: as many as ids elsewhere. Those of the chosen revisions are not counted."""
+
+Path = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"doc/index.txt"])]
+"""A path inside a tree, without a slash at either end; empty: the tree's root."""
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53, examples=[-1])]
+"""A revision's place in the left-hand history of the first want: 1 is its first revision, -1 the want itself."""
+
+MAX_DIGITS = 15
+"""Of a tip's number in its attributes, which are the client's; more are none."""
+
+Named = Id | Number
+"""A revision, by id or number."""
+
+
+class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which of the revisions that the wants reach and the haves do not say what they are: the newest `limit` (0: all);
+    with `left_hand` along first parents only. `bare`: only their ids and parents.
+
+    `newest`: what this one reaches, instead of the wants. `oldest`: none that its first parent reaches.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
+    left_hand: bool = False
+    bare: bool = False
+    newest: Named | None = None
+    oldest: Named | None = None
+
+
+class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which trees: of `revisions`, and with `each` those of the chosen revisions and their first parents.
+
+    `paths`: only what lies there, with the folders on the way; `inner`: what the request's path leads to inside the
+    branch, too; neither: everything. `texts`: the files' texts, too. `versions`: the earlier texts of those files, and
+    the revisions that brought them, too. `changed`: texts only of files that are not the same in a tree and the next
+    of `revisions`, or with `each` in its first parent's.
+    """
+
+    revisions: Annotated[list[Named], msgspec.Meta(max_length=MAX_TREES)] = []
+    each: bool = False
+    paths: Annotated[list[Path], msgspec.Meta(max_length=MAX_IDS)] | None = None
+    inner: bool = False
+    texts: bool = True
+    versions: bool = False
+    changed: bool = False
+
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`, or the name of a setting that holds
@@ -26,7 +74,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
-    segment of an interrupted pull with the same arguments.
+    segment of an interrupted pull of `history` with the same arguments. `chosen` may go with `what` = `revisions` and
+    `tree`; `trees` goes with `tree`, always.
     """
 
     what: What = What.HISTORY
@@ -36,14 +85,19 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     absent: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
     after: Id | None = None
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
+    chosen: ChosenField | None = None
+    trees: TreesField | None = None
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments` and `size` (bytes) of the body; `common`: a bit for each have, lowest first, that is here."""
+    """`segments` and `size` (bytes) of the body of whole revisions; `common`: a bit for each have, lowest first, that
+    is here. `trees`: the ids of `TreesField.revisions`.
+    """
 
     segments: int = 0
     size: int = 0
     common: bytes = b""
+    trees: list[bytes] = []
 
 
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
@@ -73,19 +127,93 @@ def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[Re
     return [tip.id for name, value in refs.items() if name.startswith(wanted) for tip in value]
 
 
+def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]) -> PullResult:
+    """Plan the answer to a pull of less than whole revisions."""
+    transaction, chosen, asked = context.transaction, request.chosen, request.trees
+    transaction.check_content()
+    named = functools.partial(_named, transaction, wants)
+    trees = Trees()
+    if asked is not None:
+        paths = asked.paths
+        if asked.inner:
+            paths = [*(paths or ()), context.inner.encode()]
+        trees = Trees(
+            tuple(map(named, asked.revisions)),
+            asked.each,
+            None if paths is None else tuple(paths),
+            asked.texts,
+            asked.versions,
+            asked.changed,
+        )
+    elif chosen is None:
+        chosen = ChosenField()
+    if chosen is None:  # The wants only say from where revisions are numbered.
+        plan = transaction.plan_content([], trees=trees)
+    else:
+        oldest = None if chosen.oldest is None else transaction.left_hand(named(chosen.oldest), 1)
+        plan = transaction.plan_content(
+            wants if chosen.newest is None else [named(chosen.newest)],
+            request.haves if oldest is None else [*request.haves, oldest],
+            request.absent,
+            chosen.limit,
+            left_hand=chosen.left_hand,
+            bare=chosen.bare,
+            trees=trees,
+        )
+    context.stream(plan)
+    return PullResult(trees=list(trees.of))
+
+
+def _named(transaction: Transaction, wants: Sequence[RevisionId], revision: RevisionId | int) -> RevisionId:
+    """A revision's id; a number counts in the left-hand history of the first want."""
+    if not isinstance(revision, int):
+        return revision
+    if wants and revision:
+        steps = _tip_number(transaction, wants[0]) - revision if revision > 0 else -revision - 1
+        found = transaction.left_hand(wants[0], steps) if steps >= 0 else None
+        if found is not None:
+            return found
+    raise NoSuchRevisionNumber(revision)
+
+
+def _check(request: PullRequest) -> None:
+    """Refuse arguments that do not go together."""
+    what = request.what
+    less = what in (What.REVISIONS, What.TREE)
+    if (what is What.TREE) != (request.trees is not None):
+        has = "without" if what is What.TREE else "with"
+        raise Unsupported(f"a pull of {what} {has} trees", "`trees` with `tree`, always")
+    if request.chosen is not None and not less:
+        raise Unsupported(f"a pull of {what} with revisions chosen", "`chosen` with `revisions` and `tree`")
+    if request.after is not None and less:
+        raise Unsupported(f"a pull of {what} that goes on with an earlier one", "`after` with `history`")
+
+
+def _tip_number(transaction: Transaction, tip: RevisionId) -> int:
+    """The number of a ref's tip: what its attributes say, since history may go on below a ghost; else counted."""
+    for value in transaction.refs().values():
+        for each in value:
+            if each.id == tip and each.attributes.isdigit() and len(each.attributes) <= MAX_DIGITS:
+                return int(each.attributes)
+    return transaction.left_hand_length(tip)
+
+
 @verb(
     "Repository.pull",
     effect=Effect.READ,
     body=Body.DOWN,
-    errors=(LimitExceeded, MissingRevision, NoSuchRepository),
+    errors=(LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported),
 )
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
-    """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
+    """Answer what changed of the refs, then send what the client lacks.
 
-    Segments come parents first, as they lie on disk. With `what` = `refs` nothing follows.
+    `history`: the revisions that the wants reach and the haves do not, whole, parents first, as they lie on disk.
+    `revisions`: only what those say of themselves, newest first. `tree`: trees or parts of them, without history. The
+    bodies of the last two are bulk streams. With `refs` nothing follows.
     """
     transaction = context.transaction
     refs = transaction.refs()
+    _check(request)
     if request.what is What.REFS:
         return PullResult()
     wants = [*_wanted(transaction, refs, request.refs), *request.ids]
@@ -95,6 +223,8 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             [*wants, *request.haves],
         )
     wants = list(dict.fromkeys(wants))
+    if request.what is not What.HISTORY:
+        return _content(context, request, wants)
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
     context.stream(plan)
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import zstandard
 from second_decoder import (
@@ -28,6 +29,86 @@ LONGEST = 262144
 CLIENT = {REQUEST, REQUEST | WITH_BODY, BODY, END, CANCEL, PING, PONG}
 SERVER = {REPLY, REPLY | WITH_BODY, ERROR, PROGRESS, BODY, END, PING, PONG, GOAWAY}
 LIMITS = {END: 12, CANCEL: 0, PING: 64, PONG: 64, GOAWAY: 1024}
+
+
+def integer(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value % 128 + 128]) + integer(value // 128)
+
+
+class HasText(Protocol):
+    """A record that was decoded."""
+
+    kind: int
+    key: bytes
+    meta: bytes
+    text: bytes
+
+
+def bencoded(text: bytes, at: int = 0) -> tuple[Any, int]:
+    """Read one value in bencode; it and where it ends."""
+    if (kind := text[at : at + 1]) == b"i":
+        return int(text[at + 1 : (end := text.index(b"e", at))]), end + 1
+    if kind not in (b"l", b"d"):
+        start = text.index(b":", at) + 1
+        return text[start : (end := start + int(text[at : start - 1]))], end
+    found, at = [], at + 1
+    while text[at : at + 1] != b"e":
+        value, at = bencoded(text, at)
+        found.append(value)
+    return found, at + 1
+
+
+def parents_of(vcs: str, own: HasText) -> list[bytes]:
+    """The parents that the record of a revision names."""
+    if vcs == "bzr 2a":
+        fields, end = bencoded(own.text)
+        named: dict[bytes, Any] = dict(fields)
+        must(end == len(own.text) and named[b"format"] == 10 and named[b"revision-id"] == own.key, "a revision's text")
+        return list(named[b"parent-ids"])
+    lines = own.text.partition(b"\n\n")[0].split(b"\n")
+    if own.meta == b"\1":
+        return [bytes.fromhex(line[7:].decode()) for line in lines if line.startswith(b"parent ")]
+    if own.meta == b"\4" and lines[1] in (b"type commit", b"type tag"):
+        return [bytes.fromhex(lines[0][7:].decode())]
+    return []
+
+
+def references_of(vcs: str, record: HasText) -> tuple[int, list[bytes]]:
+    """The kind that a record refers to, and the keys."""
+    return bzr_references(record) if vcs == "bzr 2a" else (0, git_references(record))
+
+
+def git_references(record: HasText) -> list[bytes]:
+    text, size, found = record.text, len(record.key), list[bytes]()
+    if record.meta in (b"\1", b"\4"):
+        return [bytes.fromhex(text.split(b"\n")[0].split(b" ")[1].decode())]
+    at = 0
+    while record.meta == b"\2" and at < len(text):
+        mode, end = int(text[at : text.index(b" ", at)], 8), text.index(b"\0", at) + 1
+        found += [text[end : end + size]] * (mode & 0o170000 != 0o160000)
+        at = end + size
+    return found
+
+
+def bzr_references(record: HasText) -> tuple[int, list[bytes]]:
+    lines = record.text.split(b"\n")
+    if record.kind == 0:
+        return 2, [record.key]
+    if record.kind == 2:
+        fields = dict(line.split(b": ", 1) for line in lines[1:-1])
+        must(lines[0] == b"chkinventory:" and fields[b"revision_id"] == record.key, "an inventory is its revision's")
+        return 3, [fields[b"id_to_entry"], fields[b"parent_id_basename_to_file_id"]]
+    if record.kind == 3 and lines[0] == b"chknode:":
+        return 3, [line.rpartition(b"\0")[2] for line in lines[5:-1]]
+    texts, at = list[bytes](), 5
+    while record.kind == 3 and lines[2] == b"1" and at < len(lines) - 1:
+        key, _, count = lines[at].partition(b"\0")
+        file_id, revision = lines[at + 1].split(b": ", 1)[1], lines[at + 4]
+        must(file_id == lines[4] + key, "an entry is under its id")
+        texts.append(file_id + b"\0" + revision)
+        at += 1 + int(count)
+    must(record.kind != 3 or lines[2] != b"1" or len(texts) == int(lines[3]), "a leaf counts its items")
+    return 4, texts
 
 
 def obey_record(record: Record) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import second_decoder
 from second_decoder import Cursor, Kinds, Parents, blake, decode, must
-from second_rules import obey_segment
+from second_rules import integer, obey_segment, parents_of, references_of
 
 
 @dataclass
@@ -75,8 +75,7 @@ def prove(record: Record, kind: dict[str, Any]) -> None:
     """Prove a record's text against its key, or its check where it has one."""
     if kind["check"] == "blake2b-128":
         named = (kind["name"].encode(), record.key, record.meta)
-        must(all(len(part) < 128 for part in named), "here only lengths of one byte are proved")
-        good = blake(b"".join(bytes([len(part)]) + part for part in named) + record.text) == record.check
+        good = blake(b"".join(integer(len(part)) + part for part in named) + record.text) == record.check
     elif kind["check"] == "sha1-key":
         good = record.key == b"sha1:" + hashlib.sha1(record.text).hexdigest().encode()
     else:
@@ -84,16 +83,6 @@ def prove(record: Record, kind: dict[str, Any]) -> None:
         whole = b"%s %d\0%s" % (TYPES[record.meta[0]], len(record.text), record.text)
         good = hashlib.new(kind["check"].removeprefix("git-"), whole).digest() == record.key
     must(good and len(record.text) == record.length, f"the text of {record.key.hex()} is what its header says")
-
-
-def git_parents(own: Record) -> list[bytes]:
-    """The parents that the record of a revision names."""
-    lines = own.text.partition(b"\n\n")[0].split(b"\n")
-    if own.meta == b"\1":
-        return [bytes.fromhex(line[7:].decode()) for line in lines if line.startswith(b"parent ")]
-    if own.meta == b"\4" and lines[1] in (b"type commit", b"type tag"):
-        return [bytes.fromhex(lines[0][7:].decode())]
-    return []
 
 
 def hashed(data: bytes) -> Cursor:
@@ -275,5 +264,11 @@ class Repository:
             first = self.copies.setdefault(record.name, record)
             must(first.text == record.text, "copies have equal texts")
             self.holders.setdefault(record.name, set()).add(segment.revision)
-        own = next(record for record in segment.records if record.key == segment.revision)
-        must(git_parents(own) == [parent for parent, _ in segment.parents], "a revision's record names its parents")
+        vcs, own = self.root[5], next(r for r in segment.records if (r.kind, r.key) == (0, segment.revision))
+        must(parents_of(vcs, own) == [parent for parent, _ in segment.parents], "a revision's record names its parents")
+        must(vcs == "bzr 2a" or len(segment.present) == len(segment.parents), "only Breezy has ghosts")
+        for record in segment.records:
+            must(vcs != "bzr 2a" or record.kind > 2 or record.key == segment.revision, "a revision has its own records")
+            kind, keys = references_of(vcs, record)
+            for name in {bytes([kind]) + key for key in keys}:
+                must(bool(self.holders.get(name, set()) & above), "what a record refers to comes with it or before it")

@@ -71,6 +71,22 @@ def many(repository: PackRepository, history: History, _clock: Clock) -> None:
         push(repository, history, [each], {MAIN: each})
 
 
+def few(repository: PackRepository, history: History, _clock: Clock) -> None:
+    """Three packs."""
+    for each in line(history, "base", 3):
+        push(repository, history, [each], {MAIN: each})
+
+
+def configure(repository: PackRepository, _history: History) -> None:
+    """Settings are no part of a state here; that the root is whole is."""
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_setting("HEAD", SIDE)
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan)
+
+
 def joined(repository: PackRepository, history: History, clock: Clock) -> None:
     """Old packs that are due to be deleted."""
     many(repository, history, clock)
@@ -175,6 +191,10 @@ OPERATIONS = {
         three, lambda repository, history: repository.delete(request_id(), 0, "user"), lambda history: None
     ),
     "repack": Operation(many, lambda repository, history: repository.repack_if_needed(), many_refs),
+    "repack what is not due": Operation(
+        few, lambda repository, history: repository.repack(), lambda history: {MAIN: line(history, "base", 3)[2]}
+    ),
+    "change settings": Operation(three, configure, three_refs),
     "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
 }
 

@@ -65,7 +65,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 `smartserver` is its `__init__` alone: it imports nothing and holds the version, `smartserver.__version__`."""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "zstandard": ("smartserver.records.delta",),
+    "zstandard": ("smartserver.records.bulk", "smartserver.records.delta"),
     "msgspec": ("smartserver",),
     "twisted": ("smartserver.server", "smartserver.cli"),
     "zope": ("smartserver.server", "smartserver.cli"),

@@ -97,6 +97,23 @@ likely = st.one_of(
         st.none() | st.sampled_from(IDS[:-1]),
         st.lists(st.sampled_from([b"refs/", b"*", MAIN]), max_size=2),
     ),
+    st.builds(
+        lambda *fields: list(fields),
+        st.sampled_from(["tags", "notes", "a\0b"]),
+        st.sampled_from(["ids", "opaque"]),
+        st.lists(
+            st.builds(
+                lambda *fields: list(fields),
+                st.sampled_from([b"a", b"", b"\0"]),
+                st.none() | st.sampled_from(IDS),
+                st.sampled_from(["add", "equal", "set"]),
+                st.none() | st.sampled_from(IDS),
+            ),
+            max_size=3,
+        ),
+        st.none() | st.sampled_from(REFS),
+        st.booleans(),
+    ),
     st.just(msgspec.msgpack.decode(msgspec.msgpack.encode(CREATE))),
     st.just([]),
 )

@@ -24,10 +24,17 @@ from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, MapKind, MapUpdateRequest, Verdict, map_update
+from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
+from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.repository_list import ListRequest, repository_list
+from smartserver.verbs.repository_missing import MissingRequest, repository_missing
 from smartserver.verbs.repository_open import OpenRequest, repository_open
+from smartserver.verbs.repository_pack import PackRequest, repository_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest, server_info
@@ -117,12 +124,31 @@ def verbs() -> dict[str, Callable[[Stage], None]]:
             ).entries
             == [EntryOutcome(Verdict.DONE)]
         ),
+        "Repository.configure": lambda stage: _true(
+            stage.client.call(repository_configure, ConfigureRequest({"HEAD": TOPIC}), PATH).old == SETTINGS
+        ),
         "Repository.create": create,
+        "Repository.delete": lambda stage: _true(
+            stage.client.call(repository_delete, DeleteRequest(), PATH) is not None and not stage.joint.refs()
+        ),
+        "Repository.get_parent_map": lambda stage: _true(
+            len(stage.client.call(repository_get_parent_map, GetParentMapRequest(stage.line), PATH).parents) == 10
+        ),
         "Repository.insert_pack": insert,
+        "Repository.list": lambda stage: _true(
+            [each.path for each in stage.client.call(repository_list, ListRequest()).repositories] == [PATH]
+        ),
+        "Repository.missing": lambda stage: _true(
+            stage.client.call(repository_missing, MissingRequest([MAIN], haves=stage.line[4:5]), PATH).count == 5
+        ),
         "Repository.open": lambda stage: _true(
             stage.client.call(repository_open, OpenRequest(), PATH + "/below/it").rest == "below/it"
         ),
+        "Repository.pack": lambda stage: _true(stage.client.call(repository_pack, PackRequest(), PATH).after == 1),
         "Repository.pull": pull,
+        "Repository.stats": lambda stage: _true(
+            stage.client.call(repository_stats, StatsRequest(), PATH).revisions == 10
+        ),
         "Repository.verify": lambda stage: _true(
             stage.client.call(repository_verify, VerifyRequest(), PATH).problems == []
         ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bzr_samples import FIRST, FIRST_PARENTS, push, segment
 from click.testing import CliRunner, Result
 from stored import pack_of, stored
 
@@ -17,7 +18,9 @@ from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.cli.user import user
 from smartserver.cli.verify import _progress
 from smartserver.client.call import Client
+from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_verify import VerifyResult
+from transports.local import LocalTransport
 
 WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
 
@@ -49,6 +52,15 @@ def test_a_folder_that_is_well(tmp_path: Path) -> None:
     result = run("verify", str(tmp_path / "project"))
     assert result.exit_code == 0
     assert WELL.fullmatch(result.output)
+
+
+def test_a_damage_of_breezys_is_named_as_text(tmp_path: Path) -> None:
+    push(PackRepository(LocalTransport(tmp_path), "project"), segment(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key})
+    assert run("verify", str(tmp_path / "project")).output.startswith(f"1 pack, 1 revision, {len(FIRST)} records, ")
+    pack = pack_of(tmp_path / "project")
+    flip(pack, pack.read_bytes().index(b"#!/bin/sh"))
+    problems = run("verify", str(tmp_path / "project")).output
+    assert re.search(r"\.pack at byte \d+: record run-id joe@example\.org-1 of revision joe@example\.org-1: ", problems)
 
 
 def test_a_flipped_bit_is_named_and_fails(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from smartserver.records.segment import (
     ZSTD,
     SegmentStream,
     decode_graph,
+    decode_parents,
     decode_segment,
     encode_graph,
     encode_segment,
@@ -83,6 +84,25 @@ def test_header_alone_is_enough_to_decode() -> None:
     assert decode_segment(WHOLE[: segment.frames_at], 0, KINDS) == segment
     with pytest.raises(Malformed, match=f"of a segment of {len(WHOLE)}"):
         list(frames(segment, WHOLE[:-1]))
+
+
+def test_the_parents_alone() -> None:
+    """They need no kinds, and nothing that comes after them."""
+    assert decode_parents(b"before" + WHOLE, 6) == PARENTS
+    assert decode_parents(encode_segment(b"r", (), (), (), KINDS), 0) == ()
+    first = next(end for end in range(len(WHOLE)) if _has_parents(WHOLE[:end]))
+    assert first < decode_segment(WHOLE, 0, KINDS).frames_at
+    assert decode_parents(memoryview(WHOLE[:first]), 0) == PARENTS
+    for end in range(first):
+        with pytest.raises(Malformed):
+            decode_parents(WHOLE[:end], 0)
+
+
+def _has_parents(part: bytes) -> bool:
+    try:
+        return decode_parents(part, 0) == PARENTS
+    except Malformed:
+        return False
 
 
 def test_base_keys() -> None:

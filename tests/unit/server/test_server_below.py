@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 import pytest
 from builders import GIT, MAIN
@@ -9,6 +11,7 @@ from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
+from smartserver.server import dispatch
 from smartserver.server.access import Access
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
@@ -185,3 +188,21 @@ def test_it_is_found_again_when_another_was_first(dialog: Dialog, served: Served
 
 def test_what_concerns_the_server_alone(dialog: Dialog) -> None:
     done(dialog.ask(at("project/trunk", (server_ping, PingRequest()))))
+
+
+def test_a_server_that_does_not_know_the_flag_does_nothing(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Older(enum.IntFlag):
+        NONE = 0
+        ATOMIC = 1
+        CHECK_ONLY = 2
+        BODY = 4
+        GRAPH_FIRST = 8
+
+    monkeypatch.setattr(dispatch, "RequestFlag", Older)
+    before = served.refs()
+    error = refused(dialog.ask(at("project", here(line[2]))))
+    assert error.code == "unsupported"
+    assert "0x10" in str(error)
+    assert served.refs() == before

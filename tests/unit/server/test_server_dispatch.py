@@ -40,6 +40,7 @@ from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, ServerFacts, verb
 from smartserver.verbs.repository_create import repository_create
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
@@ -350,3 +351,10 @@ def test_results_that_grow_without_end(served: Served, monkeypatch: pytest.Monke
     with pytest.raises(Refused) as caught:
         run(served, PING, PING, PING, PING)
     assert isinstance(caught.value.fault, LimitExceeded)
+
+
+def test_what_must_be_alone_in_its_request() -> None:
+    delete = (repository_delete, DeleteRequest())
+    assert prepare(message(delete)).mutates
+    for calls in ([delete, PING], [PING, delete], [delete, delete]):
+        assert "Repository.delete in a request of 2 calls" in refusal(message(*calls))

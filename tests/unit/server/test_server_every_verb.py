@@ -18,9 +18,16 @@ from smartserver.verbs.branch_delete import BranchDeleteRequest
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
+from smartserver.verbs.repository_configure import ConfigureRequest
+from smartserver.verbs.repository_delete import DeleteRequest
+from smartserver.verbs.repository_get_parent_map import GetParentMapRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest
+from smartserver.verbs.repository_list import ListRequest
+from smartserver.verbs.repository_missing import MissingRequest
 from smartserver.verbs.repository_open import OpenRequest
+from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest
+from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.repository_verify import VerifyRequest
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest
@@ -50,10 +57,17 @@ CASES = {
     "Branch.delete": Case(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
     "Branch.set_last_revision": Case(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),
     "Map.update": Case(lambda line: MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", line[0])], MAIN), R, W),
+    "Repository.configure": Case(lambda line: ConfigureRequest({"description": b"x"}), R, W),
     "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
+    "Repository.delete": Case(lambda line: DeleteRequest(), R, W, D),
+    "Repository.get_parent_map": Case(lambda line: GetParentMapRequest([line[1]]), R),
     "Repository.insert_pack": Case(lambda line: InsertPackRequest(), R, W),
+    "Repository.list": Case(lambda line: ListRequest(refs=True), R),
+    "Repository.missing": Case(lambda line: MissingRequest([MAIN], mine=line), R),
     "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
+    "Repository.pack": Case(lambda line: PackRequest(), R, W),
     "Repository.pull": Case(lambda line: PullRequest(), R),
+    "Repository.stats": Case(lambda line: StatsRequest(), R),
     "Repository.verify": Case(lambda line: VerifyRequest(), R),
     "Server.info": Case(lambda line: InfoRequest(), R),
     "Server.ping": Case(lambda line: PingRequest(), R),

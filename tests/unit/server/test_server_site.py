@@ -9,7 +9,7 @@ import pytest
 from builders import KINDS, MAIN
 from dialogs import Served
 
-from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository
 from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
@@ -130,3 +130,61 @@ def test_each_thread_is_told_what_it_asked_of_the_store(served: Served) -> None:
     assert (served.site.spent - before).reads >= 1
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(lambda: served.site.spent).result() == Counts()
+
+
+# -- listing
+
+
+def paths(served: Served, path: str = "", after: str = "", most: int = 99) -> list[str]:
+    return [each.path for each in served.site.listing(path, after, most)]
+
+
+def test_repositories_are_listed_by_path(served: Served) -> None:
+    line = list(served.history.parents)
+    for path in ("a", "b-c", "b/c", "b/d/e", "team/x.y"):
+        served.push(line, {MAIN: line[0], b"refs/heads/b": line[1]}, path)
+    for folder in ("empty", "b/.hidden", "team/git", "team/git/objects"):
+        served.transport.make_directory(folder)
+    for file in ("file", "team/git/HEAD"):
+        served.transport.put(file, (b"x",))
+    everything = ["a", "b/c", "b/d/e", "b-c", "team/project", "team/x.y"]
+    assert paths(served) == everything
+    assert paths(served, "b") == ["b/c", "b/d/e"]
+    assert paths(served, "team/project/refs") == paths(served, "team/project") == ["team/project"]
+    assert paths(served, "nowhere") == paths(served, "file") == paths(served, "empty") == []
+    for number, last in enumerate(everything):
+        assert paths(served, after=last) == everything[number + 1 :]
+        assert paths(served, after=last, most=2) == everything[number + 1 : number + 3]
+    assert paths(served, "a", after="a") == []
+    first = served.site.listing("a")[0]
+    assert (first.vcs, first.refs, first.problem) == ("git sha1", (b"refs/heads/b", MAIN), "")
+
+
+def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> None:
+    line = list(served.history.parents)
+    served.push(line, {}, "damaged")
+    served.push(line, {}, "gone")
+    served.site.find("gone").repository.delete(bytes(16), 0, "user")
+    served.transport.delete("damaged/root")
+    served.transport.put("damaged/root", (b"no root",))
+    damaged, whole = Site(served.transport).listing("")
+    assert (damaged.path, damaged.vcs, whole.path) == ("damaged", "", "team/project")
+    assert "root" in damaged.problem
+
+
+def test_a_listing_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        served.transport.make_directory(f"folder{number}")
+    monkeypatch.setattr(site, "MAX_FOLDERS", 7)
+    with pytest.raises(LimitExceeded):
+        served.site.listing("")
+
+    def no_more() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        served.site.listing("", go_on=no_more)
+    served.site.inside = lambda name: name != "team"
+    assert paths(served) == []
+    with pytest.raises(InvalidPath):
+        served.site.listing("../x")

@@ -19,7 +19,10 @@ from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import repository_create
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_insert_pack import InsertPackResult
+from smartserver.verbs.repository_list import ListRequest, ListResult, repository_list
+from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import Failure, Reply, RequestFlag, Status
@@ -279,3 +282,32 @@ def test_a_check_brings_no_segments(dialog: Dialog, served: Served, line: list[b
 def test_a_check_without_its_graph(dialog: Dialog, line: list[bytes]) -> None:
     flags = BODY | RequestFlag.CHECK_ONLY
     assert refused(dialog.ask(message(INSERT, set_ref(line[4]), flags=flags))).code == "unsupported"
+
+
+def test_a_repository_is_deleted_and_a_repeat_says_so_again(dialog: Dialog, served: Served) -> None:
+    request = message((repository_delete, DeleteRequest()), request=numbered(7))
+    first = done(dialog.ask(request))
+    assert first.state is None
+    assert not served.repository().exists()
+    again = done(dialog.ask(msgspec.structs.replace(request, age=500)))
+    assert (again.outcomes, again.state) == (first.outcomes, None)
+    assert refused(dialog.ask(msgspec.structs.replace(request, id=numbered(8)))).code == "no-such-repository"
+
+
+def test_packs_are_joined_when_somebody_asks(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    served.push(line[4:5], {MAIN: line[4]})
+    before = served.repository().snapshot().root.version
+    answer = done(dialog.ask(message((repository_pack, PackRequest()))))
+    result = msgspec.msgpack.decode(answer.outcomes[0].result, type=PackResult)
+    assert (result.before, result.after) == (2, 1)
+    assert served.repository().snapshot().root.version == before + 1
+    assert served.repository().verify().problems == ()
+
+
+def test_a_listing_over_the_wire(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    served.push(line[:1], {MAIN: line[0]}, "team/other")
+    answer = done(dialog.ask(message((repository_list, ListRequest(refs=True)), path="")))
+    result = msgspec.msgpack.decode(answer.outcomes[0].result, type=ListResult)
+    assert [(each.path, each.refs) for each in result.repositories] == [("project", [MAIN]), ("team/other", [MAIN])]
+    assert answer.state is None
+    assert refused(dialog.ask(message((repository_list, ListRequest()), path="../x"))).code == "invalid-path"

@@ -184,3 +184,13 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     other = OpenPack(made.transport, entry, KINDS[:2])
     with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
         repack.run(made.transport, [*snapshot.packs, other], b"n" * 16, "packs/new.pack", "packs/new.idx")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left"),
+    [([], []), ([5], [5]), ([5, 6], [11]), ([1000, 1, 1], [1002]), ([5, 6, LARGE + 1, 7, 8, 9], [11, LARGE + 1, 24])],
+)
+def test_all_are_joined_when_somebody_asks(sizes: list[int], left: list[int]) -> None:
+    while (part := repack.plan(entries(sizes), whole=True)) is not None:
+        join(sizes, part)
+    assert sizes == left

@@ -34,7 +34,7 @@ from smartserver.errors import (
 )
 from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS, ROOT
-from smartserver.store.model import Seen
+from smartserver.store.model import PackReport, Seen
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.counted import CountedTransport
@@ -560,4 +560,38 @@ def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> No
     assert repository.snapshot().root.version == lost
     assert refs_of(repository) == {MAIN: other[2], b"refs/heads/again": other[0]}
     assert refs_of(PackRepository(LocalTransport(tmp_path), "project")) == refs_of(repository)
+    check_whole(repository, history)
+
+
+def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history: History) -> None:
+    line = history.line(4)
+    for each in line[:3]:
+        push(repository, history, [each], {MAIN: each})
+    told: list[tuple[int, int]] = []
+    report = repository.repack(lambda done, total: told.append((done, total)))
+    assert (report.before, report.after, told) == (3, 1, [(0, 3), (2, 3)])
+    assert report.size == repository.snapshot().root.packs[0].length
+    check_whole(repository, history)
+    again = repository.repack()
+    assert (again.before, again.after) == (1, 1)
+    push(repository, history, line[3:], {MAIN: line[3]})
+    assert len(repository.snapshot().packs) == 2
+
+
+def test_nothing_to_join_where_there_is_nothing(repository: PackRepository, history: History) -> None:
+    with pytest.raises(NoSuchRepository):
+        repository.repack()
+    push(repository, history, [])
+    assert repository.repack() == PackReport(0, 0, 0)
+
+
+def test_the_root_of_a_backup_brings_back_what_was_deleted(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    backup = repository.folder.get(ROOT)
+    repository.delete(request_id(), 0, "user")
+    assert not repository.exists()
+    repository.folder.delete(ROOT)
+    repository.folder.put(ROOT, (backup,))
+    assert repository.exists()
     check_whole(repository, history)

@@ -412,3 +412,28 @@ def test_on_a_file_system_with_mapped_indexes(tmp_path: Path) -> None:
     for _, record in every_record(made):
         assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
     assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"
+
+
+def test_parents_as_the_segment_names_them() -> None:
+    """Ghosts too; a header that is longer than what is read first is read again."""
+    many = [Parent(b"ghost %d " % number * 9, absent=True) for number in range(40)]
+    first, second = Revision(b"r0"), Revision(b"r1", [Parent(b"r0"), many[0]])
+    third = Revision(b"r2", [*many, Parent(b"r1")], [(note(b"n", TEXT), None)])
+    snapshot = Stored().add([first, second, third])
+    assert [snapshot.parents(ordinal) for ordinal in range(3)] == [(), tuple(second.parents), tuple(third.parents)]
+    assert [snapshot.first_parent(ordinal) for ordinal in range(3)] == [None, 0, None]
+    with pytest.raises(IndexError):
+        snapshot.parents(3)
+
+
+def test_a_header_that_cannot_be_read() -> None:
+    made = stored([2])
+    snapshot = opened(made)
+    path = pack_path(made.entries[0].name)
+    whole = made.transport.get(path)
+    for wrong in (b"\0", b"\xff"):
+        made.transport.delete(path)
+        at = snapshot.packs[0].index.segment_offsets[1]
+        made.transport.put(path, (whole[:at] + wrong * (len(whole) - at),))
+        with pytest.raises(CorruptFile, match="segment header"):
+            opened(made).parents(1)

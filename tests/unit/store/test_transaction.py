@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
+from bzr_builders import BzrHistory
 
 from smartserver.errors import (
     InvalidName,
     MissingParents,
     MissingRevision,
     NoSuchRepository,
+    Unsupported,
     WrongMapKind,
     WrongVcs,
 )
@@ -15,6 +17,7 @@ from smartserver.records.model import Announced, Kind, Parent, Tip
 from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction, merge
+from transports.memory import MemoryTransport
 
 
 @pytest.fixture
@@ -249,6 +252,34 @@ def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, histor
     # The label between is no candidate.
     assert transaction.followed([on_tag, on_beyond], [line[1]]) == [on_tag]
     assert transaction.followed([beyond, on_beyond], [line[2]]) == []
+
+
+def test_the_left_hand_line() -> None:
+    history, repository = BzrHistory(), PackRepository(MemoryTransport(), "project")
+    line = history.line(4)
+    side = history.commit({b"f": b"side"}, [line[0]])
+    merged = history.commit({b"f": b"merged"}, [line[3], side])
+    grafted = history.commit({b"f": b"grafted"}, [merged], [b"ghost"], ghost_first=True)
+    later = history.commit({b"f": b"later"}, [grafted], [b"ghost"])
+    history.push(repository, [*line, side, merged, grafted, later], {})
+    transaction = begin(repository)
+    assert [transaction.left_hand(merged, steps) for steps in range(6)] == [merged, *reversed(line), None]
+    assert transaction.left_hand_length(merged) == 5
+    assert transaction.left_hand_length(side) == 2
+    # What a revision has after a ghost is not its first parent.
+    assert [transaction.left_hand(later, steps) for steps in range(3)] == [later, grafted, None]
+    assert transaction.left_hand_length(later) == 2
+    for ask in (lambda: transaction.left_hand(b"ghost", 0), lambda: transaction.left_hand_length(b"ghost")):
+        with pytest.raises(MissingRevision):
+            ask()
+
+
+def test_the_left_hand_line_of_a_system_without_ghosts(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository)
+    assert transaction.left_hand(line[3], 3) == line[0]
+    assert transaction.left_hand(line[3], 4) is None
+    with pytest.raises(Unsupported, match="git sha1"):
+        transaction.check_content()
 
 
 # -- maps

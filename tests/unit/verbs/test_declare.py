@@ -44,7 +44,9 @@ def test_what_is_left_out_is_the_strictest() -> None:
     assert VERBS["Test.plain"] is plain
     assert plain in every_verb()
     assert (plain.effect, plain.body, plain.permission) == (Effect.MUTATE, Body.NONE, Permission.WRITE)
-    assert (plain.is_vfs, plain.own_verdict, plain.site_wide, plain.finds_above, plain.long) == (False,) * 5
+    assert (plain.is_vfs, plain.own_verdict, plain.site_wide, plain.finds_above, plain.long, plain.alone) == (
+        False,
+    ) * 6
     assert (plain.round_trips, plain.since, plain.errors) == (1, "0.1", ())
     assert plain.summary == "Say it again."
     assert plain.description.startswith("At length.")
@@ -64,6 +66,7 @@ def test_what_is_said_is_kept() -> None:
         own_verdict=True,
         site_wide=True,
         finds_above=True,
+        alone=True,
         long=True,
     )
     def full(context: Context, request: Asked) -> Told:
@@ -71,7 +74,7 @@ def test_what_is_said_is_kept() -> None:
         return Told(request.name)
 
     assert (full.effect, full.body, full.permission) == (Effect.READ, Body.DOWN, Permission.READ)
-    assert (full.is_vfs, full.own_verdict, full.site_wide, full.finds_above, full.long) == (True,) * 5
+    assert (full.is_vfs, full.own_verdict, full.site_wide, full.finds_above, full.long, full.alone) == (True,) * 6
     assert (full.round_trips, full.since, full.errors) == (2, "0.2", (NoSuchBranch,))
     assert full.description == ""
 

@@ -7,7 +7,7 @@ from builders import GIT, KINDS, MAIN, History
 from verb_context import NotedContext, Project
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
-from smartserver.store.model import What
+from smartserver.store.model import PullPlan, What
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
 
@@ -40,6 +40,7 @@ class Tagged(Project):
         context = self.context()
         result = run(context, request)
         (plan,) = context.plans
+        assert isinstance(plan, PullPlan)
         assert (result.segments, result.size) == (plan.segments, plan.size)
         graph = self.repository.snapshot().graph
         found = [graph.revision(each) for first, last in plan.ranges for each in range(first, last)]

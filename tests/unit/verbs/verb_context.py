@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from builders import History, create, push
 
 from smartserver.errors import AccessDenied
-from smartserver.store.model import PullPlan, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission, ServerFacts
 from transports.memory import MemoryTransport
 
+LISTED = [Listed("a", "git sha1", (b"refs/heads/main",)), Listed("b", "", (), "damaged")]
 REPORT = VerifyReport(1, 2, 3, 4, ("a line",))
 
 
@@ -39,18 +40,26 @@ class NotedContext:
         self.inner = inner
         self.denied = frozenset(denied)
         self.asked: list[tuple[Permission, bytes]] = []
-        self.plans: list[PullPlan] = []
+        self.plans: list[PullPlan | ContentPlan] = []
+        self.listed: list[tuple[str, int]] = []
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         self.asked.append((permission, ref))
         if permission in self.denied:
             raise AccessDenied(permission.value, "the test says so")
 
-    def stream(self, plan: PullPlan) -> None:
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
         self.plans.append(plan)
 
     def verify(self) -> VerifyReport:
         return REPORT
+
+    def pack(self) -> PackReport:
+        return PackReport(5, 1, 1000)
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        self.listed.append((after, most))
+        return LISTED[:most]
 
 
 class Project:

@@ -1,0 +1,39 @@
+"""`smartserver delete`: delete a repository."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from smartserver.cli.errors import one_line
+from smartserver.cli.place import is_url, repository_in
+from smartserver.cli.session import client_for
+from smartserver.cli.user import user
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
+
+
+@click.command()
+@click.argument("path")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def command(flags: frozenset[str], path: str, yes: bool) -> None:
+    """Delete the repository at PATH, a folder or an hpss:// URL, with all that is in it.
+
+    Nobody finds it any more at once; its packs are deleted at a server's next start, once a day is over. Its folder and
+    a small file stay, and another repository may be made there.
+
+    \b
+    smartserver delete ~/repositories/project
+    smartserver delete --yes hpss://example.org/project
+    """
+    url = is_url(path)
+    if not yes:
+        click.confirm(f"Delete {path} with all that is in it?", abort=True, err=True)
+    if url:
+        with one_line(path), client_for(path, flags) as (client, location):
+            client.call(repository_delete, DeleteRequest(), location.path)
+    else:
+        with repository_in(path) as repository:
+            repository.delete(os.urandom(16), 0, user())
+    click.echo(f"deleted {path}")

@@ -1,0 +1,61 @@
+"""`smartserver list`: which repositories there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from smartserver.cli.errors import one_line
+from smartserver.cli.place import check_folder, count, is_url
+from smartserver.cli.session import client_for
+from smartserver.client.plain import plain
+from smartserver.verbs.repository_list import (
+    MAX_REPOSITORIES,
+    ListRequest,
+    ListResult,
+    RepositoryField,
+    repository_list,
+)
+
+AT_ONCE = MAX_REPOSITORIES
+"""Repositories asked for in one call."""
+
+
+@click.command()
+@click.argument("path")
+@click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
+@click.pass_obj
+def command(flags: frozenset[str], path: str, refs: bool) -> None:
+    """List the repositories at and below PATH, a folder or an hpss:// URL.
+
+    \b
+    smartserver list ~/repositories
+    smartserver list --refs hpss://example.org/team
+    """
+    for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, refs=refs):
+        what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
+        click.echo(plain(f"{each.path or '.'}: {what}"))
+        for name in each.refs:
+            click.echo(plain(f"    {name.decode('utf-8', 'backslashreplace')}"))
+
+
+def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
+    with one_line(url), client_for(url, flags) as (client, location):
+        answer = ListResult([], more=True)
+        while answer.more:
+            last = answer.repositories[-1].path if answer.repositories else ""
+            answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), location.path)
+            yield from answer.repositories
+
+
+def _in_folder(path: str, *, refs: bool) -> Iterator[RepositoryField]:
+    from smartserver.server.site import Site
+    from smartserver.server.startup import inside_of
+    from transports.local import LocalTransport
+
+    check_folder(path)
+    root = LocalTransport(path)
+    with one_line(path):
+        for each in Site(root, inside=inside_of(root)).listing(""):
+            yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)

@@ -1,0 +1,38 @@
+"""`smartserver stats`: what a repository consists of."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.errors import one_line
+from smartserver.cli.place import count, is_url, repository_in
+from smartserver.cli.session import client_for
+from smartserver.client.plain import plain
+from smartserver.store.model import RepositoryStats
+from smartserver.trace.text import size
+from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
+
+
+@click.command()
+@click.argument("path")
+@click.pass_obj
+def command(flags: frozenset[str], path: str) -> None:
+    """Say how large the repository at PATH is, a folder or an hpss:// URL, and what it is made of.
+
+    \b
+    smartserver stats ~/repositories/project
+    smartserver stats hpss://example.org/project
+    """
+    found: RepositoryStats | StatsResult
+    if is_url(path):
+        with one_line(path), client_for(path, flags) as (client, location):
+            found = client.call(repository_stats, StatsRequest(), location.path)
+    else:
+        with repository_in(path) as repository:
+            found = repository.begin(b"", "").stats()
+    features = "".join(f", {feature}" for feature in found.features)
+    click.echo(plain(f"{found.vcs}, {found.format}{features}"))
+    click.echo(f"{count(found.revisions, 'revision')}, {count(found.records, 'record')}")
+    click.echo(f"{count(found.packs, 'pack')}, {size(found.size)}, the largest {size(found.largest)}")
+    click.echo(f"{count(found.refs, 'ref')}, {found.entries:,} in maps")
+    click.echo(f"{count(found.version, 'change')} since it was made")

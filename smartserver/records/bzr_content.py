@@ -1,0 +1,118 @@
+"""Which records make up a tree of `bzr 2a`, or a part of one, and the earlier texts of a file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+from smartserver.errors import shown
+from smartserver.records.bzr import ENTRY_PARTS, Entry, is_node, read_entry, read_inventory, read_leaf, read_node
+from smartserver.records.bzr_tree import BzrTree
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.records.model import Key, Record, RevisionId
+
+Read = Callable[[int, Key], Record | None]
+"""The record of a kind and key, None where there is none."""
+
+Place = tuple[int, Key]
+"""A record's kind and key."""
+
+
+class BzrContent:
+    """The trees of format 2a; see `records.content.Content`."""
+
+    described = (REVISION, SIGNATURE)
+    text = TEXT
+
+    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
+        """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
+        found = read(INVENTORY, revision)
+        if found is None:
+            return
+        yield INVENTORY, revision
+        inventory = read_inventory(found.text)
+        page = functools.partial(_page, read)
+        files: list[Entry] = []
+        if paths is None or b"" in paths:  # The root is everything, and by name, too.
+            for root in (inventory.id_to_entry, inventory.by_name):
+                for key in _pages(page, root, seen, files):
+                    yield CHK, key
+        else:
+            tree = BzrTree(inventory, page)
+            for path in paths:
+                parts = path.split(b"/")
+                for depth in range(len(parts)):
+                    tree.find(b"/".join(parts[:depth]))  # Clients look at the folders on the way.
+                files += [entry for _, entry in tree.walk(path) if entry.kind == "file"]
+            for key in tree.pages:
+                yield CHK, key
+        # What ends alike is mostly alike, and compresses well side by side.
+        files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
+        for key in dict.fromkeys(entry.text_key for entry in files):
+            yield TEXT, key
+
+    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
+        """The texts in which two trees differ, read from the pages they do not share."""
+        found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
+        mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+        files: tuple[set[Key], set[Key]] = set(), set()
+        seen: set[Key] = set()
+        while mine or theirs:
+            seen |= mine | theirs
+            below: tuple[set[Key], set[Key]] = set(), set()
+            for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
+                for key in keys:
+                    text = _page(read, key)
+                    if is_node(text):
+                        children.update(read_node(text).children.values())
+                    else:
+                        texts.update(entry.text_key for entry in _files(text))
+            mine, theirs = below[0] - seen, below[1] - seen
+        return files[0] ^ files[1]
+
+    def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
+        """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
+        file_id = key.partition(b"\0")[0]
+        todo, seen = [key], {key}
+        while todo:
+            key = todo.pop()
+            found = read(TEXT, key)
+            if found is None:
+                continue  # A ghost's.
+            yield key.partition(b"\0")[2], key
+            for parent in found.meta.split(b"\0") if found.meta else ():
+                before = file_id + b"\0" + parent
+                if before not in seen:
+                    seen.add(before)
+                    todo.append(before)
+
+
+def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[Entry]) -> Iterator[Key]:
+    """Every page below a root that is not in `seen`; the files that leaves of `id_to_entry` have go to `files`."""
+    todo = [] if root in seen else [root]
+    seen.add(root)
+    while todo:
+        key = todo.pop()
+        yield key
+        text = page(key)
+        if is_node(text):
+            below = [child for child in read_node(text).children.values() if child not in seen]
+            seen.update(below)
+            todo += below
+            continue
+        files += _files(text)
+
+
+def _files(text: bytes) -> list[Entry]:
+    """The files that a leaf has; one of `by_name` has none."""
+    leaf = read_leaf(text)
+    if leaf.parts != ENTRY_PARTS:
+        return []
+    return [entry for entry in map(read_entry, leaf.items.values()) if entry.kind == "file"]
+
+
+def _page(read: Read, key: Key) -> bytes:
+    found = read(CHK, key)
+    if found is None:
+        raise ValueError(f"the page {shown(key)} is missing")
+    return found.text

@@ -1,0 +1,58 @@
+"""What of a repository can be read apart from whole revisions: trees and parts of them, by system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from smartserver.records.bzr_content import BzrContent
+from smartserver.records.model import Key, Record, RevisionId
+
+Read = Callable[[int, Key], Record | None]
+"""The record of a kind and key, None where there is none."""
+
+Place = tuple[int, Key]
+"""A record's kind and key."""
+
+
+class Content(Protocol):
+    """How the records of one system make up trees."""
+
+    @property
+    def described(self) -> Sequence[int]:
+        """The kinds of what a revision says of itself; the key is its id."""
+
+    @property
+    def text(self) -> int:
+        """The kind of files' texts."""
+
+    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
+        """The records of a revision's tree, or of what lies at some paths and below, and of the folders on the way
+        there; files' texts last. A path at which nothing lies adds what shows that.
+
+        `seen`: what whole trees before it had and need not be read again; this one's is added.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
+    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
+        """The texts of files that one of two trees has and the other has not; all of one where there is no other.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
+    def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
+        """A file's text and the texts it comes from: the revision that brought each, and its key."""
+
+
+_CONTENT: Final[dict[str, Content]] = {"bzr 2a": BzrContent()}
+
+READABLE: Final = tuple(_CONTENT)
+"""The systems of which trees can be read."""
+
+
+def content_of(vcs: str) -> Content | None:
+    """How the trees of a system are read; None where this release does not know."""
+    return _CONTENT.get(vcs)

@@ -1,0 +1,172 @@
+"""`ContentReader`: an answer put together from records, where a reader asked for less than whole revisions.
+
+It is a bulk stream (`records.bulk`) of segments that are not those of the repository: the id and the parents are a
+revision's, the records those that were asked for, each stored whole and sent once. First come the revisions, then the
+trees, and with each tree the earlier texts of its files.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+
+from smartserver.errors import CorruptRecord
+from smartserver.records.bulk import BulkWriter
+from smartserver.records.check import make_check
+from smartserver.records.content import Content
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId
+from smartserver.records.segment import STORED, encode_segment
+from smartserver.store.model import ContentPlan
+from smartserver.store.snapshot import Snapshot
+
+PART_BYTES = 4 << 20
+"""Bytes of text after which a tree goes on in another segment: neither side holds much more."""
+
+PART_RECORDS = 4096
+"""Records after which it does."""
+
+
+class ContentReader:
+    """The bytes of the answer to a `ContentPlan`, front to back; for one thread at a time."""
+
+    def __init__(self, snapshot: Snapshot, content: Content, plan: ContentPlan) -> None:
+        self.segments = 0
+        """Sent so far."""
+        self.size = 0
+        """Bytes read so far."""
+        self._snapshot = snapshot
+        self._plan = plan
+        self._content = content
+        self._sent: set[tuple[int, Key]] = set()
+        self._walked: set[Key] = set()
+        self._pieces = self._compressed()
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most `size`; empty at the end.
+
+        Raises:
+            CorruptFile, CorruptRecord: a record cannot be read.
+            NoSuchFile: a pack not opened before is gone.
+            TransportFailed: the store failed.
+        """
+        gathered = [self._rest]
+        length = len(self._rest)
+        while length < size and (piece := next(self._pieces, None)) is not None:
+            gathered.append(piece)
+            length += len(piece)
+        joined = b"".join(gathered)
+        self._rest = joined[size:]
+        read = joined[:size]
+        self.size += len(read)
+        return read
+
+    def _compressed(self) -> Iterator[bytes]:
+        bulk = BulkWriter()
+        for segment in self._segments():
+            self.segments += 1
+            yield bulk.add(segment)
+        yield bulk.finish()
+
+    def _segments(self) -> Iterator[bytes]:
+        snapshot, plan = self._snapshot, self._plan
+        for ordinal in plan.revisions:
+            yield self._segment(ordinal, [] if plan.bare else self._described(snapshot.revision(ordinal)))
+        pairs = self._pairs()
+        changed = self._changed(pairs) if plan.trees.changed else None
+        wanted = dict.fromkeys([*plan.trees.of, *itertools.chain.from_iterable(pairs)])
+        for revision in wanted:
+            yield from self._tree(revision, changed)
+
+    def _pairs(self) -> list[tuple[RevisionId, ...]]:
+        """The revisions whose trees are compared: a chosen one and its first parent, where that is here; neighbours."""
+        snapshot, plan = self._snapshot, self._plan
+        pairs: list[tuple[RevisionId, ...]] = list(itertools.pairwise(plan.trees.of))
+        for ordinal in plan.revisions if plan.trees.each else ():
+            before = snapshot.first_parent(ordinal)
+            near = [ordinal] if before is None else [ordinal, before]
+            pairs.append(tuple(map(snapshot.revision, near)))
+        return pairs
+
+    def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
+        """The texts that one tree of a pair has and the other has not."""
+        found: set[Key] = set()
+        for pair in pairs:
+            try:
+                found.update(self._content.changed(self._read, pair[0], pair[1] if len(pair) > 1 else None))
+            except ValueError as wrong:
+                raise CorruptRecord(pair[0], pair[0], f"its tree cannot be read: {wrong}") from wrong
+        return found
+
+    def _tree(self, revision: RevisionId, changed: Collection[Key] | None) -> Iterator[bytes]:
+        """`changed`: the texts to be sent; None: all."""
+        snapshot, trees, content = self._snapshot, self._plan.trees, self._content
+        ordinal = snapshot.ordinal(revision)
+        assert ordinal is not None  # The plan found it in this snapshot.
+        texts: list[Key] = []
+        bringers: dict[int, None] = {}
+
+        def records() -> Iterator[Record]:
+            yield from self._described(revision)
+            try:
+                for kind, key in content.tree(self._read, revision, trees.paths, self._walked):
+                    if kind == content.text:
+                        if changed is not None and key not in changed:
+                            continue
+                        texts.append(key)
+                        if not trees.texts or trees.versions:
+                            continue
+                    yield from self._once(kind, key)
+            except ValueError as wrong:
+                raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
+            for text in texts if trees.versions else ():
+                for bringer, key in content.versions(self._read, text):
+                    found = snapshot.ordinal(bringer)
+                    if found is not None:  # A ghost has a text, and says nothing of itself.
+                        bringers[found] = None
+                    yield from self._once(content.text, key)
+
+        # Texts side by side, and revisions after them: what is alike compresses better the nearer it is.
+        yield from self._cut(ordinal, records())
+        for found in bringers:
+            described = self._described(snapshot.revision(found))
+            if described:
+                yield self._segment(found, described)
+
+    def _described(self, revision: RevisionId) -> list[Record]:
+        """What a revision says of itself."""
+        return [record for kind in self._content.described for record in self._once(kind, revision)]
+
+    def _once(self, kind: int, key: Key) -> Iterator[Record]:
+        """A record that was not sent before; nothing where it is not stored."""
+        if (kind, key) not in self._sent:
+            self._sent.add((kind, key))
+            record = self._read(kind, key)
+            if record is not None:
+                yield record
+
+    def _read(self, kind: int, key: Key) -> Record | None:
+        location = self._snapshot.first(kind, key)
+        return None if location is None else self._snapshot.record(location)
+
+    def _cut(self, ordinal: int, records: Iterable[Record]) -> Iterator[bytes]:
+        """Segments of a bounded size."""
+        gathered: list[Record] = []
+        size = 0
+        for record in records:
+            gathered.append(record)
+            size += len(record.text)
+            if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
+                yield self._segment(ordinal, gathered)
+                gathered, size = [], 0
+        if gathered:
+            yield self._segment(ordinal, gathered)
+
+    def _segment(self, ordinal: int, records: Iterable[Record]) -> bytes:
+        kinds = self._snapshot.root.kinds
+        entries, frames = [], []
+        for kind, key, meta, text in records:
+            check = make_check(kinds[kind], key, meta, text)
+            entries.append(Entry(kind, STORED, key, meta, BaseTag.NONE, b"", len(text), len(text), check))
+            frames.append(text)
+        return encode_segment(self._snapshot.revision(ordinal), self._snapshot.parents(ordinal), entries, frames, kinds)

@@ -1,0 +1,43 @@
+"""`Repository.configure`: change a repository's settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.verbs.declare import Arguments, Context, Result, verb
+from smartserver.verbs.fields import Small, Word
+
+MAX_SETTINGS = 64
+"""Settings of a repository: they travel with each first answer."""
+
+
+class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`settings`: new values, None: none. `expected`: what settings must be for any of it to be done, None: absent."""
+
+    settings: Annotated[dict[Word, Small | None], msgspec.Meta(max_length=MAX_SETTINGS)]
+    expected: Annotated[dict[Word, Small | None], msgspec.Meta(max_length=MAX_SETTINGS)] = {}
+
+
+class ConfigureResult(Result, frozen=True, array_like=True):
+    """What those settings were; one that was absent is left out."""
+
+    old: dict[str, bytes]
+
+
+@verb("Repository.configure", own_verdict=True, errors=(LimitExceeded, NoSuchRepository, StaleEntry))
+def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
+    """Set and remove settings of a repository, such as git's `HEAD`."""
+    transaction = context.transaction
+    present = dict(transaction.settings)
+    for name, expected in request.expected.items():
+        if present.get(name) != expected:
+            raise StaleEntry("settings", name.encode())
+    left = {name: value for name, value in {**present, **request.settings}.items() if value is not None}
+    if len(left) > max(MAX_SETTINGS, len(present)):
+        raise LimitExceeded("settings of a repository", len(left), MAX_SETTINGS)
+    for name, value in request.settings.items():
+        transaction.set_setting(name, value)
+    return ConfigureResult({name: present[name] for name in request.settings if name in present})

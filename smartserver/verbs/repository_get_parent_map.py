@@ -1,0 +1,46 @@
+"""`Repository.get_parent_map`: the parents of revisions, many in one call."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
+from smartserver.verbs.fields import MAX_IDS, Id
+
+
+class ParentField(Result, frozen=True, array_like=True):
+    """A parent; `absent`: whoever brought the revision did not have it."""
+
+    id: bytes
+    absent: bool = False
+
+
+class GetParentMapRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Whose parents."""
+
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
+
+
+class GetParentMapResult(Result, frozen=True, array_like=True):
+    """The parents of each revision that is stored, in their order; one that is not is left out."""
+
+    parents: dict[bytes, list[ParentField]]
+
+
+@verb("Repository.get_parent_map", effect=Effect.READ, errors=(NoSuchRepository,))
+def repository_get_parent_map(context: Context, request: GetParentMapRequest) -> GetParentMapResult:
+    """Say which parents revisions have, absent ones included."""
+    transaction = context.transaction
+    if not transaction.exists:
+        raise NoSuchRepository(context.path)
+    found = {revision: transaction.parents(revision) for revision in dict.fromkeys(request.ids)}
+    return GetParentMapResult(
+        {
+            revision: [ParentField(parent.id, parent.absent) for parent in parents]
+            for revision, parents in found.items()
+            if parents is not None
+        }
+    )

@@ -1,0 +1,51 @@
+"""`Repository.list`: which repositories lie below a path."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import InvalidPath, LimitExceeded
+from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
+
+MAX_REPOSITORIES = 1000
+"""Repositories in one answer: the root of each is read."""
+
+
+class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`after`: the last path of the answer before, where there were more. `refs`: the names of the refs, too."""
+
+    after: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    most: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPOSITORIES)] = MAX_REPOSITORIES
+    refs: bool = False
+
+
+class RepositoryField(Result, frozen=True, array_like=True):
+    """`count`: how many refs it has. `refs`: their names, where asked for. `problem`: why it cannot be read."""
+
+    path: str
+    vcs: str
+    count: int
+    refs: list[bytes] = []
+    problem: str = ""
+
+
+class ListResult(Result, frozen=True, array_like=True):
+    """By path, what is in a folder before what is beside it; `more`: there may be others after the last."""
+
+    repositories: list[RepositoryField]
+    more: bool = False
+
+
+@verb("Repository.list", effect=Effect.READ, site_wide=True, errors=(InvalidPath, LimitExceeded))
+def repository_list(context: Context, request: ListRequest) -> ListResult:
+    """List the repositories at or below the request's path; of a path that leads into one, that one."""
+    found = context.listing(request.after, request.most)
+    return ListResult(
+        [
+            RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if request.refs else [], each.problem)
+            for each in found
+        ],
+        len(found) == request.most,
+    )

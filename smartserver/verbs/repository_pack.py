@@ -1,0 +1,29 @@
+"""`Repository.pack`: join packs now."""
+
+from __future__ import annotations
+
+from smartserver.errors import AccessDenied, NoSuchRepository, OutcomeUnknown
+from smartserver.verbs.declare import Arguments, Context, Effect, Permission, Result, verb
+
+
+class PackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class PackResult(Result, frozen=True, array_like=True):
+    """How many packs there were and are, and their bytes."""
+
+    before: int
+    after: int
+    size: int
+
+
+@verb("Repository.pack", effect=Effect.READ, long=True, errors=(AccessDenied, NoSuchRepository, OutcomeUnknown))
+def repository_pack(context: Context, request: PackRequest) -> PackResult:
+    """Join all packs but those of more than 1 GiB. The server does it by itself when there are many.
+
+    It changes nothing that a client sees, so it counts as a read; but it needs the permission to write.
+    """
+    context.require(Permission.WRITE)
+    report = context.pack()
+    return PackResult(report.before, report.after, report.size)

@@ -1,0 +1,244 @@
+"""Reads of less than whole revisions on a link: one round trip each; what a cut or a damaged pack leaves of one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from builders import GIT, KINDS, MAIN, History
+from bzr_builders import TRUNK, BzrHistory
+from simulated_joint import HistorySource, Joint
+
+from netem.cut_everywhere import Trial, cut_everywhere
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from smartserver.client.call import Client
+from smartserver.client.content import Part
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.repository import Content, NewRepository, RefUpdate, RemoteRepository
+from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
+from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
+from smartserver.records.model import Tip
+from smartserver.store.snapshot import pack_path
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.repository_pull import ChosenField, TreesField
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.frames import HEADER
+
+BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))["reads"]
+
+HISTORY = BzrHistory()
+LINE = HISTORY.line(6)
+BIG = HISTORY.commit({**HISTORY.trees[LINE[5]], b"big": b"".join(b"%d," % (n * n) for n in range(30_000))}, [LINE[5]])
+
+
+class Stage:
+    """A served repository with the branch `trunk`, and a client that holds a connection."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.joint = Joint(network)
+        repository = self.joint.site.find("project").repository
+        HISTORY.push(repository, LINE[:3], {TRUNK: Tip(LINE[2], b"3")})
+        HISTORY.push(repository, [*LINE[3:], BIG], {TRUNK: Tip(LINE[5], b"6"), b"big": Tip(BIG, b"7")})
+        self.client: Client = self.joint.client()
+
+    def connect(self) -> None:
+        self.client.call(server_ping, PingRequest())
+        self.joint.network.take()
+
+    def remote(self, path: str = "project/trunk") -> RemoteRepository:
+        return RemoteRepository(self.client, path, Knowledge(None, f"hpss://h/{path}", path), below=True)
+
+
+@pytest.fixture
+def stage(network: SimulatedNetwork) -> Iterator[Stage]:
+    stage = Stage(network)
+    stage.connect()
+    with stage.client:
+        yield stage
+
+
+def texts(content: Content) -> dict[bytes, bytes]:
+    return {record.key: record.text for part in content.parts for record in part.records if record.kind == TEXT}
+
+
+def keys(parts: Sequence[Part], kind: int) -> list[bytes]:
+    return [record.key for part in parts for record in part.records if record.kind == kind]
+
+
+def expected(revision: bytes, *paths: bytes) -> dict[bytes, bytes]:
+    return {HISTORY.text(path, revision): HISTORY.trees[revision][path] for path in paths}
+
+
+def file(stage: Stage) -> None:
+    content = stage.remote().read(trees=TreesField([-1], paths=[b"README"]))
+    assert content.result.trees == [LINE[5]]
+    assert texts(content) == expected(LINE[5], b"README")
+
+
+def numbered_file(stage: Stage) -> None:
+    remote = stage.remote("project/trunk/src/a.py")
+    content = remote.read(trees=TreesField([2], inner=True))
+    assert texts(content) == expected(LINE[1], b"src/a.py")
+    knowledge = remote.knowledge
+    assert (knowledge.branch, knowledge.inner, knowledge.ref(TRUNK)) == (TRUNK, "src/a.py", (Tip(LINE[5], b"6"),))
+
+
+def folder(stage: Stage) -> None:
+    content = stage.remote("project/trunk/src").read(trees=TreesField([LINE[3]], inner=True, texts=False))
+    parts = list(content.parts)
+    assert keys(parts, INVENTORY) == [LINE[3]]
+    assert keys(parts, TEXT) == []
+
+
+def tree(stage: Stage) -> None:
+    assert texts(stage.remote().read(trees=TreesField([-1]))) == expected(LINE[5], *HISTORY.trees[LINE[5]])
+
+
+def two_trees(stage: Stage) -> None:
+    content = stage.remote().read(trees=TreesField([2, -1], changed=True))
+    assert texts(content) == {**expected(LINE[1], b"src/a.py"), **expected(LINE[5], b"src/a.py")}
+
+
+def versions(stage: Stage) -> None:
+    content = stage.remote().read(trees=TreesField([-1], paths=[b"src/a.py"], versions=True))
+    parts = list(content.parts)
+    assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", revision) for revision in reversed(LINE)]
+    assert keys(parts, REVISION) == LINE[::-1]
+
+
+def newest(stage: Stage) -> None:
+    parts = list(stage.remote().read(ChosenField(limit=2, left_hand=True)).parts)
+    assert [part.revision for part in parts] == [LINE[5], LINE[4]]
+    assert keys(parts, REVISION) == [LINE[5], LINE[4]]
+
+
+def from_to(stage: Stage) -> None:
+    chosen = ChosenField(left_hand=True, newest=4, oldest=3)
+    parts = list(stage.remote().read(chosen, TreesField(each=True, changed=True)).parts)
+    assert [part.revision for part in parts[:2]] == [LINE[3], LINE[2]]
+    assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", LINE[number]) for number in (3, 2, 1)]
+
+
+def graph(stage: Stage) -> None:
+    parts = list(stage.remote().read(ChosenField(bare=True)).parts)
+    assert {part.revision: part.parents for part in parts} == {each: HISTORY.parents[each] for each in LINE}
+    assert keys(parts, REVISION) == []
+
+
+def refused(stage: Stage) -> None:
+    with pytest.raises(NoSuchRevisionNumber):
+        stage.remote().read(trees=TreesField([99]))
+
+
+READS: dict[str, Callable[[Stage], None]] = {
+    "a file": file,
+    "a file of a numbered revision, at a path below the branch": numbered_file,
+    "a folder": folder,
+    "a tree": tree,
+    "two trees and what differs": two_trees,
+    "all versions of a file": versions,
+    "the newest revisions": newest,
+    "revisions from number to number, with what they changed": from_to,
+    "the graph": graph,
+    "nothing, refused": refused,
+}
+
+
+def test_every_read_has_a_budget() -> None:
+    assert READS.keys() == BUDGETS.keys()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.max_round_trips(name)) for name in READS])
+def test_read(stage: Stage, name: str) -> None:
+    READS[name](stage)
+
+
+def test_nothing_to_be_sent(stage: Stage) -> None:
+    assert list(stage.remote().read(refs=[b"none"]).parts) == []
+    assert list(stage.remote().read(haves=[LINE[5]]).parts) == []
+    assert [part.revision for part in stage.remote().read(ids=[LINE[0]], refs=[]).parts] == [LINE[0]]
+    with pytest.raises(NoSuchRepository):
+        stage.remote("elsewhere").read()
+
+
+def test_the_connection_goes_on_after_a_body(stage: Stage) -> None:
+    remote = stage.remote("project/big")
+    assert texts(remote.read(trees=TreesField([-1]))) == expected(BIG, *HISTORY.trees[BIG])
+    file(stage)
+    assert stage.joint.network.counts().rounds <= 3  # The first body is larger than one window.
+    assert len(stage.joint.shells) == 1
+
+
+def test_a_damaged_pack_ends_the_body(stage: Stage) -> None:
+    """What came before stands, the error names the pack, and the connection serves on."""
+    site = stage.joint.site.find("project")
+    place = f"project/{pack_path(site.repository.snapshot().root.packs[1].name)}"
+    whole = stage.joint.storage.get(place)
+    at = site.repository.snapshot().first(TEXT, HISTORY.text(b"big", BIG))
+    assert at is not None
+    middle = at.frame_offset + at.frame_length // 2
+    stage.joint.storage.delete(place)
+    stage.joint.storage.put(place, [whole[:middle] + b"\0" * 9 + whole[middle + 9 :]])
+    with pytest.raises(CorruptFile):
+        list(stage.remote("project/big").read(trees=TreesField([-1])).parts)
+    file(stage)
+
+
+def test_of_git_it_is_refused_by_name(stage: Stage) -> None:
+    history = History()
+    line = history.line(2)
+    remote = RemoteRepository(stage.client, "gits", Knowledge(None, "hpss://h/gits", "gits"))
+    remote.push([RefUpdate(MAIN, line[1])], HistorySource(history), NewRepository(GIT, KINDS))
+    with pytest.raises(Unsupported, match="git sha1"):
+        remote.read(refs=[MAIN])
+    with pytest.raises(Unsupported, match="git sha1"):
+        stage.remote("gits").read(trees=TreesField([1]))
+
+
+def frames(content: bytes) -> Iterator[int]:
+    """Where the opening line and each frame end."""
+    at = content.index(b"\n") + 1
+    yield at
+    while at < len(content):
+        at += HEADER.size + HEADER.unpack_from(content, at)[0]
+        yield at
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_link_that_is_cut(attempts: int) -> None:
+    """All of it came, or an error; what was read before that is what it says."""
+
+    def make() -> tuple[SimulatedNetwork, Stage]:
+        stage = Stage(SimulatedNetwork(Link(1.0)))
+        return stage.joint.network, stage
+
+    came: list[int] = []
+
+    def read(stage: Stage) -> int:
+        got: dict[bytes, bytes] = {}
+        for part in stage.remote("project/big").read(trees=TreesField([-1])).parts:
+            got.update({record.key: record.text for record in part.records if record.kind == TEXT})
+        assert got == expected(BIG, *HISTORY.trees[BIG])
+        return len(got)
+
+    def check(trial: Trial[Stage]) -> None:
+        assert trial.error is None or isinstance(trial.error, ConnectionLost)
+        came.append(trial.error is None)
+        trial.state.client.close()
+        trial.state.joint.network.clock.run()
+        assert read(trial.state) == 4
+
+    lost = (ConnectionLost, RemoteProtocolError)
+    cut_everywhere(make, read, check, lost=lost, attempts=attempts, frames=frames, inside=12)
+    assert {True, False} == set(came)
+
+
+def test_the_ref_may_be_named(stage: Stage) -> None:
+    assert texts(stage.remote("project").read(trees=TreesField([-1], paths=[b"README"]), refs=[TRUNK]))
+    content = stage.remote("project").read(ChosenField(limit=1), refs=[HERE])
+    assert list(content.parts) == []

@@ -1,0 +1,121 @@
+"""smartserver.cli.listing, smartserver.cli.stats, smartserver.cli.pack, smartserver.cli.delete, smartserver.cli.place:
+on a folder and on a URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from builders import MAIN, push
+from click.testing import CliRunner, Result
+from stored import stored
+
+from smartserver.cli import listing
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server, Workspace
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+Places = tuple[Path, Callable[[str], str]]
+"""Where the repositories lie, and how one of them is named on the command line."""
+
+
+def run(*arguments: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(group, arguments, input=answer)
+
+
+def why(result: Result) -> str:
+    assert isinstance(result.exception, CommandError), result.exception
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Workspace("test") as workspace:
+        yield workspace.start_ours()
+
+
+@pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    if request.param == "folder":
+        return tmp_path, lambda name: str(tmp_path / name)
+    served: Server = request.getfixturevalue("server")
+    folder = f"of-{request.node.name.replace('[', '-').replace(']', '')}"
+    return served.served / folder, lambda name: served.url(f"{folder}/{name}")
+
+
+def test_a_listing(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, named = places
+    for name in ("b", "a/x", "a/y"):
+        stored(folder / name, 1)
+    (folder / "a" / "z").mkdir()
+    result = run("list", named(""))
+    below = result.output.partition("a/x")[0]
+    assert result.output.splitlines() == [f"{below}{name}: git sha1, 1 ref" for name in ("a/x", "a/y", "b")]
+    assert run("list", named("a/z")).output == ""
+    monkeypatch.setattr(listing, "AT_ONCE", 1)
+    result = run("list", "--refs", named("a"))
+    assert re.sub(r"(?m)^\S*?([xy]|\.):", r"\1:", result.output).splitlines() == [
+        "x: git sha1, 1 ref",
+        f"    {MAIN.decode()}",
+        "y: git sha1, 1 ref",
+        f"    {MAIN.decode()}",
+    ]
+
+
+def test_a_damaged_one_in_a_listing(places: Places) -> None:
+    folder, named = places
+    stored(folder / "a", 1)
+    (folder / "a" / "root").write_bytes(b"none")
+    assert re.search(r"a: root", run("list", named("")).output)
+
+
+def test_stats(places: Places) -> None:
+    folder, named = places
+    stored(folder / "a")
+    result = run("stats", named("a"))
+    assert result.exit_code == 0
+    first, second, third, fourth, fifth = result.output.splitlines()
+    assert first == "git sha1, smartserver repository 1 swap=file"
+    assert re.fullmatch(r"3 revisions, \d+ records", second)
+    assert re.fullmatch(r"1 pack, [0-9.]+ K?B, the largest [0-9.]+ K?B", third)
+    assert (fourth, fifth) == ("1 ref, 0 in maps", "1 change since it was made")
+
+
+def test_packs_are_joined(places: Places) -> None:
+    folder, named = places
+    history = stored(folder / "a")
+    more = history.line(1, list(history.parents)[-1], "more")
+    push(PackRepository(LocalTransport(folder / "a")), history, more, {MAIN: more[0]})
+    assert re.fullmatch(r"2 packs to 1 pack, [0-9.]+ K?B\n", run("pack", named("a")).output)
+    assert re.fullmatch(r"1 pack: nothing to join, [0-9.]+ K?B\n", run("pack", named("a")).output)
+
+
+def test_deletion_asks_first(places: Places) -> None:
+    folder, named = places
+    stored(folder / "a")
+    repository = PackRepository(LocalTransport(folder / "a"))
+    for answer in ("n\n", ""):
+        result = run("delete", named("a"), answer=answer)
+        assert result.exit_code == 1
+        assert repository.exists()
+    result = run("delete", named("a"), answer="y\n")
+    assert result.exit_code == 0
+    assert result.stdout == f"deleted {named('a')}\n"
+    assert not repository.exists()
+    assert "a" in why(run("delete", "--yes", named("a")))
+    assert run("list", named("")).output == ""
+
+
+@pytest.mark.parametrize("command", ["stats", "pack", "delete", "list"])
+def test_what_is_none(tmp_path: Path, command: str) -> None:
+    yes = ["--yes"] if command == "delete" else []
+    assert why(run(command, *yes, str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"
+    assert "hpss://" in why(run(command, *yes, "http://h/a"))
+    if command != "list":
+        (tmp_path / ".git").mkdir()
+        said = why(run(command, *yes, str(tmp_path)))
+        assert said == f"{tmp_path} is not a repository of smartserver but a git repository"

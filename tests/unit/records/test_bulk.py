@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+import zstandard
+
+from smartserver.records.bulk import WINDOW_LOG, BulkWriter, read_bulk
+from smartserver.records.varint import Malformed
+
+TEXTS = (b"", b"one", b"a line\n" * 5000, random.Random(5).randbytes(70_000), b"a line\n" * 5000)
+JOINED = b"".join(TEXTS)
+
+
+def written(*texts: bytes) -> bytes:
+    writer = BulkWriter()
+    return b"".join([writer.add(text) for text in texts]) + writer.finish()
+
+
+STREAM = written(*TEXTS)
+
+
+@pytest.mark.parametrize("size", [1, 7, 511, 512, 513, len(STREAM)])
+def test_what_was_written_is_read_however_it_comes(size: int) -> None:
+    chunks = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
+    assert b"".join(read_bulk(chunks)) == JOINED
+    assert b"".join(read_bulk([b"", *chunks, b""])) == JOINED
+
+
+def test_what_is_alike_is_sent_once() -> None:
+    noise = random.Random(6).randbytes(1 << 20)
+    assert len(written(noise, b"between", noise, noise)) < len(noise) * 1.01
+    assert b"".join(read_bulk([written()])) == b""
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, len(STREAM) // 2, len(STREAM) - 5, len(STREAM) - 4, len(STREAM) - 1])
+def test_a_stream_that_ends_early(left: int) -> None:
+    with pytest.raises(Malformed, match="ends early"):
+        list(read_bulk([STREAM[:left]]))
+
+
+@pytest.mark.parametrize("chunks", [[STREAM + b"\0"], [STREAM, b"\0"], [STREAM, STREAM]])
+def test_nothing_may_follow(chunks: list[bytes]) -> None:
+    with pytest.raises(Malformed, match="after the end"):
+        list(read_bulk(chunks))
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, len(STREAM) // 3, len(STREAM) - 1])
+def test_a_stream_with_a_wrong_byte(at: int) -> None:
+    wrong = STREAM[:at] + bytes([STREAM[at] ^ 0x55]) + STREAM[at + 1 :]
+    with pytest.raises(Malformed):
+        list(read_bulk([wrong]))
+
+
+def test_what_is_no_stream() -> None:
+    with pytest.raises(Malformed, match="damaged"):
+        list(read_bulk([b"hello, this is no zstd frame"]))
+
+
+def test_a_window_larger_than_agreed_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=WINDOW_LOG + 2)
+    made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    wrong = made.compress(random.Random(7).randbytes(1 << 20)) + made.flush()
+    with pytest.raises(Malformed, match="damaged"):
+        list(read_bulk([wrong]))
+
+
+def test_little_that_becomes_much_comes_in_parts() -> None:
+    """Who reads holds what a few hundred bytes can say, and may stop there."""
+    bomb = written(*[bytes(1 << 20)] * 64)
+    assert len(bomb) < 16_000
+    parts = iter(read_bulk([bomb]))
+    sizes = [len(part) for part in parts]
+    assert sum(sizes) == 64 << 20
+    assert max(sizes) <= 24 << 20

@@ -1,0 +1,121 @@
+"""records.bzr_content, records.content: which records make up a tree, or a part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from bzr_builders import BZR, BzrHistory
+from bzr_samples import FIRST, SECOND
+
+from smartserver.records.bzr_content import BzrContent
+from smartserver.records.check_bzr import CHK, INVENTORY, TEXT
+from smartserver.records.content import READABLE, Content, content_of
+from smartserver.records.model import Key, Record
+
+SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
+ONE, TWO = b"joe@example.org-1", b"joe@example.org-2"
+CONTENT: Content = BzrContent()
+
+
+def read(kind: int, key: Key) -> Record | None:
+    return SAMPLES.get((kind, key))
+
+
+def texts(paths: Sequence[bytes] | None, revision: bytes = TWO) -> list[bytes]:
+    places = list(CONTENT.tree(read, revision, paths, set()))
+    assert len(set(places)) == len(places)
+    assert places[0] == (INVENTORY, revision)
+    kinds = [kind for kind, _ in places]
+    assert kinds == sorted(kinds), "texts come last"
+    return [key for kind, key in places if kind == TEXT]
+
+
+def test_by_system() -> None:
+    assert isinstance(content_of(BZR), BzrContent)
+    assert READABLE == (BZR,)
+    assert content_of("git sha1") is None
+
+
+def test_a_whole_tree() -> None:
+    places = set(CONTENT.tree(read, ONE, None, set()))
+    expected = {(record.kind, record.key) for record in FIRST if record.kind in (INVENTORY, CHK)}
+    files = {(TEXT, b"readme-id\0" + ONE), (TEXT, b"run-id\0" + ONE)}
+    assert places == expected | files
+
+
+def test_pages_of_an_earlier_tree_are_not_walked_again() -> None:
+    seen: set[Key] = set()
+    list(CONTENT.tree(read, ONE, None, seen))
+    later = list(CONTENT.tree(read, TWO, None, seen))
+    pages = [key for kind, key in later if kind == CHK]
+    assert pages == [record.key for record in SECOND if record.kind == CHK]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (b"README", [b"readme-id\0" + TWO]),
+        (b"lib", [b"run-id\0" + ONE]),
+        (b"lib/run", [b"run-id\0" + ONE]),
+        (b"link", []),
+        (b"absent", []),
+        (b"README/below", []),
+        (b"lib/run/below/it", []),
+        (b"", [b"readme-id\0" + TWO, b"run-id\0" + ONE]),
+    ],
+)
+def test_what_lies_at_a_path(path: bytes, expected: list[bytes]) -> None:
+    assert sorted(texts([path])) == expected
+
+
+def test_several_paths() -> None:
+    assert sorted(texts([b"README", b"lib/run", b"lib"])) == [b"readme-id\0" + TWO, b"run-id\0" + ONE]
+    assert texts([]) == []
+    whole = list(CONTENT.tree(read, TWO, None, set()))
+    assert sorted(CONTENT.tree(read, TWO, [b"lib", b""], set())) == sorted(whole)
+
+
+def test_a_ghost_has_no_tree() -> None:
+    assert list(CONTENT.tree(read, b"ghost@example.org-1", None, set())) == []
+
+
+@pytest.mark.parametrize("paths", [None, [b"README"]])
+def test_a_page_that_is_missing(paths: list[bytes] | None) -> None:
+    def without(kind: int, key: Key) -> Record | None:
+        return None if kind == CHK else read(kind, key)
+
+    with pytest.raises(ValueError, match="is missing"):
+        list(CONTENT.tree(without, TWO, paths, set()))
+
+
+def test_what_differs() -> None:
+    both = {b"readme-id\0" + ONE, b"readme-id\0" + TWO}
+    assert CONTENT.changed(read, TWO, ONE) == both
+    assert CONTENT.changed(read, ONE, TWO) == both
+    assert CONTENT.changed(read, ONE, ONE) == set()
+    whole = {b"readme-id\0" + TWO, b"run-id\0" + ONE}
+    assert CONTENT.changed(read, TWO, None) == whole
+    assert CONTENT.changed(read, TWO, b"ghost@example.org-1") == whole
+
+
+def test_versions() -> None:
+    versions = list(CONTENT.versions(read, b"readme-id\0" + TWO))
+    assert versions == [(TWO, b"readme-id\0" + TWO), (ONE, b"readme-id\0" + ONE)]
+    assert list(CONTENT.versions(read, b"absent\0" + TWO)) == []
+
+
+def test_versions_across_a_merge_come_once() -> None:
+    history = BzrHistory()
+    base = history.commit({b"f": b"0"})
+    left = history.commit({b"f": b"1"}, [base])
+    right = history.commit({b"f": b"2"}, [base])
+    merged = history.commit({b"f": b"3"}, [left, right])
+    beside = history.commit({b"f": b"3", b"g": b""}, [merged])
+
+    def read(kind: int, key: Key) -> Record | None:
+        return history.records.get((kind, key))
+
+    found = list(CONTENT.versions(read, history.text(b"f", beside)))
+    assert found[0][0] == merged
+    assert sorted(revision for revision, _ in found) == [base, left, right, merged]

@@ -1,0 +1,255 @@
+"""store.content, store.model: answers put together from records. Random histories of Breezy's: tests/interop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from builders import History
+from builders import push as push_git
+from bzr_builders import KINDS, TRUNK, BzrHistory
+
+from smartserver.client.content import Part, read_content
+from smartserver.errors import CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.records.model import Parent, Record, Tip
+from smartserver.store import content
+from smartserver.store.content import ContentReader
+from smartserver.store.model import ContentPlan, PullPlan, Trees
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import pack_path
+from smartserver.store.transaction import RepositoryTransaction
+from transports.memory import MemoryTransport
+
+
+class Stored:
+    """A line of five, one beside it that was merged, on two packs; a ghost is the second parent of the last."""
+
+    def __init__(self) -> None:
+        self.history = BzrHistory()
+        self.storage = MemoryTransport()
+        self.repository = PackRepository(self.storage, "project")
+        self.line = self.history.line(4)
+        files = {**self.history.trees[self.line[3]], b"README": b"changed beside\n"}
+        self.side = self.history.commit(files, [self.line[1]])
+        self.merged = self.history.commit({**files, b"new": b"new\n"}, [self.line[3], self.side], [b"ghost-1"])
+        self.history.push(self.repository, self.line[:2], {TRUNK: Tip(self.line[1])})
+        self.history.push(self.repository, [*self.line[2:], self.side, self.merged], {TRUNK: Tip(self.merged)})
+
+    def begin(self) -> RepositoryTransaction:
+        return self.repository.begin(b"", "user")
+
+    def reader(self, plan: ContentPlan) -> ContentReader:
+        body = self.begin().open_body(plan)
+        assert isinstance(body, ContentReader)
+        return body
+
+    def parts(self, plan: ContentPlan, size: int = 1000) -> list[Part]:
+        body = self.reader(plan)
+        chunks: list[bytes] = []
+        while chunk := body.read(size):
+            assert len(chunk) <= size
+            chunks.append(chunk)
+        assert body.read(size) == b""
+        assert body.size == sum(map(len, chunks))
+        parts = list(read_content(chunks, KINDS))
+        assert body.segments == len(parts)
+        for part in parts:
+            assert part.parents == self.history.parents[part.revision]
+        records = self.records(parts)
+        assert len({record[:2] for record in records}) == len(records), "a record came twice"
+        for record in records:
+            assert self.history.records[record.kind, record.key] == record
+        return parts
+
+    @staticmethod
+    def records(parts: Sequence[Part], *kinds: int) -> list[Record]:
+        return [record for part in parts for record in part.records if not kinds or record.kind in kinds]
+
+    def tree(self, revision: bytes, paths: Sequence[bytes] | None = None, **options: bool) -> list[Part]:
+        trees = Trees((revision,), paths=None if paths is None else tuple(paths), **options)
+        return self.parts(self.begin().plan_content([], trees=trees))
+
+
+@pytest.fixture(scope="module")
+def stored() -> Stored:
+    return Stored()
+
+
+def test_what_is_to_be_sent() -> None:
+    assert not ContentPlan()
+    assert ContentPlan((0,))
+    assert ContentPlan(trees=Trees((b"r",)))
+    assert not PullPlan((), 0, 0, ())
+
+
+def test_what_revisions_say_of_themselves(stored: Stored) -> None:
+    plan = stored.begin().plan_content([stored.merged])
+    parts = stored.parts(plan)
+    assert parts[0].revision == stored.merged
+    assert parts[0].parents[2] == Parent(b"ghost-1", absent=True)
+    assert {part.revision for part in parts} == {*stored.line, stored.side, stored.merged}
+    assert {record.kind for record in stored.records(parts)} == {REVISION, SIGNATURE}
+    assert len(stored.records(parts, SIGNATURE)) == 1
+    bare = stored.parts(stored.begin().plan_content([stored.merged], bare=True))
+    assert [part.revision for part in bare] == [part.revision for part in parts]
+    assert stored.records(bare) == []
+
+
+def test_which_revisions(stored: Stored) -> None:
+    def chosen(*arguments: object, **options: object) -> list[bytes]:
+        plan = stored.begin().plan_content(*arguments, **options)  # type: ignore[arg-type]
+        return [part.revision for part in stored.parts(plan)]
+
+    line = stored.line
+    assert chosen([stored.merged], left_hand=True) == [stored.merged, *reversed(line)]
+    assert chosen([stored.merged], left_hand=True, limit=2) == [stored.merged, line[3]]
+    assert chosen([stored.merged], left_hand=True, haves=[line[1]]) == [stored.merged, line[3], line[2]]
+    assert set(chosen([stored.merged], haves=[line[1], b"unknown"])) == {stored.merged, line[3], line[2], stored.side}
+    assert chosen([line[2]], [line[2]], [line[1]]) == [line[1], line[0]]
+    assert chosen([stored.merged], limit=1) == [stored.merged]
+    assert chosen([], left_hand=True) == []
+
+
+def test_a_whole_tree(stored: Stored) -> None:
+    parts = stored.tree(stored.merged)
+    assert {part.revision for part in parts} == {stored.merged}
+    files = stored.history.trees[stored.merged]
+    texts = {record.key: record.text for record in stored.records(parts, TEXT)}
+    assert texts == {stored.history.text(path, stored.merged): text for path, text in files.items()}
+    assert [record.key for record in stored.records(parts, REVISION, INVENTORY)] == [stored.merged] * 2
+    assert len(stored.records(parts, CHK)) == 2
+    without = stored.tree(stored.merged, texts=False)
+    assert stored.records(without) == stored.records(parts, REVISION, INVENTORY, CHK)
+
+
+@pytest.mark.parametrize(
+    ("paths", "files"),
+    [
+        ([b"README"], [b"README"]),
+        ([b"src"], [b"src/a.py", b"src/deep/b.py"]),
+        ([b"src/deep", b"new"], [b"new", b"src/deep/b.py"]),
+        ([b"absent", b"new/below"], []),
+        ([b""], [b"README", b"new", b"src/a.py", b"src/deep/b.py"]),
+        ([], []),
+    ],
+)
+def test_parts_of_a_tree(stored: Stored, paths: list[bytes], files: list[bytes]) -> None:
+    texts = {record.key for record in stored.records(stored.tree(stored.merged, paths), TEXT)}
+    assert texts == {stored.history.text(path, stored.merged) for path in files}
+
+
+def test_several_trees_have_what_they_share_once(stored: Stored) -> None:
+    trees = Trees((stored.line[3], stored.merged, stored.line[3]))
+    parts = stored.parts(stored.begin().plan_content([], trees=trees))
+    assert [part.revision for part in parts] == [stored.line[3], stored.merged]
+    assert {record.key for record in parts[1].records if record.kind == TEXT} == {
+        stored.history.text(path, stored.merged) for path in (b"README", b"new", b"src/a.py")
+    }
+
+
+def test_the_trees_of_what_is_chosen(stored: Stored) -> None:
+    plan = stored.begin().plan_content([stored.merged], limit=2, left_hand=True, trees=Trees(each=True, texts=False))
+    parts = stored.parts(plan)
+    inventories = [record.key for record in stored.records(parts, INVENTORY)]
+    assert inventories == [stored.merged, stored.line[3], stored.line[2]]
+    assert stored.records(parts, TEXT) == []
+
+
+def test_only_texts_that_changed(stored: Stored) -> None:
+    trees = Trees((stored.line[3], stored.merged), changed=True)
+    texts = stored.records(stored.parts(stored.begin().plan_content([], trees=trees)), TEXT)
+    history = stored.history
+    both = {history.text(path, each) for path in (b"README", b"src/a.py") for each in (stored.line[3], stored.merged)}
+    assert {record.key for record in texts} == {*both, history.text(b"new", stored.merged)}
+    each = Trees(each=True, changed=True)
+    texts = stored.records(stored.parts(stored.begin().plan_content([stored.line[1]], limit=1, trees=each)), TEXT)
+    assert {record.key for record in texts} == {history.text(b"src/a.py", revision) for revision in stored.line[:2]}
+    # The first revision has nothing to be compared with.
+    texts = stored.records(stored.parts(stored.begin().plan_content([stored.line[0]], trees=each)), TEXT)
+    assert len(texts) == 3
+
+
+def test_the_versions_of_a_file_across_a_merge(stored: Stored) -> None:
+    parts = stored.tree(stored.merged, [b"README"], versions=True)
+    history = stored.history
+    texts = {record.key for record in stored.records(parts, TEXT)}
+    assert texts == {history.text(b"README", each) for each in (stored.line[0], stored.side, stored.merged)}
+    said = {record.key for record in stored.records(parts, REVISION)}
+    assert said == {stored.merged, stored.line[0], stored.side}
+
+
+def test_a_version_of_a_ghost() -> None:
+    stored = Stored()
+    history, revision = stored.history, b"joe@example.org-7"
+    tip = history.commit({b"f": b"two\n"}, [], [b"ghost-1"], ghost_first=True)
+    assert tip == revision
+    key = b"f-id\0ghost-1"
+    history.records[TEXT, key] = Record(TEXT, key, b"", b"one\n")
+    history.records[TEXT, b"f-id\0" + tip] = Record(TEXT, b"f-id\0" + tip, b"ghost-1", b"two\n")
+    history.introduced[tip].append((TEXT, key))
+    history.push(stored.repository, [tip], {b"other": Tip(tip)})
+    parts = stored.tree(tip, [b"f"], versions=True)
+    assert {record.key for record in stored.records(parts, TEXT)} == {b"f-id\0" + tip, key}
+    assert {record.key for record in stored.records(parts, REVISION)} == {tip}
+    plan = stored.begin().plan_content([tip], trees=Trees(each=True))
+    assert [record.key for record in stored.records(stored.parts(plan), INVENTORY)] == [tip]
+
+
+@pytest.mark.parametrize("limit", ["PART_BYTES", "PART_RECORDS"])
+def test_a_big_tree_is_cut_into_segments(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = BzrHistory()
+    repository = PackRepository(MemoryTransport(), "project")
+    tip = history.commit({b"f%d" % number: b"%d\n" % number * 100 for number in range(50)})
+    history.push(repository, [tip], {TRUNK: Tip(tip)})
+    monkeypatch.setattr(content, limit, {"PART_BYTES": 1000, "PART_RECORDS": 7}[limit])
+    body = repository.begin(b"", "user").open_body(ContentPlan(trees=Trees((tip,))))
+    parts = list(read_content([body.read(1 << 20)], KINDS))
+    assert len(parts) == body.segments > 5
+    assert {part.revision for part in parts} == {tip}
+    assert max(len(part.records) for part in parts) <= 7
+    assert sum(len(part.records) for part in parts) == 4 + 50
+
+
+def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
+    damaged = Stored()
+    plan = damaged.begin().plan_content([damaged.merged], trees=Trees((damaged.merged,)))
+    packs = damaged.repository.snapshot().root.packs
+    place = f"project/{pack_path(packs[0].name)}"
+    whole = damaged.storage.get(place)
+    text = damaged.history.records[TEXT, damaged.history.text(b"src/deep/b.py", damaged.merged)].text
+    assert whole.count(text) == 1
+    damaged.storage.delete(place)
+    damaged.storage.put(place, [whole.replace(text, b"PASS\n")])
+    body = PackRepository(damaged.storage, "project").begin(b"", "user").open_body(plan)
+    with pytest.raises(CorruptFile):
+        list(iter(lambda: body.read(16), b""))
+
+
+def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ContentReader._read
+    monkeypatch.setattr(ContentReader, "_read", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
+    for trees in (Trees((stored.merged,)), Trees((stored.merged, stored.side), changed=True)):
+        with pytest.raises(CorruptRecord, match="its tree cannot be read"):
+            stored.reader(ContentPlan(trees=trees)).read(10)
+
+
+def test_what_is_not_there(stored: Stored) -> None:
+    with pytest.raises(MissingRevision):
+        stored.begin().plan_content([b"unknown"])
+    with pytest.raises(MissingRevision):
+        stored.begin().plan_content([], trees=Trees((stored.merged, b"ghost-1")))
+    with pytest.raises(NoSuchRepository):
+        PackRepository(MemoryTransport(), "none").begin(b"", "user").plan_content([])
+    made = PackRepository(MemoryTransport(), "new").begin(b"", "user")
+    made.create("bzr 2a", KINDS, {})
+    with pytest.raises(NoSuchRepository):
+        made.plan_content([])
+
+
+def test_a_system_whose_trees_are_not_known() -> None:
+    history, repository = History(), PackRepository(MemoryTransport(), "project")
+    line = history.line(1)
+    push_git(repository, history, line)
+    with pytest.raises(Unsupported, match=r"git sha1.*bzr 2a"):
+        repository.begin(b"", "user").plan_content(line)

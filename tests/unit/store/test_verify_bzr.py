@@ -1,0 +1,113 @@
+"""store.verify, store.incoming: a repository of Breezy's, what is damaged in it, and what lacks in a push to it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from builders import Clock, Repeatable
+from bzr_samples import FIRST, FIRST_PARENTS, KINDS, SECOND, SECOND_PARENTS, push, segment
+
+from smartserver.errors import CorruptRecord, MissingReference, WrongParents
+from smartserver.records.model import Parent, Record
+from smartserver.records.segment import decode_segment
+from smartserver.store.format import PACKS
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import pack_path
+from smartserver.store.verify import verify
+from transports.memory import MemoryTransport
+
+ONE, TWO = FIRST[0].key, SECOND[0].key
+
+
+@pytest.fixture
+def storage() -> MemoryTransport:
+    return MemoryTransport()
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport) -> PackRepository:
+    return PackRepository(storage, clock=Clock(), randomness=Repeatable())
+
+
+def problems(storage: MemoryTransport) -> list[str]:
+    return list(PackRepository(storage).verify().problems)
+
+
+def test_a_sound_repository(repository: PackRepository) -> None:
+    assert verify.__module__ == "smartserver.store.verify"
+    push(repository, segment(FIRST, FIRST_PARENTS), refs={b".": ONE})
+    push(repository, segment(SECOND, SECOND_PARENTS), refs={b".": TWO, b"trunk": ONE})
+    report = repository.verify()
+    assert report.problems == ()
+    assert (report.packs, report.segments, report.records) == (2, 2, len(FIRST + SECOND))
+    graph = repository.snapshot().graph
+    assert [graph.parents(ordinal) for ordinal in range(2)] == [(), (0,)]
+
+
+@pytest.mark.parametrize("number", range(1, len(FIRST)))
+def test_a_record_that_lacks_is_named(repository: PackRepository, number: int) -> None:
+    with pytest.raises(MissingReference) as caught:
+        push(repository, segment([*FIRST[:number], *FIRST[number + 1 :]], FIRST_PARENTS), refs={})
+    assert (caught.value.revision, caught.value.missing) == (ONE, FIRST[number].key)
+
+
+def test_what_refers_to_it_is_named_as_text(repository: PackRepository) -> None:
+    with pytest.raises(MissingReference) as caught:
+        push(repository, segment(FIRST[:-1], FIRST_PARENTS), refs={})
+    page = FIRST[2].key.decode()
+    said = f"{page} of revision joe@example.org-1 refers to run-id joe@example.org-1, which is missing"
+    assert str(caught.value) == said
+
+
+def test_the_texts_of_a_revision_that_is_no_ancestor(repository: PackRepository) -> None:
+    push(repository, segment(FIRST, FIRST_PARENTS), refs={b".": ONE})
+    ghosts = tuple(Parent(parent.id, True) for parent in SECOND_PARENTS)
+    with pytest.raises(MissingReference):
+        push(repository, segment(SECOND, ghosts), refs={})
+    push(repository, segment([*SECOND, *FIRST[3:5], *FIRST[6:]], ghosts), refs={b".": TWO})
+    assert repository.verify().problems == ()
+
+
+def test_parents_that_are_not_those_of_its_text(repository: PackRepository) -> None:
+    push(repository, segment(FIRST, FIRST_PARENTS), refs={b".": ONE})
+    with pytest.raises(WrongParents, match=r"revision joe@example\.org-2: its parents"):
+        push(repository, segment(SECOND, SECOND_PARENTS[:1]), refs={})
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_text_that_cannot_be_read(repository: PackRepository, number: int) -> None:
+    record = FIRST[number]
+    text = record.text + b"\n"
+    key = b"sha1:" + hashlib.sha1(text).hexdigest().encode() if KINDS[record.kind].name == "chk" else record.key
+    records = list(FIRST)
+    records[number] = Record(record.kind, key, b"", text)
+    with pytest.raises(CorruptRecord, match=r"of revision joe@example\.org-1: cannot be read as ") as caught:
+        push(repository, segment(records, FIRST_PARENTS), refs={})
+    assert caught.value.key == key
+
+
+def test_every_byte_of_its_pack(repository: PackRepository, storage: MemoryTransport) -> None:
+    push(repository, segment(FIRST, FIRST_PARENTS), segment(SECOND, SECOND_PARENTS), refs={b".": TWO})
+    (pack,) = repository.snapshot().packs
+    path, content = pack_path(pack.entry.name), storage.get(pack_path(pack.entry.name))
+    owners: dict[int, bytes] = {}
+    for offset, whole in pack.reader.segments():
+        read = decode_segment(whole, 0, KINDS)
+        at = offset + read.frames_at
+        for entry in read.entries:
+            owners |= dict.fromkeys(range(at, at + entry.frame_length), entry.key)
+            at += entry.frame_length
+    named = 0
+    for at in range(len(content)):
+        wrong = bytearray(content)
+        wrong[at] ^= 1 << at % 8
+        storage.delete(path)
+        storage.put(path, [bytes(wrong)])
+        said = problems(storage)
+        assert any(problem.startswith(f"{PACKS}/") and f"{path} at byte" in problem for problem in said), at
+        if at in owners:
+            named += any(
+                f"record {' '.join(owners[at].decode().split(chr(0)))} of revision joe" in each for each in said
+            )
+    assert named > 0.95 * len(owners)  # A bit may be one that a decoder does not look at.

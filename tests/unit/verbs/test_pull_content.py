@@ -1,0 +1,189 @@
+"""verbs.repository_pull: pulls of less than whole revisions: which revisions, numbers, and what goes together."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN
+from bzr_builders import TRUNK, BzrHistory
+from verb_context import NotedContext, Project
+
+from smartserver.errors import MissingRevision, NoSuchRevisionNumber, Unsupported
+from smartserver.records.model import Tip
+from smartserver.store.model import ContentPlan, Trees, What
+from smartserver.store.repository import PackRepository
+from smartserver.verbs.repository_pull import (
+    ChosenField,
+    PullRequest,
+    PullResult,
+    TreesField,
+    repository_pull,
+)
+from transports.memory import MemoryTransport
+
+run = repository_pull.function
+
+
+class Trunk:
+    """A line of five, one merged into the fifth; `grafted` descends from a ghost first, then from the line."""
+
+    def __init__(self) -> None:
+        self.history = BzrHistory()
+        self.line = self.history.line(4)
+        self.side = self.history.commit({b"f": b"side"}, [self.line[0]])
+        self.line.append(self.history.commit({b"f": b"merged"}, [self.line[3], self.side]))
+        self.grafted = self.history.commit({b"f": b"grafted"}, [self.line[1]], [b"ghost"], ghost_first=True)
+        self.later = self.history.commit({b"f": b"later"}, [self.grafted])
+        self.repository = PackRepository(MemoryTransport(), "project")
+        self.refs = {TRUNK: Tip(self.line[4], b"5"), b"grafted": Tip(self.later, b"9"), b"other": Tip(self.side)}
+        self.refs[b"odd"] = Tip(self.line[2], b"9" * 400)
+        self.history.push(self.repository, self.history.parents, self.refs)
+
+    def context(self, inner: str = "") -> NotedContext:
+        return NotedContext(self.repository.begin(b"", "user"), inner=inner)
+
+    def asked(self, request: PullRequest, inner: str = "") -> tuple[PullResult, ContentPlan]:
+        context = self.context(inner)
+        result = run(context, request)
+        (plan,) = context.plans
+        assert isinstance(plan, ContentPlan)
+        return result, plan
+
+    def chosen(self, chosen: ChosenField | None = None, refs: list[bytes] | None = None, **more: object) -> list[bytes]:
+        request = PullRequest(What.REVISIONS, refs=refs or [TRUNK], chosen=chosen, **more)  # type: ignore[arg-type]
+        result, plan = self.asked(request)
+        assert result == PullResult()
+        assert plan.trees == Trees()
+        return [self.repository.snapshot().revision(ordinal) for ordinal in plan.revisions]
+
+    def tree(self, trees: TreesField, ref: bytes = TRUNK, inner: str = "", **more: object) -> Trees:
+        request = PullRequest(What.TREE, refs=[ref], trees=trees, **more)  # type: ignore[arg-type]
+        result, plan = self.asked(request, inner)
+        assert result == PullResult(trees=list(plan.trees.of))
+        return plan.trees
+
+
+@pytest.fixture(scope="module")
+def trunk() -> Trunk:
+    return Trunk()
+
+
+def test_all_revisions_where_nothing_is_said(trunk: Trunk) -> None:
+    everything = trunk.chosen()
+    assert everything[0] == trunk.line[4]
+    assert set(everything) == {*trunk.line, trunk.side}
+    assert trunk.chosen(haves=[trunk.line[3], trunk.side]) == [trunk.line[4]]
+    assert trunk.chosen(refs=[b"none"], ids=[trunk.line[1]]) == [trunk.line[1], trunk.line[0]]
+
+
+def test_chosen_revisions(trunk: Trunk) -> None:
+    line = trunk.line
+    assert trunk.chosen(ChosenField(limit=2, left_hand=True)) == [line[4], line[3]]
+    assert trunk.chosen(ChosenField(left_hand=True, newest=3, oldest=2)) == [line[2], line[1]]
+    assert trunk.chosen(ChosenField(left_hand=True, newest=line[2], oldest=line[1])) == [line[2], line[1]]
+    assert trunk.chosen(ChosenField(left_hand=True, newest=-2, oldest=-3)) == [line[3], line[2]]
+    assert trunk.chosen(ChosenField(left_hand=True, oldest=1)) == line[::-1]
+    assert trunk.chosen(ChosenField(left_hand=True, oldest=4), haves=[line[3]]) == [line[4]]
+    assert set(trunk.chosen(ChosenField(oldest=5))) == {line[4], trunk.side}
+    assert trunk.chosen(ChosenField(newest=1, oldest=5)) == []
+    request = PullRequest(What.REVISIONS, refs=[TRUNK], chosen=ChosenField(bare=True))
+    assert trunk.asked(request)[1].bare
+
+
+@pytest.mark.parametrize(
+    ("number", "place"), [(1, 0), (3, 2), (5, 4), (-1, 4), (-2, 3), (-5, 0), (0, None), (6, None), (-6, None)]
+)
+def test_a_number(trunk: Trunk, number: int, place: int | None) -> None:
+    if place is None:
+        with pytest.raises(NoSuchRevisionNumber) as caught:
+            trunk.tree(TreesField([number]))
+        assert caught.value.number == number
+    else:
+        assert trunk.tree(TreesField([number])).of == (trunk.line[place],)
+
+
+def test_numbers_end_at_a_ghost(trunk: Trunk) -> None:
+    """What the tip's attributes say counts: the history below the ghost is elsewhere."""
+    assert trunk.tree(TreesField([9, 8, -2]), b"grafted").of == (trunk.later, trunk.grafted, trunk.grafted)
+    for number in (7, 1, -3):
+        with pytest.raises(NoSuchRevisionNumber):
+            trunk.tree(TreesField([number]), b"grafted")
+
+
+def test_numbers_of_a_tip_that_does_not_say_its_own(trunk: Trunk) -> None:
+    assert trunk.tree(TreesField([1, 2]), b"other").of == (trunk.line[0], trunk.side)
+    assert trunk.tree(TreesField([1, 3]), b"none", ids=[trunk.line[2]]).of == (trunk.line[0], trunk.line[2])
+    assert trunk.tree(TreesField([1, 3]), b"odd").of == (trunk.line[0], trunk.line[2])
+
+
+def test_a_number_needs_something_wanted(trunk: Trunk) -> None:
+    with pytest.raises(NoSuchRevisionNumber):
+        trunk.tree(TreesField([-1]), b"none")
+
+
+def test_which_trees(trunk: Trunk) -> None:
+    line = trunk.line
+    assert trunk.tree(TreesField([line[1], -1])) == Trees((line[1], line[4]))
+    given = TreesField([-1], each=True, paths=[b"src"], texts=False, versions=True, changed=True)
+    assert trunk.tree(given) == Trees((line[4],), True, (b"src",), False, True, True)
+    assert trunk.tree(TreesField([-1], inner=True), inner="src/é").paths == ("src/é".encode(),)
+    assert trunk.tree(TreesField([-1], inner=True, paths=[b"f"]), inner="src").paths == (b"f", b"src")
+    assert trunk.tree(TreesField([-1], inner=True)).paths == (b"",)
+
+
+def test_trees_bring_revisions_only_where_those_are_chosen(trunk: Trunk) -> None:
+    request = PullRequest(What.TREE, refs=[TRUNK], trees=TreesField([-1]))
+    assert trunk.asked(request)[1].revisions == ()
+    both = PullRequest(What.TREE, refs=[TRUNK], chosen=ChosenField(1), trees=TreesField(each=True))
+    result, plan = trunk.asked(both)
+    assert len(plan.revisions) == 1
+    assert result.trees == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PullRequest(What.TREE, ids=[b"unknown"], chosen=ChosenField(), trees=TreesField()),
+        PullRequest(What.TREE, trees=TreesField([b"unknown"])),
+        PullRequest(What.TREE, trees=TreesField([b"ghost"])),
+        PullRequest(What.REVISIONS, chosen=ChosenField(newest=b"unknown")),
+        PullRequest(What.REVISIONS, chosen=ChosenField(oldest=b"ghost")),
+        PullRequest(What.REVISIONS, ids=[b"unknown"]),
+    ],
+)
+def test_ids_that_are_not_known(trunk: Trunk, request_: PullRequest) -> None:
+    with pytest.raises(MissingRevision):
+        run(trunk.context(), request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (PullRequest(What.TREE), "tree without trees"),
+        (PullRequest(What.REVISIONS, trees=TreesField()), "revisions with trees"),
+        (PullRequest(What.HISTORY, trees=TreesField()), "history with trees"),
+        (PullRequest(What.REFS, trees=TreesField()), "refs with trees"),
+        (PullRequest(What.HISTORY, chosen=ChosenField()), "history with revisions chosen"),
+        (PullRequest(What.REFS, chosen=ChosenField()), "refs with revisions chosen"),
+        (PullRequest(What.REVISIONS, after=b"r"), "revisions that goes on"),
+        (PullRequest(What.TREE, trees=TreesField(), after=b"r"), "tree that goes on"),
+    ],
+)
+def test_what_does_not_go_together(trunk: Trunk, request_: PullRequest, why: str) -> None:
+    with pytest.raises(Unsupported, match=why):
+        run(trunk.context(), request_)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PullRequest(What.REVISIONS),
+        PullRequest(What.REVISIONS, chosen=ChosenField(newest=1)),
+        PullRequest(What.TREE, trees=TreesField([-99])),
+    ],
+)
+def test_of_git_nothing_but_whole_revisions(request_: PullRequest) -> None:
+    project = Project()
+    line = project.history.line(1)
+    project.push(line, {MAIN: line[0]})
+    with pytest.raises(Unsupported, match=r"reading parts of a repository of git sha1.*bzr 2a"):
+        run(project.context(), request_)
