@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,9 +23,15 @@ __all__ = [
     "GhostRevisionsHaveNoRevno",
     "Graph",
     "is_debugged",
+    "load_formats",
     "make_graph",
     "overwritten",
 ]
+
+
+def load_formats() -> None:
+    """Have Breezy's own formats registered, and what goes between them."""
+    importlib.import_module("breezy.bzr.vf_repository")
 
 
 def make_graph(providers: Sequence[Any]) -> Graph:

@@ -12,6 +12,7 @@ from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_compat import load_formats
 from smartserver.plugins.breezy_push import push
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.records.model import RevisionId
@@ -102,6 +103,7 @@ class ToServer(GenericInterBranch):
 class FetchFromServer(InterRepository):
     """What a pull brought, put into a local repository without a detour."""
 
+    supports_fetch_spec = True
     source: HpssRepository
     target: Repository
 
@@ -187,7 +189,8 @@ class Search:
 
 
 def register() -> None:
-    """Let Breezy find them, before its own that fit any two."""
+    """Let Breezy find them, before its own that fit any two: what was registered last is asked first."""
+    load_formats()
     InterBranch.register_optimiser(FromServer)
     InterBranch.register_optimiser(ToServer)
     InterRepository.register_optimiser(FetchFromServer)

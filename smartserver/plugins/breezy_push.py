@@ -102,6 +102,7 @@ def _send(
             if not done.error.behind:
                 raise errors.DivergedBranches(source, target)
             old = tip = done.error.tip
+            remote.named = done.error.ref
             updated = {}
         else:
             updated = outcomes(pushed.maps)

@@ -68,6 +68,8 @@ class Remote:
         self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
         self._server = transport.server
         self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
+        self.named = b""
+        """What a refusal calls the branch: it is all that says so where the server was not met before."""
         self._target: Repository | None = None
         self._guessed = False
         self._state: State | None = None
@@ -156,7 +158,7 @@ class Remote:
         return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
 
     def _branch(self) -> bytes:
-        return self.knowledge.branch or self.knowledge.named or HERE  # A refusal does not say it.
+        return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def _learned(self) -> None:
         """Keep what the answer said of this branch."""

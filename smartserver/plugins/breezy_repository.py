@@ -32,6 +32,16 @@ def format_2a() -> Any:
     return controldir.format_registry.make_controldir("2a")
 
 
+class _Parents:
+    """What a graph asks for parents. It has no more than that: what it seems to have it is asked for, too."""
+
+    def __init__(self, repository: HpssRepository) -> None:
+        self._repository = repository
+
+    def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        return self._repository.get_parent_map(revisions)
+
+
 class HpssRepository:
     """Not one of Breezy's classes: it must not have what it cannot answer."""
 
@@ -140,13 +150,13 @@ class HpssRepository:
                 found.update(local.get_parent_map(other))
         return found
 
-    def _make_parents_provider(self) -> HpssRepository:
-        return self
+    def _make_parents_provider(self) -> _Parents:
+        return _Parents(self)
 
     def get_graph(self, other_repository: Repository | None = None) -> Graph:
         """The graph of both sides, and of another repository's."""
         others = [] if other_repository is None or self.has_same_location(other_repository) else [other_repository]
-        return make_graph([self, *[other._make_parents_provider() for other in others]])
+        return make_graph([_Parents(self), *[other._make_parents_provider() for other in others]])
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Whether it is on either side."""

@@ -106,6 +106,7 @@ def test_branch(users: Users) -> None:
     assert users.ask("branch", "", "branch", users.url(), "c") == "Branched 3 revisions.\n"
     assert (users.tip("c"), users.tags("c")) == (users.tip("a"), users.tags("a"))
     users.check("c")
+    assert "in memory" not in users.log.read_text(), "it went through a second repository"
     users.ask("branch -r", "", "branch", "-r", "2", users.url(), "d")
     assert users.tip("d")[0] == 2
     assert "Not a branch" in users.ask("branch, nothing there", "", "branch", users.url("none"), "f", status=3)

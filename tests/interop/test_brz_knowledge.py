@@ -58,6 +58,8 @@ def test_nothing_is_remembered(large: Users) -> None:
     large.commit("a", "more")
     assert "Pushed up to revision 5." in large.ask("push, first contact, large", "a", "push")
     large.forget("b")
+    assert "No new revisions or tags" in fine(large.run("b", "push", large.url()), 2).err
+    large.forget("b")
     pulled = fine(large.run("b", "pull"))
     assert pulled.counts.bytes_down < LARGE / 2
     assert large.tip("b") == large.served_tip()
