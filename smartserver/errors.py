@@ -263,6 +263,8 @@ class DivergedBranches(RepositoryError, code="diverged"):
     behind: bool = False
 
     def __str__(self) -> str:
+        if self.behind:
+            return f"{_name(self.ref)} is ahead: it is at {shown(self.tip)}, which descends from the new tip"
         return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}, which the new tip does not descend from"
 
 
