@@ -147,7 +147,7 @@ class Remote:
             if target is not None:
                 haves = BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             self._server.settle()
-            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS])
+            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
             self._history = History(pulled.body, pulled.result.segments, KINDS)
             self._server.read_on(self._history)
             self._learned()
@@ -194,7 +194,7 @@ class Remote:
     ) -> Pushed:
         """Send a change, all of it or nothing; to be called in `words`."""
         self._server.settle()
-        return self.repository.push_all(updates, maps, source, new, atomic=True)
+        return self.repository.push_all(updates, maps, source, new, atomic=True, bulk=True)
 
     def push_tags(self, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
         """Send changes of tags; what became of each. To be called in `words`."""
