@@ -18,6 +18,7 @@ from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -250,6 +251,14 @@ class HpssBranch(Branch):
 
         push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
         return revno, revid
+
+    def _get_check_refs(self) -> list[Any]:
+        """Nothing to be looked at here: the server checks its branches with their repository."""
+        return []
+
+    def reconcile(self, thorough: bool = True) -> Reconciled:
+        """There is nothing to reconcile where nothing is damaged."""
+        return reconcile(self.remote)
 
     def get_commit_builder(self, *arguments: object, **options: object) -> NoReturn:
         """What a commit in a lightweight checkout asks for."""

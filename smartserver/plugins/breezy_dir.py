@@ -25,6 +25,9 @@ NAME = "hpss"
 TRIES_BRANCHES = ("branches", "info", "init")
 """Commands that go on with the repository where a branch cannot be opened."""
 
+OF_REPOSITORIES = ("check", "pack")
+"""Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
+
 STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
 
 
@@ -285,6 +288,8 @@ def _register() -> None:
         if name:
             return ControlDir.open_from_transport(a_transport), ""
         remote = Remote(a_transport)
+        if is_running(*OF_REPOSITORIES):
+            return HpssDir(a_transport, HpssDirFormat(), remote), ""
         inner = remote.look().inner
         above = a_transport.above(len(inner.split("/")) if inner else 0)
         return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)

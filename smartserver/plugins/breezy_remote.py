@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from breezy.repository import Repository
 
@@ -27,11 +27,14 @@ from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_verify import VerifyResult
 from smartserver.verbs.rules import Create, Rule
+from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_transport import HpssTransport
@@ -74,6 +77,8 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self.verified: VerifyResult | None = None
+        """What the server found when it checked the repository."""
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""
@@ -182,6 +187,16 @@ class Remote:
         with self.words():
             history = self.history()
             insert(BrzRepository(repository), history.segments(set(revisions)))
+
+    def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
+        """Make one call on the repository, and learn what the answer says of it."""
+        with self.words():
+            self._server.settle()
+            (result,) = self.repository.ask((verb, arguments)).results
+            if isinstance(result, CodedError):
+                raise result
+            self._learned()
+            return result
 
     # -- changes
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import controldir, errors, trace
+from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
+from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
+
+NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
 
 def _parts(path: str) -> list[str]:
@@ -168,13 +173,35 @@ class HpssRepository:
 
     # -- upkeep
 
-    def pack(self, *arguments: object, **options: object) -> NoReturn:
-        """The server does that."""
-        raise errors.CommandError("a repository on an hpss:// server is packed by the server, after pushes")
+    def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
+        """Have the server join its packs."""
+        pack(self.remote, clean=clean_obsolete_packs)
 
-    def reconcile(self, *arguments: object, **options: object) -> NoReturn:
-        """There is never anything to reconcile."""
-        raise errors.CommandError("a repository on an hpss:// server needs no reconciling: what is pushed is checked")
+    def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> Checked:
+        """Have the server read all of it, branches included."""
+        return Checked(self, verify(self.remote), shown=check_repo)
+
+    def reconcile(self, other: object = None, thorough: bool = False) -> Reconciled:
+        """There is nothing to reconcile where nothing is damaged."""
+        done = reconcile(self.remote)
+        ui.ui_factory.note(NOTHING_TO_RECONCILE)
+        return done
+
+    def reconcile_canonicalize_chks(self) -> NoReturn:
+        """What was pushed stays as it is."""
+        raise errors.CommandError("a repository on an hpss:// server keeps its pages as they were pushed")
+
+    def find_branches(self, using: bool = False) -> list[Any]:
+        """All its branches. `brz check` looks at these first, so that it has them verified by the same request."""
+        if is_running("check"):
+            verify(self.remote)
+        self.remote.look()
+        place, control = self.user_transport, self.controldir
+        found = []
+        for ref in sorted(self.remote.knowledge.refs()):
+            path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
+            found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
+        return found
 
     # -- everything else
 
