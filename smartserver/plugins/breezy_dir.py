@@ -13,7 +13,7 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
-from smartserver.plugins.breezy_guess import has_option, is_running
+from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -288,7 +288,7 @@ def _register() -> None:
         if name:
             return ControlDir.open_from_transport(a_transport), ""
         remote = Remote(a_transport)
-        if is_running(*OF_REPOSITORIES):
+        if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
             return HpssDir(a_transport, HpssDirFormat(), remote), ""
         inner = remote.look().inner
         above = a_transport.above(len(inner.split("/")) if inner else 0)

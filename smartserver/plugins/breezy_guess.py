@@ -36,6 +36,18 @@ def wants_history() -> bool:
     return not is_running(*NEED_NO_HISTORY) or has_option("-r", "--revision")
 
 
+def may_remember() -> bool:
+    """Whether what a branch on the server is to become follows from what is remembered of it, as far as that is so."""
+    if is_running("tag"):
+        decides = not has_option("-r", "--revision")
+    elif is_running("config"):
+        decides = not has_option("--remove")
+    else:
+        decides = is_running("uncommit")
+    # A checkout's own branch is compared with the server's: that must be as it is.
+    return decides and any(scheme in word for word in sys.argv[1:] for scheme in hpss.SCHEMES)
+
+
 def likely_target() -> Repository | None:
     """The repository of the branch that was opened last, else the one around the current folder."""
     for reference in reversed(hpss.opened):

@@ -51,3 +51,72 @@ def test_what_is_damaged_is_listed(users: Users) -> None:
         assert done.counts.rounds == 2
         assert file.stem in done.err
         assert "brz: ERROR: the repository on the server is damaged: " in done.err
+
+
+# -- what is changed in a branch that is remembered
+
+
+def test_a_tag(users: Users) -> None:
+    assert users.ask("tag, not remembered", "", "tag", "-d", users.url(), "v0") == "Created tag v0.\n"
+    assert users.ask("tag", "a", "tag", "-d", users.url(), "v3") == "Created tag v3.\n"
+    assert users.served_entries("tags")["v3"] == users.tip("a")[1]
+    said = users.ask("tag, which exists", "a", "tag", "-d", users.url(), "v1", status=3)
+    assert said == "brz: ERROR: Tag v1 already exists.\n"
+    assert "Updated tag v1" in users.ask("tag --force", "a", "tag", "--force", "-d", users.url(), "v1")
+    assert users.served_entries("tags")["v1"] == users.tip("a")[1]
+    assert "Deleted" in users.ask("tag --delete", "a", "tag", "--delete", "-d", users.url(), "v1")
+    assert users.served_entries("tags").keys() == {"v0", "v3"}
+    assert "No such tag: v1" in users.run("a", "tag", "--delete", "-d", users.url(), "v1").err
+
+
+def test_a_tag_where_what_is_remembered_is_old(users: Users) -> None:
+    """User b knows the branch as it was."""
+    assert users.run("b", "pull").status == 0
+    (file,) = users.knowledge_files("b")
+    old = file.read_bytes()
+    users.commit("a", "four")
+    users.tag("a", "v4", 3)
+    assert users.run("a", "push").status == 0
+    assert users.run("", "tag", "--delete", "-d", users.url(), "v1").status == 0
+    for name in ("v5", "v1"):
+        file.write_bytes(old)
+        users.ask("tag, not as remembered", "b", "tag", "-d", users.url(), name)
+    file.write_bytes(old)
+    assert "v4 already exists" in users.ask("tag, which exists", "b", "tag", "-d", users.url(), "v4", status=3)
+    entries = users.served_entries("tags")
+    assert entries["v5"] == entries["v1"] == users.tip("a")[1]
+    assert entries["v4"] != entries["v5"]
+    file.write_bytes(old)
+    said = users.ask("tag --delete, not as remembered", "b", "tag", "--delete", "-d", users.url(), "v5")
+    assert said == "Deleted tag v5.\n"
+
+
+def test_an_option(users: Users) -> None:
+    users.ask("config, an option set, not remembered", "", "config", "-d", users.url(), "answer=41")
+    assert users.run("a", "pull", users.url()).status == 0
+    (file,) = users.knowledge_files("a")
+    old = file.read_bytes()
+    users.ask("config, an option set", "a", "config", "-d", users.url(), "question=6x7")
+    file.write_bytes(old)
+    users.ask("config, an option set, not as remembered", "a", "config", "-d", users.url(), "answer=42")
+    assert users.served_entries("config") == {"": b"answer = 41\nquestion = 6x7\n".replace(b"41", b"42")}
+
+
+def test_uncommit(users: Users) -> None:
+    users.tag("a", "v3")
+    assert users.run("a", "push").status == 0
+    assert users.run("b", "pull").status == 0
+    said = users.ask("uncommit", "b", "uncommit", "--force", users.url())
+    assert users.served_entries("tags").keys() == {"v1"}
+    assert "commit three" in said
+    with users.branch("a") as branch:
+        assert users.served_tip() == (2, branch.get_rev_id(2))
+    # What is remembered is old: what was shown is not what would be removed.
+    assert users.run("a", "push", users.url()).status == 0
+    done = users.run("b", "uncommit", "--force", users.url())
+    assert (done.status, done.counts.rounds) == (3, 2), done
+    assert "the branch has moved since it was last seen from here" in done.err
+    assert users.served_tip() == users.tip("a")
+    assert users.run("b", "uncommit", "--force", users.url()).status == 0
+    assert users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
+    assert users.served_tip() is not None
