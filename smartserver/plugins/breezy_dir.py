@@ -13,6 +13,7 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
+from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
@@ -271,7 +272,9 @@ class HpssDir(BzrDir):
         if stacked:
             raise errors.CommandError(STACKED)
         made = ControlDir.open_from_transport(transport)
-        made.push_branch(source_branch or self.open_branch(), revision_id, remember=False)
+        source = source_branch or self.open_branch()
+        if not copy(source.remote, made.open_branch().remote, revision_id):
+            made.push_branch(source, revision_id, remember=False)
         return made
 
 

@@ -23,6 +23,7 @@ from smartserver.client.repository import (
 from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_guess import (
+    copies_there,
     is_running,
     is_usable,
     likely_target,
@@ -34,7 +35,7 @@ from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
@@ -148,6 +149,19 @@ class Remote:
         value = self.knowledge.ref(self._branch())
         return value[0].attributes if value is not None else b""
 
+    def name(self) -> bytes:
+        """What the branch is called in its repository."""
+        return self._branch()
+
+    def is_beside(self, other: Remote) -> bool:
+        """Whether both are on one server."""
+        return self._server is other._server
+
+    def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
+        """Take in what another branch's answer said of this one."""
+        self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
+        self.is_assumed = False
+
     def learn_answer(self) -> None:
         """Take in what an answer said."""
         self._learned()
@@ -160,6 +174,8 @@ class Remote:
 
     def look(self) -> State:
         """What it is; there may be no branch."""
+        if self._state is None and copies_there():
+            self.assume()
         if self._state is None:
             if wants_history():
                 self._ask_history()

@@ -1,12 +1,16 @@
-"""plugins.breezy_upkeep: commands of brz that keep a repository on a server in order, in the round trips of
-`budgets.toml` and without a VFS call."""
+"""plugins.breezy_upkeep, plugins.breezy_remembered, plugins.breezy_copy: commands of brz that keep a repository on a
+server in order or change a branch there, in the round trips of `budgets.toml` and without a VFS call."""
 
 from __future__ import annotations
 
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import breezy_upkeep  # noqa: F401  # What the commands run in processes of their own.
+from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
+    breezy_copy,
+    breezy_remembered,
+    breezy_upkeep,
+)
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -120,3 +124,32 @@ def test_uncommit(users: Users) -> None:
     assert users.run("b", "uncommit", "--force", users.url()).status == 0
     assert users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
     assert users.served_tip() is not None
+
+
+# -- from one branch on the server to another
+
+
+def test_a_branch_beside_another(users: Users) -> None:
+    users.ask("branch, beside, not remembered", "", "branch", users.url(), users.url("one"))
+    said = users.ask("branch, beside", "a", "branch", users.url(), users.url("two"))
+    assert said == "Branched 3 revisions.\n"
+    for name in ("one", "two"):
+        assert users.served_tip(name) == users.served_tip()
+        assert users.served_entries("tags", name) == users.served_entries("tags")
+    assert users.run("b", "pull").status == 0
+    users.commit("a", "four")
+    users.tag("a", "v4")
+    assert users.run("a", "push").status == 0
+    said = users.ask("branch, beside, which exists", "a", "branch", users.url(), users.url("two"), status=3)
+    assert said == 'brz: ERROR: Already a branch: "URL/two/".\n'
+    # User b knows the branch as it was.
+    users.ask("branch, beside, not as remembered", "b", "branch", users.url(), users.url("three"))
+    assert users.served_tip("three") == users.served_tip() == users.tip("a")
+    assert users.served_entries("tags", "three").keys() == {"v1", "v4"}
+
+
+def test_branches_beside_each_other_in_repositories_of_their_own(users: Users) -> None:
+    one, two = (users.served.url(f"{users.place}-{name}") for name in ("one", "two"))
+    assert users.run("a", "push", one).status == 0
+    assert users.run("a", "branch", one, two).status == 0
+    assert users.served_tip(".", f"{users.place}-two") == users.tip("a")
