@@ -328,6 +328,12 @@ class Remote:
             _check(done.maps)
             self._learned()
 
+    def change_maps(self, maps: Sequence[MapUpdateRequest]) -> None:
+        """Change maps, all of it or nothing."""
+        with self.words():
+            _check(self.push([], maps).maps)
+            self._learned()
+
     def delete(self) -> bool:
         """Remove the branch; whether there was one."""
         with self.words():

@@ -1,14 +1,18 @@
-"""plugins.breezy_upkeep, plugins.breezy_remembered, plugins.breezy_copy: commands of brz that keep a repository on a
-server in order or change a branch there, in the round trips of `budgets.toml` and without a VFS call."""
+"""plugins.breezy_upkeep, plugins.breezy_remembered, plugins.breezy_copy, plugins.breezy_signatures: commands of brz
+that keep a repository on a server in order or change a branch there, in the round trips of `budgets.toml` and without a
+VFS call."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from brz_sides import Users
+from brz_sides import SHIM, Users
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_copy,
     breezy_remembered,
+    breezy_signatures,
     breezy_upkeep,
 )
 
@@ -153,3 +157,53 @@ def test_branches_beside_each_other_in_repositories_of_their_own(users: Users) -
     assert users.run("a", "push", one).status == 0
     assert users.run("a", "branch", one, two).status == 0
     assert users.served_tip(".", f"{users.place}-two") == users.tip("a")
+
+
+# -- signatures
+
+
+LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
+"""A plugin by which what is signed is put between two lines, and nobody needs a key."""
+
+
+def test_signatures(users: Users, tmp_path: Path) -> None:
+    (tmp_path / "loopback.py").write_text(LOOPBACK)
+    plugin = f"hpss@{SHIM}:loopback@{tmp_path / 'loopback.py'}"
+    said = users.ask("verify-signatures", "a", "verify-signatures", users.url(), status=1, plugin=plugin)
+    assert "3 commits not signed" in said
+    users.commit("b", "other")
+    assert users.run("b", "push", users.url()).status == 0
+    said = users.ask("sign-my-commits", "a", "sign-my-commits", users.url(), plugin=plugin)
+    assert said.endswith("Signed 3 revisions.\n")
+    said = users.ask("sign-my-commits, nothing to sign", "a", "sign-my-commits", users.url(), plugin=plugin)
+    assert said == "Signed 0 revisions.\n"
+    said = users.ask("verify-signatures", "", "verify-signatures", users.url(), status=1, plugin=plugin)
+    assert "3 commits with valid signatures" in said
+    assert "1 commit not signed" in said
+    # They come with a pull, also one that brings no revision, and with a branch.
+    assert users.run("b", "pull", users.url()).status == 0
+    assert users.run("", "branch", users.url(), "c").status == 0
+    for where in ("b", "c"):
+        with users.branch(where) as branch:
+            repository = branch.repository
+            signed = [each for each in repository.all_revision_ids() if repository.has_signature_for_revision_id(each)]
+            assert len(signed) == 3
+            assert repository.get_signature_text(signed[0]).startswith(b"-----BEGIN PSEUDO-SIGNED CONTENT-----\n")
+
+
+# -- what reads one of two branches
+
+
+def test_send_and_switch(users: Users) -> None:
+    users.commit("b", "other")
+    users.ask("send", "b", "send", "-o", "../bundle", users.url())
+    bundle = users.path("bundle").read_text()
+    assert "# Bazaar merge directive format 2" in bundle
+    assert "target_branch: hpss://" in bundle
+    assert "=== added file 'other'" in bundle
+    assert users.run("a", "merge", "../bundle").status == 0
+    assert users.run("", "checkout", users.url(), "c").status == 0
+    assert users.run("b", "push", users.url("topic")).status == 0
+    said = users.ask("switch", "c", "switch", users.url("topic"))
+    assert "Switched to branch at URL/topic/" in said
+    assert users.tip("c") == users.tip("b")
