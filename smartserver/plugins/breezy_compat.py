@@ -9,6 +9,7 @@ from typing import Any
 from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+from breezy.bzr.testament import Testament
 
 try:
     from vcsgraph.errors import GhostRevisionsHaveNoRevno
@@ -22,6 +23,7 @@ __all__ = [
     "BzrDirMetaFormat1",
     "GhostRevisionsHaveNoRevno",
     "Graph",
+    "Testament",
     "is_debugged",
     "load_formats",
     "make_graph",
