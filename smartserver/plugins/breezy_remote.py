@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ from smartserver.client.repository import (
     Updated,
 )
 from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import is_usable, likely_target, local_tips, wants_history
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId
@@ -74,10 +76,19 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self.content: Content | None = None
+        """What was read where the command reads less than whole revisions."""
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""
         return in_breezys_words(self.url, self.location)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around what reads more, when nothing else is unread."""
+        with self.words():
+            self._server.settle()
+            yield
 
     # -- what it is
 
@@ -102,7 +113,10 @@ class Remote:
     def look(self) -> State:
         """What it is; there may be no branch."""
         if self._state is None:
-            if wants_history():
+            asked = wanted()
+            if asked is not None:
+                self._ask_content(asked)
+            elif wants_history():
                 self._ask_history()
             else:
                 self._ask_state()
@@ -134,6 +148,19 @@ class Remote:
         with self.words():
             self._server.settle()
             self.repository.learn_refs()
+            self._learned()
+
+    def _ask_content(self, asked: Wanted) -> None:
+        """Read what a command wants; a second branch object of the same URL has what the first one read."""
+        self.content = self._server.contents.get(self.path)
+        if self.content is None:
+            self.content = Content(self.repository, asked)
+            with self.words():
+                self.content.begin()
+            self._server.contents[self.path] = self.content
+        else:
+            self.knowledge = self.content.remote.knowledge
+        with self.words():
             self._learned()
 
     def ask_again(self, absent: Collection[RevisionId]) -> None:
