@@ -44,7 +44,15 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import ChosenField, PullRequest, PullResult, TreesField, repository_pull
+from smartserver.verbs.repository_pull import (
+    ChosenField,
+    InsideField,
+    PullRequest,
+    PullResult,
+    TreesField,
+    repository_pull,
+)
+from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -143,12 +151,14 @@ class Pulled(msgspec.Struct, frozen=True):
 
     result: PullResult
     body: Iterator[bytes]
+    stats: StatsResult | None = None
 
 
 class Content(msgspec.Struct, frozen=True):
     """The answer to a read of less than whole revisions; the parts come as they are read."""
 
     result: PullResult
+    stats: StatsResult | None
     parts: Iterator[Part]
 
 
@@ -205,11 +215,14 @@ class RemoteRepository:
         refs: Sequence[bytes] | None = (HERE,),
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
+        inside: InsideField | None = None,
+        *,
+        stats: bool = False,
     ) -> Content:
         """Receive what revisions say of themselves, and trees or parts of them; learn the refs.
 
         The arguments are those of `Repository.pull`; where neither `chosen` nor `trees` is given, all that the refs
-        and `ids` reach say of themselves.
+        and `ids` reach say of themselves. `stats`: ask what the repository consists of, too.
 
         Raises:
             CodedError: the server refused.
@@ -217,15 +230,17 @@ class RemoteRepository:
         """
         what = What.REVISIONS if trees is None else What.TREE
         wanted = None if refs is None else list(refs)
-        pulled = self._pull(PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees))
-        return Content(pulled.result, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
+        request = PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees, inside=inside)
+        pulled = self._pull(request, [(repository_stats, StatsRequest())] if stats else [])
+        return Content(pulled.result, pulled.stats, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
 
-    def _pull(self, request: PullRequest) -> Pulled:
-        answer = self.ask((repository_pull, request))
-        result = answer.results[0]
+    def _pull(self, request: PullRequest, before: Sequence[tuple[AnyVerb, Arguments]] = ()) -> Pulled:
+        answer = self.ask(*before, (repository_pull, request))
+        result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
-        return Pulled(cast("PullResult", result), answer.body)
+        stats = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        return Pulled(cast("PullResult", result), answer.body, stats)
 
     # -- anything
 

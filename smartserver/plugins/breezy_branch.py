@@ -5,7 +5,7 @@ Its locks are this process's alone: a change is decided by the server, on what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import config, errors, trace, urlutils
@@ -221,7 +221,22 @@ class HpssBranch(Branch):
     def revision_id_to_revno(self, revision_id: RevisionId) -> int:
         """The revno of a revision; that of the tip needs no history."""
         revno, tip = self.last_revision_info()
-        return revno if revision_id == tip else super().revision_id_to_revno(revision_id)
+        if revision_id == tip:
+            return revno
+        number = self._numbers().get(revision_id)
+        return super().revision_id_to_revno(revision_id) if number is None else number
+
+    def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
+        """The revision with a revno; what was asked for by number is known by that."""
+        for revision, number in self._numbers().items():
+            if number == revno:
+                return revision
+        found: RevisionId = super().get_rev_id(revno, history)
+        return found
+
+    def _numbers(self) -> Mapping[RevisionId, int]:
+        self.remote.look()
+        return self.remote.content.numbers if self.remote.content is not None else {}
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""

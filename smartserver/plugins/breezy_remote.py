@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from smartserver.client.repository import (
 )
 from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
 from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
     copies_there,
     is_running,
@@ -33,6 +34,7 @@ from smartserver.plugins.breezy_guess import (
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RevisionId, Tip
@@ -93,10 +95,19 @@ class Remote:
         self.is_assumed = False
         self.verified: VerifyResult | None = None
         """What the server found when it checked the repository."""
+        self.content: Content | None = None
+        """What was read where the command reads less than whole revisions."""
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""
         return in_breezys_words(self.url, self.location)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around what reads more, when nothing else is unread."""
+        with self.words():
+            self._server.settle()
+            yield
 
     # -- what it is
 
@@ -177,7 +188,10 @@ class Remote:
         if self._state is None and copies_there():
             self.assume()
         if self._state is None:
-            if wants_history():
+            asked = wanted()
+            if asked is not None:
+                self._ask_content(asked)
+            elif wants_history():
                 self._ask_history()
             else:
                 self._ask_state()
@@ -209,6 +223,19 @@ class Remote:
         with self.words():
             self._server.settle()
             self.repository.learn_refs()
+            self._learned()
+
+    def _ask_content(self, asked: Wanted) -> None:
+        """Read what a command wants; a second branch object of the same URL has what the first one read."""
+        self.content = self._server.contents.get(self.path)
+        if self.content is None:
+            self.content = Content(self.repository, asked)
+            with self.words():
+                self.content.begin()
+            self._server.contents[self.path] = self.content
+        else:
+            self.knowledge = self.content.remote.knowledge
+        with self.words():
             self._learned()
 
     def ask_again(self, absent: Collection[RevisionId]) -> None:

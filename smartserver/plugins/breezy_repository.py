@@ -6,7 +6,7 @@ to a shadow: a repository in memory that holds what came, stacked on the local o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import controldir, errors, trace, ui, urlutils
@@ -16,6 +16,7 @@ from breezy.revision import NULL_REVISION
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
+from smartserver.plugins.breezy_content import repository_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_signatures import Signatures
@@ -36,6 +37,10 @@ def _parts(path: str) -> list[str]:
 def format_2a() -> Any:
     """The one format of control directories whose content can be sent."""
     return controldir.format_registry.make_controldir("2a")
+
+
+def _in_memory() -> Repository:
+    return format_2a().initialize_on_transport(MemoryTransport()).create_repository()
 
 
 class _Parents:
@@ -141,7 +146,7 @@ class HpssRepository:
 
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
-        came: Mapping[RevisionId, tuple[RevisionId, ...]] = self.remote.history().parents
+        came = self._parents(revisions := list(revisions))
         found: dict[RevisionId, tuple[RevisionId, ...]] = {}
         other = []
         for revision in revisions:
@@ -156,6 +161,14 @@ class HpssRepository:
             with local.lock_read():
                 found.update(local.get_parent_map(other))
         return found
+
+    def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
+        self.remote.look()
+        content = self.remote.content
+        if content is None:
+            return self.remote.history().parents
+        with self.remote.asking():
+            return content.parents_of(revisions)
 
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self)
@@ -172,6 +185,20 @@ class HpssRepository:
     def has_revisions(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
         """Those that are on either side."""
         return set(self.get_parent_map(revisions))
+
+    def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
+        """What `brz info -v` tells, of what a branch has."""
+        self.remote.look()
+        content = self.remote.content
+        if content is None or content.stats is None or committers:
+            found: dict[str, Any] = self.shadow().gather_stats(revid, committers)
+            return found
+        stats: dict[str, Any] = {"revisions": content.stats.revisions, "size": content.stats.size}
+        first = next((revision for revision, number in content.numbers.items() if number == 1), None)
+        if revid is not None and revid != NULL_REVISION and first is not None:
+            ends = [self.get_revision(each) for each in (first, revid)]
+            stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
+        return stats
 
     # -- upkeep
 
@@ -250,16 +277,26 @@ class HpssRepository:
     def shadow(self) -> Repository:
         """All that came, in memory, and below it the local repository."""
         if self._shadow is None:
-            history = self.remote.history()
-            trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-            shadow = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
-            if self.remote.target is not None:
-                shadow.add_fallback_repository(self.remote.target)
-            self.remote.insert(shadow, list(history.parents))
+            self.remote.look()
+            content = self.remote.content
+            if content is not None:
+                shadow = repository_over(_in_memory(), content, self.remote.asking, self._whole)
+            else:
+                shadow = self._whole()
             for _ in range(self._locks):
                 shadow.lock_read()
             self._shadow = shadow
         return self._shadow
+
+    def _whole(self) -> Repository:
+        """The whole history that came, which is asked for where it was not yet."""
+        history = self.remote.history()
+        trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
+        made = _in_memory()
+        if self.remote.target is not None:
+            made.add_fallback_repository(self.remote.target)
+        self.remote.insert(made, list(history.parents))
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

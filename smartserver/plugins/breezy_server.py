@@ -14,6 +14,7 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import Medium
 from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
+from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
 from smartserver.plugins.breezy_tracer import tracer
@@ -57,6 +58,8 @@ class Server:
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
+        self.contents: dict[str, Content] = {}
+        """By path, what a command read that reads less than whole revisions."""
         observers = [recorder] if recorder is not None else []
         self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 

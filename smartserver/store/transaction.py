@@ -323,6 +323,7 @@ class RepositoryTransaction:
         *,
         left_hand: bool = False,
         bare: bool = False,
+        merges: bool = False,
         trees: Trees | None = None,
     ) -> ContentPlan:
         self.check_content()
@@ -339,7 +340,7 @@ class RepositoryTransaction:
             chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
         else:
             chosen = reversed(graph.missing(wanted, had, cut))
-        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, trees or Trees())
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
 
     def check_content(self) -> None:
         if self.created is not None:
