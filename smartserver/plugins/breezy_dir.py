@@ -105,7 +105,10 @@ class HpssDir(BzrDir):
     def remote(self, name: str) -> Remote:
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
-            self._remotes[name] = Remote(self.root_transport, name)
+            remote = Remote(self.root_transport, name)
+            if is_running("switch"):
+                remote = self.root_transport.server.remotes.setdefault(remote.path, remote)
+            self._remotes[name] = remote
         return self._remotes[name]
 
     # -- branches

@@ -188,6 +188,8 @@ class Remote:
         if self._state is None and copies_there():
             self.assume()
         if self._state is None:
+            self._learn_beside()
+        if self._state is None:
             asked = wanted()
             if asked is not None:
                 self._ask_content(asked)
@@ -197,6 +199,20 @@ class Remote:
                 self._ask_state()
         assert self._state is not None, "asked"
         return self._state
+
+    def _learn_beside(self) -> None:
+        """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
+        beside = next((other for other in self._server.remotes.values() if other is not self), None)
+        if beside is None or self.target is None:
+            return
+        if not beside.is_known:
+            beside._ask_history()
+        known = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
+        value = known.ref(known.named or b"")
+        if known.at == beside.look().at and value is not None and self.target.has_revision(value[0].id):
+            self.knowledge = self.repository.knowledge = known
+            self._learned()
+            self._history = History(iter(()), 0, KINDS)
 
     def state(self) -> State:
         """What it is.

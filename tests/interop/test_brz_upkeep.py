@@ -207,3 +207,13 @@ def test_send_and_switch(users: Users) -> None:
     said = users.ask("switch", "c", "switch", users.url("topic"))
     assert "Switched to branch at URL/topic/" in said
     assert users.tip("c") == users.tip("b")
+    # What was committed here alone would be lost.
+    users.add("c", "local")
+    assert users.run("c", "commit", "--local", "-m", "local").status == 0
+    said = users.ask("switch", "c", "switch", users.url(), status=3)
+    assert "Cannot switch as local commits found in the checkout." in said
+
+
+def test_a_branch_that_is_not_there_is_not_removed(users: Users) -> None:
+    said = users.ask("remove-branch", "", "remove-branch", users.url("none"), status=3)
+    assert said == 'brz: ERROR: Not a branch: "URL/none/".\n'
