@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
@@ -152,12 +153,13 @@ class Remote:
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        self.content = self._server.contents.get(self.path)
+        place = (len(hpss.running), self.path)  # Another command in this process asks anew.
+        self.content = self._server.contents.get(place)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
                 self.content.begin()
-            self._server.contents[self.path] = self.content
+            self._server.contents[place] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():

@@ -58,8 +58,8 @@ class Server:
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
-        self.contents: dict[str, Content] = {}
-        """By path, what a command read that reads less than whole revisions."""
+        self.contents: dict[tuple[int, str], Content] = {}
+        """By how many commands have begun, and path: what a command read that reads less than whole revisions."""
         observers = [recorder] if recorder is not None else []
         self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 
