@@ -159,6 +159,10 @@ class Remote:
             self.content = Content(self.repository, asked)
             with self.words():
                 self.content.begin()
+            if self.content.is_of_folder:
+                self.content = None
+                self._ask_history()
+                return
             self._server.contents[place] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
