@@ -7,6 +7,7 @@ is planned again: one more round trip, and what the server holds is not sent twi
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -189,17 +190,23 @@ class RemoteRepository:
         ids: Sequence[RevisionId] = (),
         follow: Sequence[bytes] = (),
         absent: Sequence[RevisionId] = (),
+        *,
+        bulk: bool = False,
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`.
+        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
+        one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow)))
+        pulled = self._pull(
+            PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow), bulk=bulk)
+        )
+        return Pulled(pulled.result, _unpacked(pulled.body)) if bulk else pulled
 
     def read(
         self,
@@ -264,16 +271,22 @@ class RemoteRepository:
         *,
         atomic: bool = False,
         check_only: bool = False,
+        bulk: bool = False,
         on_plan: Callable[[int], None] = lambda revisions: None,
     ) -> list[Updated]:
         """Move refs and bring what they need, in one request; `new` allows the repository to be made.
+
+        `bulk`: as a bulk stream, where that is shorter.
 
         Raises:
             CodedError: the whole push was refused.
             OutcomeUnknown: as `Client.request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        return self.push_all(updates, (), source, new, atomic=atomic, check_only=check_only, on_plan=on_plan).refs
+        pushed = self.push_all(
+            updates, (), source, new, atomic=atomic, check_only=check_only, bulk=bulk, on_plan=on_plan
+        )
+        return pushed.refs
 
     def push_all(
         self,
@@ -284,6 +297,7 @@ class RemoteRepository:
         *,
         atomic: bool = False,
         check_only: bool = False,
+        bulk: bool = False,
         on_plan: Callable[[int], None] = lambda revisions: None,
     ) -> Pushed:
         """As `push`, and change maps after the refs.
@@ -305,7 +319,7 @@ class RemoteRepository:
             if unusable:
                 plan = plan.without_bases(unusable)
             on_plan(len(plan.graph))
-            outgoing = self._outgoing(updates, maps, plan, creating, atomic=atomic, check_only=check_only)
+            outgoing = self._outgoing(updates, maps, plan, creating, atomic=atomic, check_only=check_only, bulk=bulk)
             try:
                 answer = self._client.request(outgoing)
             except Refusal as refusal:
@@ -343,7 +357,14 @@ class RemoteRepository:
                 rest, of_rest = [updates[number] for number in lacking], [maps[number] for number in later]
                 try:
                     again = self.push_all(
-                        rest, of_rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan
+                        rest,
+                        of_rest,
+                        source,
+                        new,
+                        atomic=atomic,
+                        check_only=check_only,
+                        bulk=bulk,
+                        on_plan=on_plan,
                     )
                 except OutcomeUnknown as unknown:
                     again = Pushed(
@@ -368,6 +389,7 @@ class RemoteRepository:
         *,
         atomic: bool,
         check_only: bool,
+        bulk: bool,
     ) -> Outgoing:
         calls: list[tuple[AnyVerb, Arguments]] = []
         flags = RequestFlag.ATOMIC if atomic else RequestFlag.NONE
@@ -387,6 +409,13 @@ class RemoteRepository:
                 if not whole:
                     flags |= RequestFlag.GRAPH_FIRST
                 body = _Body(plan, first, whole=whole)
+                packed = _packed(first) if bulk and isinstance(first, list) else None
+                if packed is not None:
+                    flags |= RequestFlag.BULK
+                    body = packed
+                elif bulk and not whole:
+                    flags |= RequestFlag.BULK
+                    body = _Packed(body)
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
@@ -478,12 +507,19 @@ class _Body:
         self._whole = whole
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:
+        graph = self.graph()
+        for at in range(0, len(graph), PIECE):
+            yield graph[at : at + PIECE], 0
+        yield from self.pieces()
+
+    def graph(self) -> bytes:
+        """What comes before the segments."""
+        return b"" if self._whole else encode_graph(self._plan.graph)
+
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """The segments."""
         segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
         self._first = None
-        if not self._whole:
-            graph = encode_graph(self._plan.graph)
-            for at in range(0, len(graph), PIECE):
-                yield graph[at : at + PIECE], 0
         pending: list[bytes] = []
         size = 0
         for segment in segments:
@@ -494,6 +530,47 @@ class _Body:
                 pending, size = [], 0
         if pending:
             yield from _pieces(pending)
+
+
+class _Packed:
+    """The same body as a bulk stream."""
+
+    def __init__(self, body: _Body) -> None:
+        self._body = body
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+        writer = BulkWriter(SEGMENT_LEVEL)
+        # The graph whole before anything else, so that a push that cannot succeed ends early.
+        yield writer.add(self._body.graph()) + writer.flush(), 0
+        ended = 0
+        for piece, segments in self._body.pieces():
+            ended += segments
+            if ready := writer.add(piece):
+                yield ready, ended
+                ended = 0
+        yield writer.finish(), ended
+
+
+def _packed(segments: list[bytes]) -> Callable[[], Iterable[tuple[bytes, int]]] | None:
+    """A small body as a bulk stream; None where that is no shorter."""
+    from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+    writer = BulkWriter(SEGMENT_LEVEL)
+    packed = writer.add(b"".join(segments)) + writer.finish()
+    if len(packed) >= sum(map(len, segments)):
+        return None
+    return lambda: [(packed, len(segments))]
+
+
+def _unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
+    """What a bulk stream says as it comes; nothing where no body came."""
+    first = next(body, None)
+    if first is not None:
+        from smartserver.records.bulk import read_bulk
+
+        yield from read_bulk(itertools.chain((first,), body))
 
 
 def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:

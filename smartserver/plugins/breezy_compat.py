@@ -9,6 +9,7 @@ from typing import Any
 from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+from breezy.bzr.testament import Testament
 from breezy.bzr.versionedfile import AbsentContentFactory, FulltextContentFactory, VersionedFiles
 
 try:
@@ -25,6 +26,7 @@ __all__ = [
     "FulltextContentFactory",
     "GhostRevisionsHaveNoRevno",
     "Graph",
+    "Testament",
     "VersionedFiles",
     "is_debugged",
     "load_formats",

@@ -6,10 +6,10 @@ to a shadow: a repository in memory that holds what came, stacked on the local o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import controldir, errors, trace
+from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
@@ -17,11 +17,17 @@ from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
 from smartserver.plugins.breezy_content import repository_over
+from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
+
+NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
 
 def _parts(path: str) -> list[str]:
@@ -56,6 +62,7 @@ class HpssRepository:
         self._format = format_2a().repository_format
         self._fallback_repositories: list[Repository] = []
         self._shadow: Repository | None = None
+        self._signatures = Signatures(self)
         self._locks = 0
 
     def __repr__(self) -> str:
@@ -195,13 +202,75 @@ class HpssRepository:
 
     # -- upkeep
 
-    def pack(self, *arguments: object, **options: object) -> NoReturn:
-        """The server does that."""
-        raise errors.CommandError("a repository on an hpss:// server is packed by the server, after pushes")
+    def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
+        """Have the server join its packs."""
+        pack(self.remote, clean=clean_obsolete_packs)
 
-    def reconcile(self, *arguments: object, **options: object) -> NoReturn:
-        """There is never anything to reconcile."""
-        raise errors.CommandError("a repository on an hpss:// server needs no reconciling: what is pushed is checked")
+    def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> Checked:
+        """Have the server read all of it, branches included."""
+        return Checked(self, verify(self.remote), shown=check_repo)
+
+    def reconcile(self, other: object = None, thorough: bool = False) -> Reconciled:
+        """There is nothing to reconcile where nothing is damaged."""
+        done = reconcile(self.remote)
+        ui.ui_factory.note(NOTHING_TO_RECONCILE)
+        return done
+
+    def reconcile_canonicalize_chks(self) -> NoReturn:
+        """What was pushed stays as it is."""
+        raise errors.CommandError("a repository on an hpss:// server keeps its pages as they were pushed")
+
+    def find_branches(self, using: bool = False) -> list[Any]:
+        """All its branches. `brz check` looks at these first, so that it has them verified by the same request."""
+        if is_running("check"):
+            verify(self.remote)
+        self.remote.look()
+        place, control = self.user_transport, self.controldir
+        found = []
+        for ref in sorted(self.remote.knowledge.refs()):
+            path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
+            found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
+        return found
+
+    # -- signatures
+
+    def has_signature_for_revision_id(self, revision_id: RevisionId) -> bool:
+        """Whether a revision is signed."""
+        return self._signatures.find(revision_id) is not None
+
+    def get_signature_text(self, revision_id: RevisionId) -> bytes:
+        """The signature of a revision."""
+        found = self._signatures.find(revision_id)
+        if found is None:
+            raise errors.NoSuchRevision(self, revision_id)
+        return found
+
+    def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
+        """Sign a revision; the end of the write group sends that."""
+        self._signatures.sign(revision_id, gpg_strategy)
+
+    def verify_revision_signature(self, revision_id: RevisionId, gpg_strategy: object) -> tuple[int, Any]:
+        """What is to be said of a revision's signature, and of who signed."""
+        return self._signatures.verify(revision_id, gpg_strategy)
+
+    def verify_revision_signatures(
+        self, revision_ids: Iterable[RevisionId], gpg_strategy: object
+    ) -> Iterator[tuple[RevisionId, int, Any]]:
+        """The same of several."""
+        for revision in revision_ids:
+            yield revision, *self._signatures.verify(revision, gpg_strategy)
+
+    def start_write_group(self) -> None:
+        """Gather signatures: there is nothing else that is written in one."""
+        self._signatures.drop()
+
+    def abort_write_group(self, suppress_errors: bool = False) -> None:
+        """Send nothing."""
+        self._signatures.drop()
+
+    def commit_write_group(self) -> None:
+        """Send what was signed, in one request."""
+        self._signatures.send()
 
     # -- everything else
 

@@ -38,6 +38,8 @@ class PullPlan(msgspec.Struct, frozen=True):
     """Bytes of all those segments."""
     common: tuple[bool, ...]
     """For each have: is it a revision here."""
+    bulk: bool = False
+    """Whether they travel as one bulk stream."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""

@@ -85,7 +85,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
     segment of an interrupted pull of `history` with the same arguments. `chosen` may go with `what` = `revisions` and
-    `tree`; `trees` goes with `tree`, always; `inside` may replace both.
+    `tree`; `trees` goes with `tree`, always; `inside` may replace both. `bulk`: the body of `history` is a bulk stream,
+    too.
     """
 
     what: What = What.HISTORY
@@ -97,12 +98,13 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
     chosen: ChosenField | None = None
     trees: TreesField | None = None
+    bulk: bool = False
     inside: InsideField | None = None
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments` and `size` (bytes) of the body of whole revisions; `common`: a bit for each have, lowest first, that
-    is here. `trees`: the ids of `TreesField.revisions`.
+    """`segments` and `size` of the body of whole revisions (bytes, before a bulk stream made fewer of them);
+    `common`: a bit for each have, lowest first, that is here. `trees`: the ids of `TreesField.revisions`.
     """
 
     segments: int = 0
@@ -199,6 +201,8 @@ def _check(request: PullRequest) -> None:
         raise Unsupported(f"a pull of {what} from inside a branch", "`inside` with `revisions` and `tree`")
     if request.chosen is not None and not less:
         raise Unsupported(f"a pull of {what} with revisions chosen", "`chosen` with `revisions` and `tree`")
+    if request.bulk and less:
+        raise Unsupported(f"a pull of {what} with `bulk`", "`bulk` with `history`: these are bulk streams anyway")
     if request.after is not None and less:
         raise Unsupported(f"a pull of {what} that goes on with an earlier one", "`after` with `history`")
 
@@ -223,7 +227,7 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
 
     `history`: the revisions that the wants reach and the haves do not, whole, parents first, as they lie on disk.
     `revisions`: only what those say of themselves, newest first. `tree`: trees or parts of them, without history. The
-    bodies of the last two are bulk streams. With `refs` nothing follows.
+    bodies of the last two are bulk streams; with `bulk` so is that of the first. With `refs` nothing follows.
     """
     transaction = context.transaction
     refs = transaction.refs()
@@ -243,6 +247,6 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             request = msgspec.structs.replace(request, chosen=chosen, trees=trees)
         return _content(context, request, wants)
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
-    context.stream(plan)
+    context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
     return PullResult(plan.segments, plan.size, bits.to_bytes((len(plan.common) + 7) // 8, "little"))
