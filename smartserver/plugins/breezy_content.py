@@ -187,6 +187,24 @@ class Content:
             for part in _parts(paths):
                 self._ask(None, TreesField([revision], paths=part, changed=True))
 
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether versions were asked for of what turns out to be a folder: its log compares every tree there is."""
+        trees = self.wanted.trees
+        if trees is None or not trees.versions:
+            return False
+        path = trees.paths[0] if trees.paths else self.remote.knowledge.inner.encode()
+        for kind, revision in self.records:
+            if kind == INVENTORY:
+                tree = BzrTree(read_inventory(self.records[kind, revision].text), self._page)
+                try:
+                    found = tree.find(path)
+                except ValueError:
+                    continue
+                if found is not None:
+                    return found.kind == "dir"
+        return False
+
     def _page(self, key: Key) -> bytes:
         found = self.records.get((CHK, key))
         if found is None:

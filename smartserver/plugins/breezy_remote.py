@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from breezy.errors import CommandError
+from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
@@ -243,12 +244,17 @@ class Remote:
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        self.content = self._server.contents.get(self.path)
+        place = (len(hpss.running), self.path)  # Another command in this process asks anew.
+        self.content = self._server.contents.get(place)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
                 self.content.begin()
-            self._server.contents[self.path] = self.content
+            if self.content.is_of_folder:
+                self.content = None
+                self._ask_history()
+                return
+            self._server.contents[place] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():

@@ -62,8 +62,8 @@ class Server:
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
-        self.contents: dict[str, Content] = {}
-        """By path, what a command read that reads less than whole revisions."""
+        self.contents: dict[tuple[int, str], Content] = {}
+        """By how many commands have begun, and path: what a command read that reads less than whole revisions."""
         self.remotes: dict[str, Remote] = {}
         """By path, the branches that a command reads of which it opens some more than once, all in one repository."""
         observers = [recorder] if recorder is not None else []

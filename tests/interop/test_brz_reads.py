@@ -178,6 +178,12 @@ def test_diff(both: Both) -> None:
     assert "+four\n" in both.ask("diff -r", "diff", "-c", "5", "URL/doc/index.txt", status=1)
 
 
+def test_log_of_a_folder(both: Both) -> None:
+    """Each tree is compared with the one before: that takes the whole history."""
+    said = both.ask("log, a folder", "log", "--line", "URL/doc")
+    assert said.splitlines()[-1].endswith("first")
+
+
 def test_info(users: Users) -> None:
     users.forget("empty")
     said = users.ask("info -v", "empty", "info", "-v", users.url())

@@ -27,7 +27,7 @@ def _remember(branch: object) -> None:
 
 
 arguments: dict[str, object] = {}
-"""What the command that runs was given, parsed; empty before it runs."""
+"""What the command that runs was given, parsed; empty before it runs and after."""
 
 
 def _begin(command: Command) -> None:
@@ -37,10 +37,12 @@ def _begin(command: Command) -> None:
 def _record(command: Command) -> None:
     run = command.run
 
-    def recorded(**named: object) -> object:
-        arguments.clear()
+    def recorded(*positional: object, **named: object) -> object:
         arguments.update(named)
-        return run(**named)
+        try:
+            return run(*positional, **named)
+        finally:
+            arguments.clear()
 
     command.run = recorded
 
