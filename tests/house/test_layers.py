@@ -146,7 +146,7 @@ def test_the_second_decoder_owes_us_nothing() -> None:
 
 
 def test_the_second_decoder_is_short() -> None:
-    """What reads packs, dialogs and bulk streams in 160 lines is simple; the rules and the rest of a repository are beside it."""
+    """What reads packs, dialogs and bulk streams in 160 lines is simple; the rules and the rest are beside it."""
     (reader,) = (source for source in sources("tests/conformance") if source.module.endswith(".second_decoder"))
     assert (
         sum(
