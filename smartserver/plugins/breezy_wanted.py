@@ -254,7 +254,8 @@ def _log(arguments: Arguments) -> Wanted:
     if given:  # Of a range it compares each tree with the one before.
         inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))
     else:
-        inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
+        part = TreesField(list(ends_at), each=each is not None, versions=True, **place)
+        inside = Wanted(ChosenField(bare=each is None, merges=True), part)
     if place.get("paths", [b""]) != [b""]:
         return inside
     merged = (

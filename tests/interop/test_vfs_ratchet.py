@@ -56,12 +56,12 @@ READS = (
 """Of a branch that stays as it is."""
 
 CHANGES = (
-    Scenario("Branching.test_branch_from_trivial_branch_to_same_server_branch_acceptance", 34, 2,
+    Scenario("Branching.test_branch_from_trivial_branch_to_same_server_branch_acceptance", 34, 1,
              "branch {there} {there}-copy", "Branched 3 revisions."),
     Scenario("InitRepository.test_init_repo_smart_acceptance", 11, 1, "init-shared-repository {made}", "Shared"),
     Scenario("Push.test_push_smart_non_stacked_streaming_acceptance", 9, 1, "push {there}-new", "Created", "a"),
     Scenario("RemoveBranch.test_simple_remove_branch", 5, 1, "rmbranch {there}"),
-    Scenario("Tags.test_set_tag", 9, 2, "tag -d {there} tagname", "Created tag tagname"),
+    Scenario("Tags.test_set_tag", 9, 1, "tag -d {there} tagname", "Created tag tagname"),
     Scenario("Uncommit.test_uncommit", 14, 2, "uncommit --force {there}", "restore the old tip"),
 )  # fmt: skip
 """Of one that is another's afterwards."""

@@ -60,8 +60,7 @@ class FakeRemote:
         self.asked.append("refs")
         self._learn()
 
-    def pull(self, *arguments: object, bulk: bool) -> Pulled:
-        assert bulk is not bool(arguments[0]), "a clone, and only that, comes as a bulk stream"
+    def pull(self, *arguments: object) -> Pulled:
         self.asked.append(arguments)
         self._learn()
         if isinstance(self._pull, CodedError):
