@@ -10,6 +10,9 @@
 #   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
+#   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
+#                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
+#                repository or bundle). Breezy is this environment's, or that of make compare
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +24,7 @@ PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
 
-.PHONY: demo test check lint docs bench compare clean
+.PHONY: demo test check lint docs bench compare ratchet clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -51,6 +54,10 @@ bench: $(INSTALLED)
 
 compare: $(INSTALLED) $(PEERS)/installed
 	$(BIN)/smartserver bench compare --tools $(PEERS)/bin $(or $(ARGS),--write)
+
+ratchet: $(INSTALLED)
+	@$(BIN)/python -c 'import breezy' 2>/dev/null || $(MAKE) $(PEERS)/installed
+	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -330,6 +330,49 @@ def compare(
         sys.exit(1)
 
 
+@command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("--only", multiple=True, metavar="NAME", help="Some commands: push, 'push, diverged'; repeatable.")
+@click.option("--rtt", default="10ms", show_default=True, help="Round-trip time of the link; no count changes with it.")
+@click.option(
+    "--tools",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the programs of an environment with Breezy are, for where this one has none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--write", is_flag=True, help="Also write doc/performance.md, here.")
+def ratchet(path: Path | None, only: Sequence[str], rtt: str, tools: Path | None, as_json: bool, write: bool) -> None:
+    """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
+
+    Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
+    PATH one of 300 revisions is made), the same links and a fresh connection for each command; what each command did
+    is looked at. Exit status 1 when one of ours takes more round trips than its budget, makes a VFS call, comes out
+    wrong, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
+
+    \b
+    smartserver bench ratchet
+    smartserver bench ratchet ~/src/branch --only cat --only log
+    """
+    from smartserver.cli.compare.table import put
+    from smartserver.cli.ratchet.measure import names, run_ratchet
+    from smartserver.cli.ratchet.table import BEGIN, END, markdown
+
+    if unknown := [name for name in only if name not in names()]:
+        raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names())}")
+    performance = Path("doc/performance.md")
+    before = performance.read_text(encoding="utf-8") if write else ""
+    if write:
+        put(before, "", BEGIN, END)  # What is wrong with the page is said before anything is measured.
+    found = run_ratchet(path, only, tools, _time(rtt), _say)
+    if write:
+        performance.write_text(put(before, markdown(found), BEGIN, END), encoding="utf-8")
+    click.echo(json.dumps(found.as_json()) if as_json else markdown(found))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if found.problems:
+        sys.exit(1)
+
+
 def _time(text: str) -> float:
     from netem.units import parse_time
 

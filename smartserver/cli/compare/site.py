@@ -15,8 +15,16 @@ from smartserver.cli.servers import Workspace
 class Place:
     """A site below a folder of its own. What a user's programs remember is below it too, and is put back with it."""
 
-    def __init__(self, work: Workspace, folder: Path, peer: type[Peer], line: Line, path: str) -> None:
-        """`path`: the folders of the tool's programs."""
+    def __init__(
+        self,
+        work: Workspace,
+        folder: Path,
+        peer: type[Peer],
+        line: Line,
+        path: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`path`: the folders of the tool's programs; `settings`: what else is in everybody's environment."""
         self.folder = folder / "live"
         self.served.mkdir(parents=True)
         self._kept = folder / "kept"
@@ -26,7 +34,9 @@ class Place:
         for user in (CLIENT, OTHER, "server"):
             own = {"HOME": str(self.folder / "home"), "XDG_CACHE_HOME": str(self.folder / f"cache-{user}")}
             found = work.environment(user)
-            self._environments[user] = found | own | {"PATH": path} | dict(peer.settings(self.folder))
+            self._environments[user] = (
+                found | own | {"PATH": path} | dict(peer.settings(self.folder)) | dict(settings or {})
+            )
 
     @property
     def served(self) -> Path:

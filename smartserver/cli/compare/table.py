@@ -106,14 +106,14 @@ def agreement(found: Comparison) -> list[str]:
     return [text + (f"; not: {', '.join(off)}" if off else "")]
 
 
-def put(text: str, inside: str) -> str:
-    """The page with this between its marks.
+def put(text: str, inside: str, first: str = BEGIN, last: str = END) -> str:
+    """The page with this between these marks.
 
     Raises:
         CommandError: it has not got them, or not in order.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise CommandError(f"the page lacks a line {(BEGIN if not begin else END)!r}")
-    return f"{before}{BEGIN}\n\n{inside}\n\n{END}{after}"
+        raise CommandError(f"the page lacks a line {(first if not begin else last)!r}")
+    return f"{before}{first}\n\n{inside}\n\n{last}{after}"

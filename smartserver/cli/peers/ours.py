@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from smartserver.cli.peers import base
@@ -25,10 +26,7 @@ class Ours(Git):
 
     def server(self, host: str, port: int) -> Sequence[str]:
         """`smartserver serve`, writable."""
-        return (
-            sys.executable, "-m", "smartserver.cli.main", "serve", str(self.site.served), "--listen", f"{host}:{port}",
-            "--anonymous", "write",
-        )  # fmt: skip
+        return serving(self.site.served, host, port)
 
     def make(self, name: str) -> None:
         """The first push does it."""
@@ -43,3 +41,11 @@ class Ours(Git):
         new = ("git", "push", "--quiet", self.site.url("new"), REF)
         made = replace(acts[base.PUSH_ALL], command=new, same=lambda: (self.tip(REF, "new"), self.tip(REF)))
         return {**acts, base.NEW_REPOSITORY: made}
+
+
+def serving(served: Path, host: str, port: int) -> Sequence[str]:
+    """The command of our server, for whoever asks."""
+    return (
+        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
+        "--anonymous", "write",
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""`smartserver bench ratchet` with the real brz on both sides: three commands, what is written, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benches import bench
+from click.testing import CliRunner
+
+from smartserver.cli.main import group
+from smartserver.cli.ratchet.table import BEGIN, END
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+
+def test_both_sides_are_counted_and_written(temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doc").mkdir()
+    page = tmp_path / "doc" / "performance.md"
+    page.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    commands = ("push, nothing new", "pull", "revno")
+    result = bench(temporary, "ratchet", "--json", "--write", *[word for name in commands for word in ("--only", name)])
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["rows"]
+    assert {row["name"] for row in found} == {"push, nothing new", "pull", "pull -v", "pull, nothing new",
+                                              "pull, diverged", "pull --overwrite", "revno"}  # fmt: skip
+    for row in found:
+        ours, stock = row["ours"], row["stock"]
+        assert (ours["calls"], ours["vfs"], ours["rounds"], ours["handshakes"]) == (1, 0, 1, 1), row
+        # Stock makes a round trip for each call, and Breezy counts them as the link does.
+        assert stock["rounds"] == stock["calls"] > 8, row
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert "| push, nothing new |" in text
+
+
+def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc" / "performance.md").write_text("nothing")
+    result = CliRunner().invoke(group, ["bench", "ratchet", "--write"])
+    assert "the page lacks a line" in str(result.exception)
+    result = CliRunner().invoke(group, ["bench", "ratchet", "--only", "blame"])
+    assert (result.exit_code, "there is push, new repository" in result.stderr) == (2, True)
