@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from smartserver.cli import histories
 from smartserver.cli.compare import history
 from smartserver.cli.errors import CommandError
-from smartserver.cli.peers.brz import Brz
 from smartserver.cli.servers import run
+
+BRZ = (sys.executable, "-m", "breezy")
+"""The brz of this interpreter: on both sides the same."""
 
 REVISIONS, FILES = 300, 120
 """Of the history that is made."""
@@ -18,30 +21,45 @@ REVISIONS, FILES = 300, 120
 MOST = 3000
 """Revisions of a git history that are converted, the first ones."""
 
-Run = Callable[..., str]
-"""Runs brz in the folder of the fixtures."""
 
-
-def prepare(source: Path | None, folder: Path, brz: Run, environment: Mapping[str, str]) -> str:
+def prepare(source: Path | None, folder: Path, environment: Mapping[str, str]) -> str:
     """Make `brz`, a shared repository with the branch `trunk`, in one pack, below `folder`; what it was made from.
 
     Raises:
         CommandError: `source` is nothing that can be converted.
     """
+
+    def brz(*words: str) -> None:
+        run([*BRZ, *words], folder, environment)
+
+    brz("init-shared-repository", "--quiet", "--no-trees", "brz")
+    trunk, stream = folder / "brz" / "trunk", folder / "stream"
     if source is not None and (source / ".bzr").is_dir():
-        brz("init-shared-repository", "--quiet", "--no-trees", "brz")
-        brz("branch", "--quiet", str(source.resolve()), "brz/trunk")
-        brz("pack", "--quiet", "brz/trunk")
-        # That has the branch for its parent, which no server may be asked for.
-        (folder / "brz" / "trunk" / ".bzr" / "branch" / "branch.conf").write_text("", encoding="utf-8")
-        return "a bzr branch"
-    if source is None:
-        (folder / "stream").write_bytes(history.git_stream(REVISIONS, FILES))
+        brz("branch", "--quiet", str(source.resolve()), str(trunk))
+        # Its parent is the branch it came from, which no server may be asked for.
+        (trunk / ".bzr" / "branch" / "branch.conf").write_text("", encoding="utf-8")
+        made_from = "a bzr branch"
+    elif source is None:
+        stream.write_bytes(history.git_stream(REVISIONS, FILES))
+        made_from = "made here"
     else:
-        _first_revisions(source, folder / "git", environment, folder / "stream")
-    Brz.convert(lambda _, *words: brz(*words), folder)
-    (folder / "stream").unlink()
-    return "made here" if source is None else f"git, its first {MOST} revisions at most"
+        _first_revisions(source, folder / "git", environment, stream)
+        made_from = f"git, its first {MOST} revisions at most"
+    if stream.exists():
+        _import(stream, folder / "brz", environment)
+        (folder / "brz" / "main").rename(trunk)
+    brz("pack", "--quiet", str(trunk))
+    return made_from
+
+
+def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> None:
+    """Run Breezy's importer. From a file it would count first, in which it fails over merges."""
+    words = [*BRZ, "fast-import", "--quiet", "-", str(repository)]
+    with stream.open("rb") as file:
+        done = subprocess.run(words, env=environment, stdin=file, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").splitlines() or [f"status {done.returncode}"]
+        raise CommandError(f"brz fast-import: {next((line for line in said if 'ERROR' in line), said[-1])}")
 
 
 def _first_revisions(source: Path, copy: Path, environment: Mapping[str, str], stream: Path) -> None:

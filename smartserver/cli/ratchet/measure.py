@@ -19,8 +19,9 @@ from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT
 from smartserver.cli.ratchet import history
+from smartserver.cli.ratchet.history import BRZ
 from smartserver.cli.ratchet.rows import MADE, NOT_YET, ROWS, Ran, Row
-from smartserver.cli.ratchet.sides import BRZ, EMPTY, SIDES, SIGNING, Plugin, Side, Stock
+from smartserver.cli.ratchet.sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
 from smartserver.cli.ratchet.verdict import CLOSING, Figures, excesses, figures
 from smartserver.cli.servers import Say, Workspace, attempt, run
 
@@ -117,9 +118,7 @@ def run_ratchet(source: Path | None, only: Collection[str], tools: Path | None, 
         }  # fmt: skip
         found.version = run([*BRZ, "version", "--short"], None, environment).strip()
         say("history")
-        made_from = history.prepare(
-            source, fixtures, lambda *words: run([*BRZ, *words], fixtures, environment), environment
-        )
+        made_from = history.prepare(source, fixtures, environment)
         outputs: dict[str, str] = {}
         for kind in SIDES:
             _Measuring(found, kind, work, stack, {**library, **kind.plugins(signing)}, say).measure(

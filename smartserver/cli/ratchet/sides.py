@@ -7,7 +7,6 @@ folders of which each command gets a fresh copy. Where a branch is, is read off 
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -18,11 +17,9 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT, Act
 from smartserver.cli.peers.brz import Brz
 from smartserver.cli.peers.ours import serving
+from smartserver.cli.ratchet.history import BRZ
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
-
-BRZ = (sys.executable, "-m", "breezy")
-"""The brz of this interpreter: on both sides the same."""
 
 BEHIND = 10
 """Revisions of the main line that `old`, `behind` and `stale` lack."""
