@@ -56,6 +56,6 @@ def notes(found: Ratchet) -> list[str]:
         f"{len(ours)} of {plural(len(found.rows), 'command')} are done over hpss://: "
         f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where bzr:// takes {stock}, "
         f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
-        *([f"More bytes over hpss://: {', '.join(more)}"] if more else []),
-        *([f"Not yet: {', '.join(found.not_yet)}"] if found.not_yet else []),
+        *([f"More bytes over hpss://: {'; '.join(more)}"] if more else []),
+        *([f"Not yet: {'; '.join(found.not_yet)}"] if found.not_yet else []),
     ]
