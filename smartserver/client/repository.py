@@ -7,6 +7,7 @@ is planned again: one more round trip, and what the server holds is not sent twi
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -43,7 +44,15 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import ChosenField, PullRequest, PullResult, TreesField, repository_pull
+from smartserver.verbs.repository_pull import (
+    ChosenField,
+    InsideField,
+    PullRequest,
+    PullResult,
+    TreesField,
+    repository_pull,
+)
+from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -142,12 +151,14 @@ class Pulled(msgspec.Struct, frozen=True):
 
     result: PullResult
     body: Iterator[bytes]
+    stats: StatsResult | None = None
 
 
 class Content(msgspec.Struct, frozen=True):
     """The answer to a read of less than whole revisions; the parts come as they are read."""
 
     result: PullResult
+    stats: StatsResult | None
     parts: Iterator[Part]
 
 
@@ -179,17 +190,23 @@ class RemoteRepository:
         ids: Sequence[RevisionId] = (),
         follow: Sequence[bytes] = (),
         absent: Sequence[RevisionId] = (),
+        *,
+        bulk: bool = False,
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`.
+        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
+        one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        return self._pull(PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow)))
+        pulled = self._pull(
+            PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow), bulk=bulk)
+        )
+        return Pulled(pulled.result, _unpacked(pulled.body)) if bulk else pulled
 
     def read(
         self,
@@ -198,11 +215,14 @@ class RemoteRepository:
         refs: Sequence[bytes] | None = (HERE,),
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
+        inside: InsideField | None = None,
+        *,
+        stats: bool = False,
     ) -> Content:
         """Receive what revisions say of themselves, and trees or parts of them; learn the refs.
 
         The arguments are those of `Repository.pull`; where neither `chosen` nor `trees` is given, all that the refs
-        and `ids` reach say of themselves.
+        and `ids` reach say of themselves. `stats`: ask what the repository consists of, too.
 
         Raises:
             CodedError: the server refused.
@@ -210,15 +230,17 @@ class RemoteRepository:
         """
         what = What.REVISIONS if trees is None else What.TREE
         wanted = None if refs is None else list(refs)
-        pulled = self._pull(PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees))
-        return Content(pulled.result, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
+        request = PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees, inside=inside)
+        pulled = self._pull(request, [(repository_stats, StatsRequest())] if stats else [])
+        return Content(pulled.result, pulled.stats, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
 
-    def _pull(self, request: PullRequest) -> Pulled:
-        answer = self.ask((repository_pull, request))
-        result = answer.results[0]
+    def _pull(self, request: PullRequest, before: Sequence[tuple[AnyVerb, Arguments]] = ()) -> Pulled:
+        answer = self.ask(*before, (repository_pull, request))
+        result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
-        return Pulled(cast("PullResult", result), answer.body)
+        stats = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        return Pulled(cast("PullResult", result), answer.body, stats)
 
     # -- anything
 
@@ -249,16 +271,22 @@ class RemoteRepository:
         *,
         atomic: bool = False,
         check_only: bool = False,
+        bulk: bool = False,
         on_plan: Callable[[int], None] = lambda revisions: None,
     ) -> list[Updated]:
         """Move refs and bring what they need, in one request; `new` allows the repository to be made.
+
+        `bulk`: as a bulk stream, where that is shorter.
 
         Raises:
             CodedError: the whole push was refused.
             OutcomeUnknown: as `Client.request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        return self.push_all(updates, (), source, new, atomic=atomic, check_only=check_only, on_plan=on_plan).refs
+        pushed = self.push_all(
+            updates, (), source, new, atomic=atomic, check_only=check_only, bulk=bulk, on_plan=on_plan
+        )
+        return pushed.refs
 
     def push_all(
         self,
@@ -269,6 +297,7 @@ class RemoteRepository:
         *,
         atomic: bool = False,
         check_only: bool = False,
+        bulk: bool = False,
         on_plan: Callable[[int], None] = lambda revisions: None,
     ) -> Pushed:
         """As `push`, and change maps after the refs.
@@ -290,7 +319,7 @@ class RemoteRepository:
             if unusable:
                 plan = plan.without_bases(unusable)
             on_plan(len(plan.graph))
-            outgoing = self._outgoing(updates, maps, plan, creating, atomic=atomic, check_only=check_only)
+            outgoing = self._outgoing(updates, maps, plan, creating, atomic=atomic, check_only=check_only, bulk=bulk)
             try:
                 answer = self._client.request(outgoing)
             except Refusal as refusal:
@@ -328,7 +357,14 @@ class RemoteRepository:
                 rest, of_rest = [updates[number] for number in lacking], [maps[number] for number in later]
                 try:
                     again = self.push_all(
-                        rest, of_rest, source, new, atomic=atomic, check_only=check_only, on_plan=on_plan
+                        rest,
+                        of_rest,
+                        source,
+                        new,
+                        atomic=atomic,
+                        check_only=check_only,
+                        bulk=bulk,
+                        on_plan=on_plan,
                     )
                 except OutcomeUnknown as unknown:
                     again = Pushed(
@@ -353,6 +389,7 @@ class RemoteRepository:
         *,
         atomic: bool,
         check_only: bool,
+        bulk: bool,
     ) -> Outgoing:
         calls: list[tuple[AnyVerb, Arguments]] = []
         flags = RequestFlag.ATOMIC if atomic else RequestFlag.NONE
@@ -372,6 +409,13 @@ class RemoteRepository:
                 if not whole:
                     flags |= RequestFlag.GRAPH_FIRST
                 body = _Body(plan, first, whole=whole)
+                packed = _packed(first) if bulk and isinstance(first, list) else None
+                if packed is not None:
+                    flags |= RequestFlag.BULK
+                    body = packed
+                elif bulk and not whole:
+                    flags |= RequestFlag.BULK
+                    body = _Packed(body)
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
@@ -463,12 +507,19 @@ class _Body:
         self._whole = whole
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:
+        graph = self.graph()
+        for at in range(0, len(graph), PIECE):
+            yield graph[at : at + PIECE], 0
+        yield from self.pieces()
+
+    def graph(self) -> bytes:
+        """What comes before the segments."""
+        return b"" if self._whole else encode_graph(self._plan.graph)
+
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """The segments."""
         segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
         self._first = None
-        if not self._whole:
-            graph = encode_graph(self._plan.graph)
-            for at in range(0, len(graph), PIECE):
-                yield graph[at : at + PIECE], 0
         pending: list[bytes] = []
         size = 0
         for segment in segments:
@@ -479,6 +530,47 @@ class _Body:
                 pending, size = [], 0
         if pending:
             yield from _pieces(pending)
+
+
+class _Packed:
+    """The same body as a bulk stream."""
+
+    def __init__(self, body: _Body) -> None:
+        self._body = body
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+        writer = BulkWriter(SEGMENT_LEVEL)
+        # The graph whole before anything else, so that a push that cannot succeed ends early.
+        yield writer.add(self._body.graph()) + writer.flush(), 0
+        ended = 0
+        for piece, segments in self._body.pieces():
+            ended += segments
+            if ready := writer.add(piece):
+                yield ready, ended
+                ended = 0
+        yield writer.finish(), ended
+
+
+def _packed(segments: list[bytes]) -> Callable[[], Iterable[tuple[bytes, int]]] | None:
+    """A small body as a bulk stream; None where that is no shorter."""
+    from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+    writer = BulkWriter(SEGMENT_LEVEL)
+    packed = writer.add(b"".join(segments)) + writer.finish()
+    if len(packed) >= sum(map(len, segments)):
+        return None
+    return lambda: [(packed, len(segments))]
+
+
+def _unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
+    """What a bulk stream says as it comes; nothing where no body came."""
+    first = next(body, None)
+    if first is not None:
+        from smartserver.records.bulk import read_bulk
+
+        yield from read_bulk(itertools.chain((first,), body))
 
 
 def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:

@@ -5,7 +5,7 @@ Its locks are this process's alone: a change is decided by the server, on what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import config, errors, trace, urlutils
@@ -16,8 +16,11 @@ from breezy.tag import Tags
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
+from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -79,19 +82,49 @@ class HpssTags(Tags):
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
         """The revision of one tag."""
+        remote = self.branch.remote
+        tip = remote.state().tip
+        there = remote.state().tags.get(tag_name)
+        if there is not None and (there == tip or not has_option("--force")):
+            remote.confirm()
         try:
             return self.get_tag_dict()[tag_name]
         except KeyError:
             raise errors.NoSuchTag(tag_name) from None
 
     def set_tag(self, tag_name: str, revision: RevisionId) -> None:
-        """Set a tag, be it there or not."""
-        self.branch.remote.set_tags({tag_name: revision})
+        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip."""
+        remote = self.branch.remote
+        if remote.is_assumed:
+            try:
+                breezy_remembered.set_tags(remote, {tag_name: revision})
+            except breezy_remembered.NotAsRemembered:
+                there = remote.state().tags.get(tag_name)
+                if there not in (None, self._now(revision)) and not has_option("--force"):
+                    raise errors.TagAlreadyExists(tag_name) from None
+            else:
+                return
+        remote.set_tags({tag_name: self._now(revision)})
+
+    def _now(self, revision: RevisionId) -> RevisionId:
+        remote = self.branch.remote
+        assumed = remote.assumed
+        return remote.state().tip or revision if assumed is not None and revision == assumed.tip else revision
 
     def delete_tag(self, tag_name: str) -> None:
         """Remove a tag."""
+        remote = self.branch.remote
+        if remote.is_assumed and tag_name in remote.state().tags:
+            try:
+                if breezy_remembered.set_tags(remote, {tag_name: None}):
+                    raise errors.NoSuchTag(tag_name)
+            except breezy_remembered.NotAsRemembered:
+                pass
+            else:
+                return
+        remote.confirm()
         self.lookup_tag(tag_name)
-        self.branch.remote.set_tags({tag_name: None})
+        remote.set_tags({tag_name: None})
 
     def rename_revisions(self, rename_map: dict[RevisionId, RevisionId]) -> None:
         """Let tags of renamed revisions follow them."""
@@ -137,6 +170,15 @@ class _ConfigStore(config.TransportIniFileStore):
         self.branch = branch
         self.id = "branch"
 
+    def save_changes(self) -> None:
+        """Write what was set; where the configuration is not what was remembered, into what it is."""
+        changes = self.dirty_sections.copy()
+        try:
+            super().save_changes()
+        except breezy_remembered.NotAsRemembered:
+            self.apply_changes(changes)
+            self.save()
+
 
 class HpssBranch(Branch):
     """A branch of a repository on a server; opening it asks nothing."""
@@ -179,7 +221,22 @@ class HpssBranch(Branch):
     def revision_id_to_revno(self, revision_id: RevisionId) -> int:
         """The revno of a revision; that of the tip needs no history."""
         revno, tip = self.last_revision_info()
-        return revno if revision_id == tip else super().revision_id_to_revno(revision_id)
+        if revision_id == tip:
+            return revno
+        number = self._numbers().get(revision_id)
+        return super().revision_id_to_revno(revision_id) if number is None else number
+
+    def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
+        """The revision with a revno; what was asked for by number is known by that."""
+        for revision, number in self._numbers().items():
+            if number == revno:
+                return revision
+        found: RevisionId = super().get_rev_id(revno, history)
+        return found
+
+    def _numbers(self) -> Mapping[RevisionId, int]:
+        self.remote.look()
+        return self.remote.content.numbers if self.remote.content is not None else {}
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""
@@ -239,8 +296,14 @@ class HpssBranch(Branch):
         """Move the tip to a revision that is there: `brz uncommit`."""
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
-        self.remote.move(revision_id, revno)
+        uncommits = is_running("uncommit") and not has_option("--keep-tags")
+        self.remote.move(revision_id, revno, self._tags_above(revision_id) if uncommits else ())
         self._clear_cached_state()
+
+    def _tags_above(self, revision_id: RevisionId) -> list[str]:
+        """The tags of what is removed where this becomes the tip: Breezy would remove one after the other."""
+        gone = self.repository.get_graph().find_unique_ancestors(self.last_revision(), [revision_id])
+        return [name for name, tag in self.tags.get_tag_dict().items() if tag in gone]
 
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False
@@ -250,6 +313,14 @@ class HpssBranch(Branch):
 
         push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
         return revno, revid
+
+    def _get_check_refs(self) -> list[Any]:
+        """Nothing to be looked at here: the server checks its branches with their repository."""
+        return []
+
+    def reconcile(self, thorough: bool = True) -> Reconciled:
+        """There is nothing to reconcile where nothing is damaged."""
+        return reconcile(self.remote)
 
     def get_commit_builder(self, *arguments: object, **options: object) -> NoReturn:
         """What a commit in a lightweight checkout asks for."""
@@ -271,7 +342,9 @@ class HpssBranch(Branch):
         return LogicalLockResult(self.unlock)
 
     def lock_write(self, token: object = None) -> BranchWriteLockResult:
-        """As `lock_read`."""
+        """As `lock_read`. Who locks it for writing wants to change it."""
+        if may_remember():
+            self.remote.assume()
         self._lock("w")
         return BranchWriteLockResult(self.unlock, None)
 

@@ -9,6 +9,8 @@ from typing import Any
 from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+from breezy.bzr.testament import Testament
+from breezy.bzr.versionedfile import AbsentContentFactory, FulltextContentFactory, VersionedFiles
 
 try:
     from vcsgraph.errors import GhostRevisionsHaveNoRevno
@@ -18,10 +20,14 @@ except ImportError:  # Before 3.3.12
     from breezy.graph import CachingParentsProvider, Graph, StackedParentsProvider
 
 __all__ = [
+    "AbsentContentFactory",
     "BzrDir",
     "BzrDirMetaFormat1",
+    "FulltextContentFactory",
     "GhostRevisionsHaveNoRevno",
     "Graph",
+    "Testament",
+    "VersionedFiles",
     "is_debugged",
     "load_formats",
     "make_graph",

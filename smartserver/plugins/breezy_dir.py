@@ -13,7 +13,8 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
-from smartserver.plugins.breezy_guess import has_option, is_running
+from smartserver.plugins.breezy_copy import copy
+from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -24,6 +25,9 @@ NAME = "hpss"
 
 TRIES_BRANCHES = ("branches", "info", "init")
 """Commands that go on with the repository where a branch cannot be opened."""
+
+OF_REPOSITORIES = ("check", "pack")
+"""Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
 
 STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
 
@@ -101,7 +105,10 @@ class HpssDir(BzrDir):
     def remote(self, name: str) -> Remote:
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
-            self._remotes[name] = Remote(self.root_transport, name)
+            remote = Remote(self.root_transport, name)
+            if is_running("switch"):
+                remote = self.root_transport.server.remotes.setdefault(remote.path, remote)
+            self._remotes[name] = remote
         return self._remotes[name]
 
     # -- branches
@@ -268,7 +275,9 @@ class HpssDir(BzrDir):
         if stacked:
             raise errors.CommandError(STACKED)
         made = ControlDir.open_from_transport(transport)
-        made.push_branch(source_branch or self.open_branch(), revision_id, remember=False)
+        source = source_branch or self.open_branch()
+        if not copy(source.remote, made.open_branch().remote, revision_id):
+            made.push_branch(source, revision_id, remember=False)
         return made
 
 
@@ -285,6 +294,8 @@ def _register() -> None:
         if name:
             return ControlDir.open_from_transport(a_transport), ""
         remote = Remote(a_transport)
+        if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
+            return HpssDir(a_transport, HpssDirFormat(), remote), ""
         inner = remote.look().inner
         above = a_transport.above(len(inner.split("/")) if inner else 0)
         return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)

@@ -33,7 +33,26 @@ def has_option(*beginnings: str) -> bool:
 
 def wants_history() -> bool:
     """Whether the history of a branch is going to be asked for."""
-    return not is_running(*NEED_NO_HISTORY) or has_option("-r", "--revision")
+    return not (is_running(*NEED_NO_HISTORY) or copies_there()) or has_option("-r", "--revision")
+
+
+def may_remember() -> bool:
+    """Whether what a branch on the server is to become follows from what is remembered of it, as far as that is so."""
+    if is_running("tag"):
+        decides = not has_option("-r", "--revision")
+    elif is_running("config"):
+        decides = not has_option("--remove")
+    else:
+        decides = is_running("uncommit")
+    # A checkout's own branch is compared with the server's: that must be as it is.
+    return decides and any(scheme in word for word in sys.argv[1:] for scheme in hpss.SCHEMES)
+
+
+def copies_there() -> bool:
+    """Whether a branch is made from one beside it: they are likely to be in one repository."""
+    places = [word.rstrip("/").rpartition("/")[0] for word in sys.argv[1:] if word.startswith(hpss.SCHEMES)]
+    beside = len(places) == 2 and places[0] == places[1]  # From one to another.
+    return is_running("branch") and beside and not has_option("-r", "--revision")
 
 
 def likely_target() -> Repository | None:

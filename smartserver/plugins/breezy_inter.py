@@ -15,6 +15,7 @@ from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_compat import load_formats
 from smartserver.plugins.breezy_push import push
 from smartserver.plugins.breezy_repository import HpssRepository
+from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
 
 
@@ -163,6 +164,7 @@ class FetchFromServer(InterRepository):
             missing = self._missing(heads)
             if missing:
                 self.source.remote.insert(self.target, missing)
+            add_late(self.source.remote, self.target)
             return FetchResult(len(missing))
 
     def _check_there(self, revisions: list[RevisionId]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from breezy.errors import CommandError
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
@@ -19,19 +20,33 @@ from smartserver.client.repository import (
     RemoteRepository,
     Updated,
 )
-from smartserver.errors import NoSuchBranch, WrongVcs
-from smartserver.plugins.breezy_guess import is_usable, likely_target, local_tips, wants_history
+from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
+from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_content import Content
+from smartserver.plugins.breezy_guess import (
+    copies_there,
+    is_running,
+    is_usable,
+    likely_target,
+    local_tips,
+    wants_history,
+)
 from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_verify import VerifyResult
 from smartserver.verbs.rules import Create, Rule
+from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_transport import HpssTransport
@@ -39,8 +54,9 @@ if TYPE_CHECKING:
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
 
-TAGS = "tags"
-CONFIG = "config"
+MOVED = (
+    "the branch has moved since it was last seen from here: nothing was changed; what is there is known now: try again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +90,24 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self.assumed: State | None = None
+        """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
+        self.is_assumed = False
+        self.verified: VerifyResult | None = None
+        """What the server found when it checked the repository."""
+        self.content: Content | None = None
+        """What was read where the command reads less than whole revisions."""
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""
         return in_breezys_words(self.url, self.location)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around what reads more, when nothing else is unread."""
+        with self.words():
+            self._server.settle()
+            yield
 
     # -- what it is
 
@@ -99,15 +129,90 @@ class Remote:
         """Whether it was asked already."""
         return self._state is not None
 
+    @property
+    def is_remembered(self) -> bool:
+        """Whether there was a branch of just that name when the repository was last seen."""
+        known = self.knowledge
+        return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
+
+    def assume(self) -> None:
+        """Take the branch for what is remembered, if nobody has asked, and if all that it takes is here."""
+        if self._state is not None or not self.is_remembered:
+            return
+        self._learned()
+        state = self._state
+        assert state is not None, "remembered"
+        if is_running("uncommit"):
+            target = self.target
+            if target is None or state.tip is None or not target.has_revision(state.tip):
+                self._state = None
+                return
+            self._history = History(iter(()), 0, KINDS)
+        self.assumed, self.is_assumed = state, True
+
+    def confirm(self) -> None:
+        """Ask the server, if what the branch is was only remembered."""
+        if self.is_assumed:
+            self._ask_state()
+
+    def attributes(self) -> bytes:
+        """The attributes of the tip."""
+        value = self.knowledge.ref(self._branch())
+        return value[0].attributes if value is not None else b""
+
+    def name(self) -> bytes:
+        """What the branch is called in its repository."""
+        return self._branch()
+
+    def is_beside(self, other: Remote) -> bool:
+        """Whether both are on one server."""
+        return self._server is other._server
+
+    def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
+        """Take in what another branch's answer said of this one."""
+        self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
+        self.is_assumed = False
+
+    def learn_answer(self) -> None:
+        """Take in what an answer said."""
+        self._learned()
+
+    def learn_refusal(self) -> None:
+        """Take in what a refusal said of what is there; where that is not all, ask."""
+        self.learn_answer()
+        if self._state is None or self._state.tip is None:
+            self._ask_state()
+
     def look(self) -> State:
         """What it is; there may be no branch."""
+        if self._state is None and copies_there():
+            self.assume()
         if self._state is None:
-            if wants_history():
+            self._learn_beside()
+        if self._state is None:
+            asked = wanted()
+            if asked is not None:
+                self._ask_content(asked)
+            elif wants_history():
                 self._ask_history()
             else:
                 self._ask_state()
         assert self._state is not None, "asked"
         return self._state
+
+    def _learn_beside(self) -> None:
+        """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
+        beside = next((other for other in self._server.remotes.values() if other is not self), None)
+        if beside is None or self.target is None:
+            return
+        if not beside.is_known:
+            beside._ask_history()
+        known = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
+        value = known.ref(known.named or b"")
+        if known.at == beside.look().at and value is not None and self.target.has_revision(value[0].id):
+            self.knowledge = self.repository.knowledge = known
+            self._learned()
+            self._history = History(iter(()), 0, KINDS)
 
     def state(self) -> State:
         """What it is.
@@ -136,6 +241,19 @@ class Remote:
             self.repository.learn_refs()
             self._learned()
 
+    def _ask_content(self, asked: Wanted) -> None:
+        """Read what a command wants; a second branch object of the same URL has what the first one read."""
+        self.content = self._server.contents.get(self.path)
+        if self.content is None:
+            self.content = Content(self.repository, asked)
+            with self.words():
+                self.content.begin()
+            self._server.contents[self.path] = self.content
+        else:
+            self.knowledge = self.content.remote.knowledge
+        with self.words():
+            self._learned()
+
     def ask_again(self, absent: Collection[RevisionId]) -> None:
         """Ask for the history once more: these revisions, though below what the target has, are not there."""
         self._ask_history(absent)
@@ -147,7 +265,7 @@ class Remote:
             if target is not None:
                 haves = BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             self._server.settle()
-            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS])
+            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
             self._history = History(pulled.body, pulled.result.segments, KINDS)
             self._server.read_on(self._history)
             self._learned()
@@ -162,6 +280,7 @@ class Remote:
 
     def _learned(self) -> None:
         """Keep what the answer said of this branch."""
+        self.is_assumed = False
         known = self.knowledge
         if known.vcs != VCS:
             raise WrongVcs(known.at or "", known.vcs, VCS)
@@ -183,18 +302,28 @@ class Remote:
             history = self.history()
             insert(BrzRepository(repository), history.segments(set(revisions)))
 
+    def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
+        """Make one call on the repository, and learn what the answer says of it."""
+        with self.words():
+            self._server.settle()
+            (result,) = self.repository.ask((verb, arguments)).results
+            if isinstance(result, CodedError):
+                raise result
+            self._learned()
+            return result
+
     # -- changes
 
     def push(
         self,
         updates: Sequence[RefUpdate],
         maps: Sequence[MapUpdateRequest],
-        source: PushSource,
+        source: PushSource | None = None,
         new: NewRepository | None = None,
     ) -> Pushed:
         """Send a change, all of it or nothing; to be called in `words`."""
         self._server.settle()
-        return self.repository.push_all(updates, maps, source, new, atomic=True)
+        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
 
     def push_tags(self, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
         """Send changes of tags; what became of each. To be called in `words`."""
@@ -206,11 +335,19 @@ class Remote:
         self._history = History(iter(()), 0, KINDS)
         self._learned()
 
-    def move(self, tip: RevisionId, revno: int) -> None:
-        """Move the tip to a revision that is there, if nobody has moved it since it was read."""
+    def move(self, tip: RevisionId, revno: int, tags: Iterable[str] = ()) -> None:
+        """Move the tip to a revision that is there, if nobody has moved it since it was read, and remove tags."""
         update = RefUpdate(HERE, tip, Rule.LEASE, Create.NO, self.state().tip, b"%d" % revno)
+        assumed = self.is_assumed
         with self.words():
-            self._change(update)
+            try:
+                there = self.state().tags
+                entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
+                self._change(update, tags_updates(entries))
+            except StaleLease:
+                if not assumed:
+                    raise
+                raise CommandError(MOVED) from None
 
     def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
         """Set tags, or remove them where the revision is None."""
@@ -220,11 +357,24 @@ class Remote:
             self._learned()
 
     def set_config(self, content: bytes) -> None:
-        """Replace the configuration, if nobody has changed it since it was read."""
+        """Replace the configuration, if nobody has changed it since it was read.
+
+        Raises:
+            NotAsRemembered: it was remembered, and is another.
+        """
+        if self.is_assumed:
+            breezy_remembered.set_config(self, content)
+            return
         change = EntryChange(b"", content or None, How.EQUAL, self.state().config or None)
         with self.words():
             done = self.push([], [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)], Nothing())
             _check(done.maps)
+            self._learned()
+
+    def change_maps(self, maps: Sequence[MapUpdateRequest]) -> None:
+        """Change maps, all of it or nothing."""
+        with self.words():
+            _check(self.push([], maps).maps)
             self._learned()
 
     def delete(self) -> bool:
@@ -232,10 +382,12 @@ class Remote:
         with self.words():
             return bool(self._change(RefUpdate(HERE, None)).old)
 
-    def _change(self, update: RefUpdate) -> Updated:
-        (done,) = self.push([update], (), Nothing()).refs
-        if done.error is not None:
+    def _change(self, update: RefUpdate, maps: Sequence[MapUpdateRequest] = ()) -> Updated:
+        pushed = self.push([update], maps)
+        (done,) = pushed.refs
+        if done.error is not None and not isinstance(done.error, NotDone):
             raise done.error
+        _check(pushed.maps)
         self._learned()
         return done
 

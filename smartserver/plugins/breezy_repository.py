@@ -6,21 +6,28 @@ to a shadow: a repository in memory that holds what came, stacked on the local o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import controldir, errors, trace
+from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
+from smartserver.plugins.breezy_content import repository_over
+from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
+
+NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
 
 def _parts(path: str) -> list[str]:
@@ -30,6 +37,10 @@ def _parts(path: str) -> list[str]:
 def format_2a() -> Any:
     """The one format of control directories whose content can be sent."""
     return controldir.format_registry.make_controldir("2a")
+
+
+def _in_memory() -> Repository:
+    return format_2a().initialize_on_transport(MemoryTransport()).create_repository()
 
 
 class _Parents:
@@ -51,6 +62,7 @@ class HpssRepository:
         self._format = format_2a().repository_format
         self._fallback_repositories: list[Repository] = []
         self._shadow: Repository | None = None
+        self._signatures = Signatures(self)
         self._locks = 0
 
     def __repr__(self) -> str:
@@ -134,7 +146,7 @@ class HpssRepository:
 
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
-        came: Mapping[RevisionId, tuple[RevisionId, ...]] = self.remote.history().parents
+        came = self._parents(revisions := list(revisions))
         found: dict[RevisionId, tuple[RevisionId, ...]] = {}
         other = []
         for revision in revisions:
@@ -149,6 +161,14 @@ class HpssRepository:
             with local.lock_read():
                 found.update(local.get_parent_map(other))
         return found
+
+    def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
+        self.remote.look()
+        content = self.remote.content
+        if content is None:
+            return self.remote.history().parents
+        with self.remote.asking():
+            return content.parents_of(revisions)
 
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self)
@@ -166,31 +186,117 @@ class HpssRepository:
         """Those that are on either side."""
         return set(self.get_parent_map(revisions))
 
+    def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
+        """What `brz info -v` tells, of what a branch has."""
+        self.remote.look()
+        content = self.remote.content
+        if content is None or content.stats is None or committers:
+            found: dict[str, Any] = self.shadow().gather_stats(revid, committers)
+            return found
+        stats: dict[str, Any] = {"revisions": content.stats.revisions, "size": content.stats.size}
+        first = next((revision for revision, number in content.numbers.items() if number == 1), None)
+        if revid is not None and revid != NULL_REVISION and first is not None:
+            ends = [self.get_revision(each) for each in (first, revid)]
+            stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
+        return stats
+
     # -- upkeep
 
-    def pack(self, *arguments: object, **options: object) -> NoReturn:
-        """The server does that."""
-        raise errors.CommandError("a repository on an hpss:// server is packed by the server, after pushes")
+    def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
+        """Have the server join its packs."""
+        pack(self.remote, clean=clean_obsolete_packs)
 
-    def reconcile(self, *arguments: object, **options: object) -> NoReturn:
-        """There is never anything to reconcile."""
-        raise errors.CommandError("a repository on an hpss:// server needs no reconciling: what is pushed is checked")
+    def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> Checked:
+        """Have the server read all of it, branches included."""
+        return Checked(self, verify(self.remote), shown=check_repo)
+
+    def reconcile(self, other: object = None, thorough: bool = False) -> Reconciled:
+        """There is nothing to reconcile where nothing is damaged."""
+        done = reconcile(self.remote)
+        ui.ui_factory.note(NOTHING_TO_RECONCILE)
+        return done
+
+    def reconcile_canonicalize_chks(self) -> NoReturn:
+        """What was pushed stays as it is."""
+        raise errors.CommandError("a repository on an hpss:// server keeps its pages as they were pushed")
+
+    def find_branches(self, using: bool = False) -> list[Any]:
+        """All its branches. `brz check` looks at these first, so that it has them verified by the same request."""
+        if is_running("check"):
+            verify(self.remote)
+        self.remote.look()
+        place, control = self.user_transport, self.controldir
+        found = []
+        for ref in sorted(self.remote.knowledge.refs()):
+            path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
+            found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
+        return found
+
+    # -- signatures
+
+    def has_signature_for_revision_id(self, revision_id: RevisionId) -> bool:
+        """Whether a revision is signed."""
+        return self._signatures.find(revision_id) is not None
+
+    def get_signature_text(self, revision_id: RevisionId) -> bytes:
+        """The signature of a revision."""
+        found = self._signatures.find(revision_id)
+        if found is None:
+            raise errors.NoSuchRevision(self, revision_id)
+        return found
+
+    def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
+        """Sign a revision; the end of the write group sends that."""
+        self._signatures.sign(revision_id, gpg_strategy)
+
+    def verify_revision_signature(self, revision_id: RevisionId, gpg_strategy: object) -> tuple[int, Any]:
+        """What is to be said of a revision's signature, and of who signed."""
+        return self._signatures.verify(revision_id, gpg_strategy)
+
+    def verify_revision_signatures(
+        self, revision_ids: Iterable[RevisionId], gpg_strategy: object
+    ) -> Iterator[tuple[RevisionId, int, Any]]:
+        """The same of several."""
+        for revision in revision_ids:
+            yield revision, *self._signatures.verify(revision, gpg_strategy)
+
+    def start_write_group(self) -> None:
+        """Gather signatures: there is nothing else that is written in one."""
+        self._signatures.drop()
+
+    def abort_write_group(self, suppress_errors: bool = False) -> None:
+        """Send nothing."""
+        self._signatures.drop()
+
+    def commit_write_group(self) -> None:
+        """Send what was signed, in one request."""
+        self._signatures.send()
 
     # -- everything else
 
     def shadow(self) -> Repository:
         """All that came, in memory, and below it the local repository."""
         if self._shadow is None:
-            history = self.remote.history()
-            trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-            shadow = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
-            if self.remote.target is not None:
-                shadow.add_fallback_repository(self.remote.target)
-            self.remote.insert(shadow, list(history.parents))
+            self.remote.look()
+            content = self.remote.content
+            if content is not None:
+                shadow = repository_over(_in_memory(), content, self.remote.asking, self._whole)
+            else:
+                shadow = self._whole()
             for _ in range(self._locks):
                 shadow.lock_read()
             self._shadow = shadow
         return self._shadow
+
+    def _whole(self) -> Repository:
+        """The whole history that came, which is asked for where it was not yet."""
+        history = self.remote.history()
+        trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
+        made = _in_memory()
+        if self.remote.target is not None:
+            made.add_fallback_repository(self.remote.target)
+        self.remote.insert(made, list(history.parents))
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from breezy import bedding
 from breezy.config import GlobalStack, Option, bool_from_store, option_registry
@@ -14,9 +15,13 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import Medium
 from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
+from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
 from smartserver.plugins.breezy_tracer import tracer
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_remote import Remote
 
 AGENT = f"brz smartserver/{smartserver.__version__}"
 
@@ -57,6 +62,10 @@ class Server:
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
+        self.contents: dict[str, Content] = {}
+        """By path, what a command read that reads less than whole revisions."""
+        self.remotes: dict[str, Remote] = {}
+        """By path, the branches that a command reads of which it opens some more than once, all in one repository."""
         observers = [recorder] if recorder is not None else []
         self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 

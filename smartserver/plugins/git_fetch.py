@@ -40,7 +40,8 @@ class Fetch:
         """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
         knowledge = self._repository.knowledge
         haves = local.complete_haves(knowledge.tips(), MAX_HAVES)
-        self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
+        # A clone gets smaller by a fifth; to bring a few commits the server need not load what makes them smaller.
+        self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow, bulk=not haves)
         head = knowledge.settings.get(HEAD, b"")
         covered = [value for name, value in knowledge.refs().items() if _covers(wanted, name, head)]
         sure = {*wanted.ids, *(tip.id for value in covered for tip in value)}

@@ -53,7 +53,8 @@ def push(
         return lines
     new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
     try:
-        done = repository.push(updates, _Source(local, count), new, atomic=options.atomic, check_only=options.dry_run)
+        source = _Source(local, count)
+        done = repository.push(updates, source, new, atomic=options.atomic, check_only=options.dry_run, bulk=True)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
     return lines + [line for updated in done for line in _report(location, local, updated)]

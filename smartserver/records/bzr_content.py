@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from smartserver.errors import shown
 from smartserver.records.bzr import ENTRY_PARTS, Entry, is_node, read_entry, read_inventory, read_leaf, read_node
@@ -24,7 +24,14 @@ class BzrContent:
     described = (REVISION, SIGNATURE)
     text = TEXT
 
-    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
+    def tree(
+        self,
+        read: Read,
+        revision: RevisionId,
+        paths: Sequence[bytes] | None,
+        seen: set[Key],
+        also: Collection[bytes] = (),
+    ) -> Iterator[Place]:
         """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
         found = read(INVENTORY, revision)
         if found is None:
@@ -39,10 +46,16 @@ class BzrContent:
                     yield CHK, key
         else:
             tree = BzrTree(inventory, page)
-            for path in paths:
+            moved = [path for each in also if (path := tree.path_of(each)) is not None]
+            for path in dict.fromkeys([*paths, *moved]):
                 parts = path.split(b"/")
                 for depth in range(len(parts)):
-                    tree.find(b"/".join(parts[:depth]))  # Clients look at the folders on the way.
+                    # Breezy looks at all there is in a folder to find what it looks for.
+                    folder = tree.find(b"/".join(parts[:depth]))
+                    if folder is None or folder.kind != "dir":
+                        break
+                    for child in tree.children(folder.file_id).values():
+                        tree.entry(child)
                 files += [entry for _, entry in tree.walk(path) if entry.kind == "file"]
             for key in tree.pages:
                 yield CHK, key
@@ -50,6 +63,14 @@ class BzrContent:
         files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
         for key in dict.fromkeys(entry.text_key for entry in files):
             yield TEXT, key
+
+    def named(self, read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
+        """The ids of what lies there."""
+        found = read(INVENTORY, revision)
+        if found is None:
+            return set()
+        tree = BzrTree(read_inventory(found.text), functools.partial(_page, read))
+        return {entry.file_id for path in paths if (entry := tree.find(path)) is not None}
 
     def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
         """The texts in which two trees differ, read from the pages they do not share."""
@@ -70,6 +91,10 @@ class BzrContent:
             mine, theirs = below[0] - seen, below[1] - seen
         return files[0] ^ files[1]
 
+    def bringer(self, key: Key) -> RevisionId:
+        """The second part of a text's key."""
+        return key.partition(b"\0")[2]
+
     def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
         """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
         file_id = key.partition(b"\0")[0]
@@ -79,7 +104,7 @@ class BzrContent:
             found = read(TEXT, key)
             if found is None:
                 continue  # A ghost's.
-            yield key.partition(b"\0")[2], key
+            yield self.bringer(key), key
             for parent in found.meta.split(b"\0") if found.meta else ():
                 before = file_id + b"\0" + parent
                 if before not in seen:

@@ -58,6 +58,25 @@ class BzrTree:
             file_id = found
         return self.entry(file_id)
 
+    def path_of(self, file_id: bytes) -> bytes | None:
+        """Where a file's id is; None where it is not in this tree.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map; or the folders go round.
+        """
+        names: list[bytes] = []
+        seen: set[bytes] = set()
+        while file_id != self._inventory.root_id:
+            entry = self.entry(file_id)
+            if entry is None and not seen:
+                return None
+            if entry is None or file_id in seen:
+                raise ValueError(f"the entry of {file_id!r} is missing, or in itself")
+            seen.add(file_id)
+            names.append(entry.name)
+            file_id = entry.parent_id
+        return b"/".join(reversed(names))
+
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
         """What lies in a folder: name to file id, by name.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 from smartserver.records.bzr_content import BzrContent
@@ -26,11 +26,26 @@ class Content(Protocol):
     def text(self) -> int:
         """The kind of files' texts."""
 
-    def tree(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None, seen: set[Key]) -> Iterator[Place]:
+    def tree(
+        self,
+        read: Read,
+        revision: RevisionId,
+        paths: Sequence[bytes] | None,
+        seen: set[Key],
+        also: Collection[bytes] = (),
+    ) -> Iterator[Place]:
         """The records of a revision's tree, or of what lies at some paths and below, and of the folders on the way
         there; files' texts last. A path at which nothing lies adds what shows that.
 
-        `seen`: what whole trees before it had and need not be read again; this one's is added.
+        `seen`: what whole trees before it had and need not be read again; this one's is added. `also`: what `named`
+        gave of other trees; where that is elsewhere in this one, its place is one of the paths.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
+    def named(self, read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
+        """What lies at some paths, by what it keeps when it is moved.
 
         Raises:
             ValueError: a record is missing or cannot be read.
@@ -42,6 +57,9 @@ class Content(Protocol):
         Raises:
             ValueError: a record is missing or cannot be read.
         """
+
+    def bringer(self, key: Key) -> RevisionId:
+        """The revision that brought a file's text; it may be a ghost."""
 
     def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
         """A file's text and the texts it comes from: the revision that brought each, and its key."""

@@ -119,6 +119,8 @@ def prepare(message: Request) -> Prepared:
     # A check may leave the body away; one that none of its verbs takes, and so permits, would be held all the same.
     if bool(flags & RequestFlag.BODY) != bool(ups) and not (ups and flags & RequestFlag.CHECK_ONLY):
         raise Unsupported("the request flag BODY at odds with its calls", "BODY with a verb that takes one")
+    if flags & RequestFlag.BULK and not flags & RequestFlag.BODY:
+        raise Unsupported("the request flag BULK without BODY", "BULK with a body")
     return prepared
 
 

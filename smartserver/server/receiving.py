@@ -1,16 +1,21 @@
-"""The body of a request that changes something: its graph and segments, taken as they come into quarantine."""
+"""The body of a request that changes something: its graph and segments, taken as they come into quarantine.
+
+Whether they travel as a bulk stream is known here alone; what is taken is the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smartserver.errors import CorruptRecord, NoSuchRepository, Unsupported
+from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import Announced
 from smartserver.records.segment import SegmentStream
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Refused, decide, declared
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
+from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError
 
@@ -23,6 +28,9 @@ class Receiving:
         self._upload: Upload | None = None
         self._announcement: SegmentStream | None = None
         self._planned = False
+        self._bulk: BulkDecoder | None = None
+        self._content = 0
+        """Bytes that came of a bulk stream."""
 
     def take(self, chunk: bytes) -> None:
         """Check a chunk; once the graph is here, also what the calls make of it.
@@ -30,15 +38,30 @@ class Receiving:
         Raises:
             Refused, CodedError, Malformed: the rest of the body is not wanted.
         """
-        asked, flags = self._asked, self._asked.prepared.flags
-        if flags & RequestFlag.CHECK_ONLY:
-            self._take_graph(chunk)
-            return
-        if self._upload is None:
-            if asked.earlier() is not None:
+        flags = self._asked.prepared.flags
+        if self._upload is None and not flags & RequestFlag.CHECK_ONLY:
+            if self._asked.earlier() is not None:
                 return
             self._upload = self._begin()
-        self._upload.write(chunk)
+        if not flags & RequestFlag.BULK:
+            self._take(chunk)
+            return
+        if self._bulk is None:
+            self._bulk = BulkDecoder()
+        for content in self._bulk.feed(chunk):
+            self._content += len(content)
+            most = (self._bulk.taken + BULK_ALLOWANCE) * MAX_BULK_RATIO
+            if self._content > most:
+                raise LimitExceeded(f"bytes in {self._bulk.taken} of a bulk stream", self._content, most)
+            self._take(content)
+
+    def _take(self, content: bytes) -> None:
+        asked, flags = self._asked, self._asked.prepared.flags
+        if flags & RequestFlag.CHECK_ONLY:
+            self._take_graph(content)
+            return
+        assert self._upload is not None  # It was begun with the first chunk.
+        self._upload.write(content)
         if flags & RequestFlag.GRAPH_FIRST and not self._planned:
             graph = self._upload.graph()
             if graph is not None:
@@ -54,6 +77,11 @@ class Receiving:
         if self._upload is None:
             self._upload = self._begin()
         self._asked.progress("store", 0, 0)
+        if self._asked.prepared.flags & RequestFlag.BULK:
+            taken = self._finish_bulk()
+            if taken != size:
+                raise CorruptRecord(b"", b"", f"the body has {taken} bytes; its end says {size}")
+            size = self._content
         self._upload.finish(segments, size)
         upload, self._upload = self._upload, None
         return upload
@@ -66,6 +94,8 @@ class Receiving:
         """
         if self._announcement is None:
             raise Unsupported("a check without the graph it is about", "the graph in the body")
+        if self._asked.prepared.flags & RequestFlag.BULK:
+            self._finish_bulk()
         self._announcement.finish()
         return self._announcement.graph() or ()
 
@@ -74,6 +104,16 @@ class Receiving:
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.abandon()
+
+    def _finish_bulk(self) -> int:
+        """The bytes of a whole bulk stream.
+
+        Raises:
+            Malformed: it is not whole.
+        """
+        bulk = self._bulk or BulkDecoder()
+        bulk.finish()
+        return bulk.taken
 
     def _take_graph(self, chunk: bytes) -> None:
         if self._announcement is None:

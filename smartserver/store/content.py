@@ -71,22 +71,39 @@ class ContentReader:
     def _segments(self) -> Iterator[bytes]:
         snapshot, plan = self._snapshot, self._plan
         for ordinal in plan.revisions:
-            yield self._segment(ordinal, [] if plan.bare else self._described(snapshot.revision(ordinal)))
+            bare = plan.bare and not (plan.merges and len(snapshot.graph.parents(ordinal)) > 1)
+            yield self._segment(ordinal, [] if bare else self._described(snapshot.revision(ordinal)))
         pairs = self._pairs()
         changed = self._changed(pairs) if plan.trees.changed else None
-        wanted = dict.fromkeys([*plan.trees.of, *itertools.chain.from_iterable(pairs)])
+        named = plan.trees.of
+        if plan.trees.changed and len(named) > 1 and len(set(named)) == 1:
+            named = ()
+        wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or plan.trees.each else ())])
+        also = self._named(wanted) if len(wanted) > 1 and plan.trees.paths else set()
         for revision in wanted:
-            yield from self._tree(revision, changed)
+            yield from self._tree(revision, changed, also)
 
     def _pairs(self) -> list[tuple[RevisionId, ...]]:
         """The revisions whose trees are compared: a chosen one and its first parent, where that is here; neighbours."""
         snapshot, plan = self._snapshot, self._plan
-        pairs: list[tuple[RevisionId, ...]] = list(itertools.pairwise(plan.trees.of))
+        named = plan.trees.of
+        pairs: list[tuple[RevisionId, ...]] = [named] if len(named) == 1 else list(itertools.pairwise(named))
         for ordinal in plan.revisions if plan.trees.each else ():
             before = snapshot.first_parent(ordinal)
             near = [ordinal] if before is None else [ordinal, before]
             pairs.append(tuple(map(snapshot.revision, near)))
         return pairs
+
+    def _named(self, revisions: Iterable[RevisionId]) -> set[bytes]:
+        """What lies at the paths in any of some trees: it may have been moved between them."""
+        paths = [path for path in self._plan.trees.paths or () if path]
+        found: set[bytes] = set()
+        for revision in revisions:
+            try:
+                found |= self._content.named(self._read, revision, paths)
+            except ValueError as wrong:
+                raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
+        return found
 
     def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
         """The texts that one tree of a pair has and the other has not."""
@@ -98,8 +115,8 @@ class ContentReader:
                 raise CorruptRecord(pair[0], pair[0], f"its tree cannot be read: {wrong}") from wrong
         return found
 
-    def _tree(self, revision: RevisionId, changed: Collection[Key] | None) -> Iterator[bytes]:
-        """`changed`: the texts to be sent; None: all."""
+    def _tree(self, revision: RevisionId, changed: Collection[Key] | None, also: Collection[bytes]) -> Iterator[bytes]:
+        """`changed`: the texts to be sent; None: all. `also`: what has a place of its own here, perhaps."""
         snapshot, trees, content = self._snapshot, self._plan.trees, self._content
         ordinal = snapshot.ordinal(revision)
         assert ordinal is not None  # The plan found it in this snapshot.
@@ -109,13 +126,15 @@ class ContentReader:
         def records() -> Iterator[Record]:
             yield from self._described(revision)
             try:
-                for kind, key in content.tree(self._read, revision, trees.paths, self._walked):
+                for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also):
                     if kind == content.text:
                         if changed is not None and key not in changed:
                             continue
                         texts.append(key)
                         if not trees.texts or trees.versions:
                             continue
+                        if trees.changed and (brought := snapshot.ordinal(content.bringer(key))) is not None:
+                            bringers[brought] = None
                     yield from self._once(kind, key)
             except ValueError as wrong:
                 raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong

@@ -40,6 +40,8 @@ HOPS = (32, 1024, 32768)
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
+TWICE = "its revision is sent twice"
+
 
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
@@ -60,6 +62,7 @@ class Intake:
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
+        self._known: set[RevisionId] = set()
         self.left_out: list[RevisionId] = []
         """Revisions that came and were stored already: the pack rests on their staying so."""
 
@@ -78,10 +81,13 @@ class Intake:
         """
         revision = segment.revision
         if self._graph.ordinal(revision) is not None:
+            if revision in self._known:
+                raise CorruptRecord(revision, revision, TWICE)
+            self._known.add(revision)
             self.left_out.append(revision)
             return
         if revision in self._ordinals:
-            raise CorruptRecord(revision, revision, "its revision is sent twice")
+            raise CorruptRecord(revision, revision, TWICE)
         parents = self._parents(segment)
         ordinal = self._ancestry.add(parents)
         self._ordinals[revision] = ordinal

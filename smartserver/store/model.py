@@ -38,6 +38,8 @@ class PullPlan(msgspec.Struct, frozen=True):
     """Bytes of all those segments."""
     common: tuple[bool, ...]
     """For each have: is it a revision here."""
+    bulk: bool = False
+    """Whether they travel as one bulk stream."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
@@ -67,6 +69,8 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """Global ordinals of those whose own records are sent, in this order."""
     bare: bool = False
     """Only ids and parents are sent of them."""
+    merges: bool = False
+    """But of those with several parents everything."""
     trees: Trees = Trees()
 
     def __bool__(self) -> bool:
@@ -313,12 +317,13 @@ class Transaction(Protocol):
         *,
         left_hand: bool = False,
         bare: bool = False,
+        merges: bool = False,
         trees: Trees | None = None,
     ) -> ContentPlan:
         """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
 
         `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
-        `bare`: ids and parents alone.
+        `bare`: ids and parents alone; with `merges` of those with one parent or none.
 
         Raises:
             MissingRevision: a want, or the revision of a tree, is not stored.

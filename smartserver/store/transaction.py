@@ -22,6 +22,7 @@ from smartserver.errors import (
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
 from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
@@ -322,6 +323,7 @@ class RepositoryTransaction:
         *,
         left_hand: bool = False,
         bare: bool = False,
+        merges: bool = False,
         trees: Trees | None = None,
     ) -> ContentPlan:
         self.check_content()
@@ -338,7 +340,7 @@ class RepositoryTransaction:
             chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
         else:
             chosen = reversed(graph.missing(wanted, had, cut))
-        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, trees or Trees())
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
 
     def check_content(self) -> None:
         if self.created is not None:
@@ -360,7 +362,7 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | ContentReader:
+    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
         """The bytes of what a plan says.
 
         Raises:
@@ -368,7 +370,8 @@ class RepositoryTransaction:
         """
         if isinstance(plan, ContentPlan):
             return ContentReader(self._present(), self._content(), plan)
-        return self._present().read_ranges(plan.ranges)
+        segments = self._present().read_ranges(plan.ranges)
+        return BulkReader(segments) if plan.bulk else segments
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:

@@ -40,7 +40,8 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     """Which of the revisions that the wants reach and the haves do not say what they are: the newest `limit` (0: all);
     with `left_hand` along first parents only. `bare`: only their ids and parents.
 
-    `newest`: what this one reaches, instead of the wants. `oldest`: none that its first parent reaches.
+    `newest`: what this one reaches, instead of the wants. `oldest`: none that its first parent reaches. `merges`: those
+    with several parents are not `bare`.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
@@ -48,15 +49,17 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     bare: bool = False
     newest: Named | None = None
     oldest: Named | None = None
+    merges: bool = False
 
 
 class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Which trees: of `revisions`, and with `each` those of the chosen revisions and their first parents.
 
-    `paths`: only what lies there, with the folders on the way; `inner`: what the request's path leads to inside the
-    branch, too; neither: everything. `texts`: the files' texts, too. `versions`: the earlier texts of those files, and
-    the revisions that brought them, too. `changed`: texts only of files that are not the same in a tree and the next
-    of `revisions`, or with `each` in its first parent's.
+    `paths`: only what lies there in one of these trees, with the folders on the way; `inner`: what the request's path
+    leads to inside the branch, too; neither: everything. `texts`: the files' texts, too. `versions`: the earlier texts
+    of those files, and the revisions that brought them, too. `changed`: texts only of files that are not the same in a
+    tree and the next of `revisions`, or with `each` in its first parent's, all where it is compared with none, and the
+    revisions that brought those; nothing of several `revisions` that are all the same.
     """
 
     revisions: Annotated[list[Named], msgspec.Meta(max_length=MAX_TREES)] = []
@@ -68,6 +71,13 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     changed: bool = False
 
 
+class InsideField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is asked instead where the request's path leads into a branch: a URL does not say where it ends."""
+
+    chosen: ChosenField | None = None
+    trees: TreesField | None = None
+
+
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: whose tips are wanted: exact names, prefixes that end in `/` or `*`, or the name of a setting that holds
     a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if
@@ -75,7 +85,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
     segment of an interrupted pull of `history` with the same arguments. `chosen` may go with `what` = `revisions` and
-    `tree`; `trees` goes with `tree`, always.
+    `tree`; `trees` goes with `tree`, always; `inside` may replace both. `bulk`: the body of `history` is a bulk stream,
+    too.
     """
 
     what: What = What.HISTORY
@@ -87,11 +98,13 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
     chosen: ChosenField | None = None
     trees: TreesField | None = None
+    bulk: bool = False
+    inside: InsideField | None = None
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments` and `size` (bytes) of the body of whole revisions; `common`: a bit for each have, lowest first, that
-    is here. `trees`: the ids of `TreesField.revisions`.
+    """`segments` and `size` of the body of whole revisions (bytes, before a bulk stream made fewer of them);
+    `common`: a bit for each have, lowest first, that is here. `trees`: the ids of `TreesField.revisions`.
     """
 
     segments: int = 0
@@ -158,6 +171,7 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
             chosen.limit,
             left_hand=chosen.left_hand,
             bare=chosen.bare,
+            merges=chosen.merges,
             trees=trees,
         )
     context.stream(plan)
@@ -183,8 +197,12 @@ def _check(request: PullRequest) -> None:
     if (what is What.TREE) != (request.trees is not None):
         has = "without" if what is What.TREE else "with"
         raise Unsupported(f"a pull of {what} {has} trees", "`trees` with `tree`, always")
+    if request.inside is not None and not less:
+        raise Unsupported(f"a pull of {what} from inside a branch", "`inside` with `revisions` and `tree`")
     if request.chosen is not None and not less:
         raise Unsupported(f"a pull of {what} with revisions chosen", "`chosen` with `revisions` and `tree`")
+    if request.bulk and less:
+        raise Unsupported(f"a pull of {what} with `bulk`", "`bulk` with `history`: these are bulk streams anyway")
     if request.after is not None and less:
         raise Unsupported(f"a pull of {what} that goes on with an earlier one", "`after` with `history`")
 
@@ -209,7 +227,7 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
 
     `history`: the revisions that the wants reach and the haves do not, whole, parents first, as they lie on disk.
     `revisions`: only what those say of themselves, newest first. `tree`: trees or parts of them, without history. The
-    bodies of the last two are bulk streams. With `refs` nothing follows.
+    bodies of the last two are bulk streams; with `bulk` so is that of the first. With `refs` nothing follows.
     """
     transaction = context.transaction
     refs = transaction.refs()
@@ -224,8 +242,11 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
         )
     wants = list(dict.fromkeys(wants))
     if request.what is not What.HISTORY:
+        if request.inside is not None and context.inner:
+            chosen, trees = request.inside.chosen, request.inside.trees
+            request = msgspec.structs.replace(request, chosen=chosen, trees=trees)
         return _content(context, request, wants)
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
-    context.stream(plan)
+    context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
     return PullResult(plan.segments, plan.size, bits.to_bytes((len(plan.common) + 7) // 8, "little"))

@@ -30,6 +30,8 @@ class RequestFlag(enum.IntFlag):
     """The body begins with the graph of its segments."""
     BELOW = 16
     """The path may lead below a repository; in the calls the ref `.` is the branch that the rest of it names."""
+    BULK = 32
+    """The body is one bulk stream of what it would hold."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -146,14 +146,14 @@ def test_the_second_decoder_owes_us_nothing() -> None:
 
 
 def test_the_second_decoder_is_short() -> None:
-    """What reads packs and dialogs in 150 lines is simple; the rules and the rest of a repository are beside it."""
+    """What reads packs, dialogs and bulk streams in 160 lines is simple; the rules and the rest of a repository are beside it."""
     (reader,) = (source for source in sources("tests/conformance") if source.module.endswith(".second_decoder"))
     assert (
         sum(
             bool(line.strip())
             for line in (Path(__file__).parents[2] / reader.path).read_text(encoding="utf-8").splitlines()
         )
-        <= 150
+        <= 160
     )
 
 

@@ -90,10 +90,10 @@ class Users:
         counts = self.served.proxy.take()
         return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
 
-    def ask(self, budget: str, where: str, *words: str, status: int = 0) -> str:
+    def ask(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> str:
         """Run brz with a command that has a budget; what it said."""
         trips = BUDGETS[budget]
-        done = self.run(where, *words, "-Dhpss")
+        done = self.run(where, *words, "-Dhpss", **variables)
         assert done.status == status, done.said
         closing = CLOSING.findall(done.err)
         assert closing == ([(str(trips), "0")] if trips else []), done.said

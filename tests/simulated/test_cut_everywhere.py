@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
-from builders import MAIN, History, check_whole, create, refs_of, request_id
+from builders import KINDS, MAIN, History, check_whole, create, refs_of, request_id
 from simulated_joint import NEW, HistorySource, Joint
 
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
@@ -21,6 +21,7 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
+from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.wire.frames import HEADER
@@ -61,9 +62,12 @@ class Stage:
     """A server on which the branch is at `tip`, a client without a connection to it, and a store beside the client."""
 
     tip: bytes | None
+    bulk: bool = False
     joint: Joint = field(default_factory=lambda: Joint(SimulatedNetwork(Link(1.0))))
     local: PackRepository = field(default_factory=lambda: PackRepository(MemoryTransport()))
     client: Client = field(init=False)
+    came: list[bytes] = field(default_factory=list)
+    """Whole segments of a pull."""
     remote: RemoteRepository = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,12 +77,12 @@ class Stage:
             self.push(self.tip)
 
     def push(self, tip: bytes) -> Outcome:
-        return self.remote.push([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW)[0].outcome
+        return self.remote.push([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW, bulk=self.bulk)[0].outcome
 
     def pull(self) -> None:
         """Bring what the local store lacks, and move its branch."""
         there = self.local.begin(b"", "user").exists
-        pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [])
+        pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [], bulk=self.bulk)
 
         def plan(transaction: RepositoryTransaction) -> bytes:
             if not transaction.exists:
@@ -123,11 +127,13 @@ class Stage:
         return refs_of(self.local)[MAIN] if self.local.begin(b"", "user").exists else None
 
 
-def staged(tip: bytes | None, local: bytes | None = None) -> Callable[[], tuple[SimulatedNetwork, Stage]]:
+def staged(
+    tip: bytes | None, local: bytes | None = None, *, bulk: bool = False
+) -> Callable[[], tuple[SimulatedNetwork, Stage]]:
     """Makes stages with the server's branch at `tip` and the local one at `local`; nothing is connected."""
 
     def make() -> tuple[SimulatedNetwork, Stage]:
-        stage = Stage(local or tip)
+        stage = Stage(local or tip, bulk)
         if local is not None:
             stage.pull()
         if local is not None and tip is not None:
@@ -222,3 +228,46 @@ def test_a_pull(before: bytes | None, after: bytes, attempts: int) -> None:
 def both_ways(places: list[CutPoint]) -> bool:
     """Whether there were frames in each direction."""
     return all(sum(place.boundary and place.up is up for place in places) > 2 for up in (True, False))
+
+
+def test_a_push_as_a_bulk_stream_cut_once() -> None:
+    whole = staged(LINE[2], bulk=True)()[1]
+    whole.push(LINE[-1])
+
+    def check(trial: Trial[Stage]) -> None:
+        assert (trial.error, trial.result) == (None, Outcome.DONE)
+        trial.state.settle()
+        assert trial.state.joint.refs(PATH) == {MAIN: LINE[-1]}
+        assert trial.state.version == whole.version
+
+    make = staged(LINE[2], bulk=True)
+    assert both_ways(cut_everywhere(make, lambda stage: stage.push(LINE[-1]), check, lost=LOST, frames=frames,
+                                    inside=60))  # fmt: skip
+
+
+def test_a_pull_as_a_bulk_stream_keeps_the_whole_segments_that_came() -> None:
+    """They are the first ones, and more the later it is cut; what is pulled again is as if nothing had been cut."""
+    kept: list[int] = []
+    expected = [HISTORY.segment(each) for each in (LARGE, *LINE[3:])]
+
+    def pull(stage: Stage) -> None:
+        came: list[bytes] = []
+        stage.came = came
+        stream = SegmentStream(KINDS, graph_first=False)
+        for chunk in stage.remote.pull([LINE[2]], bulk=True).body:
+            stream.feed(chunk)
+            came.extend(stream.segments())
+        stream.finish()
+
+    def check(trial: Trial[Stage]) -> None:
+        came = trial.state.came
+        assert came == expected[: len(came)]
+        assert trial.error is not None or len(came) == len(expected)
+        kept.append(len(came))
+        trial.state.settle()
+        pull(trial.state)
+        assert trial.state.came == expected
+
+    make = staged(LINE[-1], LINE[2], bulk=True)
+    assert both_ways(cut_everywhere(make, pull, check, lost=LOST, frames=frames, inside=60))
+    assert {0, len(expected)} <= set(kept)

@@ -27,7 +27,9 @@ from smartserver.errors import (
     StaleLease,
     WrongVcs,
 )
+from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import Announced, Key, Kind, RevisionId
+from smartserver.records.segment import encode_graph
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.messages import RequestFlag
 
@@ -375,7 +377,73 @@ def test_a_large_push_announces_its_graph(work: Work, monkeypatch: pytest.Monkey
     assert work.refs()[MAIN] == large
 
 
+def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[RequestFlag, int]] = []
+    request = work.client.request
+
+    def noted(outgoing: Outgoing) -> Answer:
+        assert outgoing.body is not None
+        # A body is made anew for each sending, and is the same each time.
+        first, second = list(outgoing.body()), list(outgoing.body())
+        assert b"".join([piece for piece, _ in first]) == b"".join([piece for piece, _ in second])
+        assert sum(ended for _, ended in first) == sum(ended for _, ended in second)
+        sent.append((outgoing.flags, sum(len(piece) for piece, _ in first)))
+        return request(outgoing)
+
+    monkeypatch.setattr(work.client, "request", noted)
+    alike = work.history.line(40, work.line[5], "alike")
+    noise = [work.history.commit({"noise": random.Random(2).randbytes(9_000)}, [alike[-1]])]
+    large = work.history.line(300, noise[-1], "much")
+    much = work.history.commit({"noise": random.Random(3).randbytes(80_000)}, [large[-1]])
+    bulk = RequestFlag.BULK
+    for tip, flags in ((alike[-1], bulk), (noise[0], RequestFlag.NONE), (much, bulk | RequestFlag.GRAPH_FIRST)):
+        missing = work.history.ancestors([tip]) - work.history.ancestors([work.refs()[MAIN]])
+        (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+        assert done.outcome is DONE
+        assert work.refs()[MAIN] == tip
+        assert sent[-1][0] & (bulk | RequestFlag.GRAPH_FIRST) == flags
+        plain = sum(len(work.history.segment(each)) for each in missing)
+        assert sent[-1][1] < plain if flags else sent[-1][1] == plain
+
+
+def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a push that cannot succeed is refused while hardly more than that has been sent."""
+    graphs: list[bytes] = []
+    request = work.client.request
+
+    def noted(outgoing: Outgoing) -> Answer:
+        assert outgoing.body is not None
+        decoder = BulkDecoder()
+        first, ended = next(iter(outgoing.body()))
+        assert ended == 0
+        graphs.append(b"".join(decoder.feed(first)))
+        return request(outgoing)
+
+    monkeypatch.setattr(work.client, "request", noted)
+    other = work.history.line(1, None, "elsewhere")
+    tip = work.history.commit({"noise": random.Random(4).randbytes(80_000)}, other)
+    (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+    assert isinstance(done.error, DivergedBranches)
+    assert graphs == [encode_graph([work.history.announced(each) for each in (*other, tip)])]
+
+
 # -- pulls
+
+
+@pytest.mark.parametrize("noise", [0, 400_000])
+def test_a_pull_as_a_bulk_stream_is_the_same_segments(work: Work, noise: int) -> None:
+    tip = work.history.commit({"noise": random.Random(5).randbytes(noise)}, [work.line[5]])
+    work.push(RefUpdate(MAIN, tip))
+    remote = work.joint.remote(PATH, work.client)
+    plain = remote.pull(refs=[MAIN])
+    segments = b"".join(plain.body)
+    bulk = remote.pull(refs=[MAIN], bulk=True)
+    assert b"".join(bulk.body) == segments
+    assert bulk.result == plain.result
+    assert bulk.result.size == len(segments)
+    assert list(remote.pull([tip], refs=[MAIN], bulk=True).body) == []
 
 
 def test_pulling_names_ids_and_what_follows(work: Work) -> None:

@@ -24,7 +24,7 @@ from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.records.model import Tip
 from smartserver.store.snapshot import pack_path
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.repository_pull import ChosenField, TreesField
+from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.frames import HEADER
@@ -130,6 +130,21 @@ def graph(stage: Stage) -> None:
     assert keys(parts, REVISION) == []
 
 
+def with_stats(stage: Stage) -> None:
+    content = stage.remote().read(trees=TreesField([-1, 1], paths=[], texts=False), stats=True)
+    assert content.stats is not None
+    assert content.stats.revisions == len(LINE) + 1
+    assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
+
+
+def either(stage: Stage) -> None:
+    inside = InsideField(None, TreesField([-1], inner=True))
+    for path, paths in (("project/trunk", []), ("project/trunk/src/a.py", [b"src/a.py"])):
+        content = stage.remote(path).read(ChosenField(limit=1), inside=inside)
+        assert texts(content) == expected(LINE[5], *paths)
+        stage.joint.network.take() if not paths else None
+
+
 def refused(stage: Stage) -> None:
     with pytest.raises(NoSuchRevisionNumber):
         stage.remote().read(trees=TreesField([99]))
@@ -145,6 +160,8 @@ READS: dict[str, Callable[[Stage], None]] = {
     "the newest revisions": newest,
     "revisions from number to number, with what they changed": from_to,
     "the graph": graph,
+    "the first and the last revision, and what the repository consists of": with_stats,
+    "what the path turns out to be": either,
     "nothing, refused": refused,
 }
 

@@ -26,8 +26,23 @@ def _remember(branch: object) -> None:
     opened.append(weakref.ref(branch))
 
 
+arguments: dict[str, object] = {}
+"""What the command that runs was given, parsed; empty before it runs."""
+
+
 def _begin(command: Command) -> None:
     running.append(command.name())
+
+
+def _record(command: Command) -> None:
+    run = command.run
+
+    def recorded(**named: object) -> object:
+        arguments.clear()
+        arguments.update(named)
+        return run(**named)
+
+    command.run = recorded
 
 
 class HpssProber(Prober):
@@ -57,4 +72,5 @@ for scheme in SCHEMES:
     register_lazy_transport(scheme, "smartserver.plugins.breezy_transport", "HpssTransport")
 ControlDirFormat.register_prober(HpssProber)
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
+install_lazy_named_hook("breezy.commands", "Command.hooks", "extend_command", _record, "what hpss:// is asked for")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "pre_command", _begin, "what hpss:// is asked for")

@@ -28,13 +28,14 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.records.varint import Malformed
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, State, Status, encode
@@ -331,3 +332,16 @@ def test_a_pull_gives_its_result_and_teaches_the_refs() -> None:
     pulled = there.pull([OLD])
     assert (pulled.result.segments, list(pulled.body)) == (0, [])
     assert there.knowledge.tips() == [TIP]
+
+
+@pytest.mark.parametrize("wrong", [b"segments as they lie", b"\x28\xb5\x2f\xfd\x00"])
+def test_a_pull_as_a_bulk_stream_that_is_none(wrong: bytes) -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Reply(event.id, done(PullResult(1, 9), state=state(TIP)), body=True))
+            medium.say(Body(event.id, wrong))
+            medium.say(End(event.id, 1, len(wrong)))
+
+    pulled = remote(Server([answering])).pull(bulk=True)
+    with pytest.raises(Malformed, match="bulk stream"):
+        list(pulled.body)

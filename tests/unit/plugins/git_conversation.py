@@ -60,7 +60,8 @@ class FakeRemote:
         self.asked.append("refs")
         self._learn()
 
-    def pull(self, *arguments: object) -> Pulled:
+    def pull(self, *arguments: object, bulk: bool) -> Pulled:
+        assert bulk is not bool(arguments[0]), "a clone, and only that, comes as a bulk stream"
         self.asked.append(arguments)
         self._learn()
         if isinstance(self._pull, CodedError):

@@ -5,7 +5,7 @@ import random
 import pytest
 import zstandard
 
-from smartserver.records.bulk import WINDOW_LOG, BulkWriter, read_bulk
+from smartserver.records.bulk import SEGMENT_LEVEL, WINDOW_LOG, BulkDecoder, BulkWriter, read_bulk
 from smartserver.records.varint import Malformed
 
 TEXTS = (b"", b"one", b"a line\n" * 5000, random.Random(5).randbytes(70_000), b"a line\n" * 5000)
@@ -73,3 +73,24 @@ def test_little_that_becomes_much_comes_in_parts() -> None:
     sizes = [len(part) for part in parts]
     assert sum(sizes) == 64 << 20
     assert max(sizes) <= 24 << 20
+
+
+def test_what_was_flushed_is_there_before_more_comes() -> None:
+    writer, decoder = BulkWriter(SEGMENT_LEVEL), BulkDecoder()
+    size = 0
+    for text in (b"one", b"two" * 1000):
+        chunk = writer.add(text) + writer.flush()
+        size += len(chunk)
+        assert b"".join(decoder.feed(chunk)) == text
+        assert decoder.taken == size
+        with pytest.raises(Malformed, match="ends early"):
+            decoder.finish()
+    assert b"".join(decoder.feed(writer.finish())) == b""
+    decoder.finish()
+
+
+def test_nothing_is_decoded_that_is_not_asked_for() -> None:
+    decoder = BulkDecoder()
+    parts = decoder.feed(written(*[bytes(1 << 20)] * 64))
+    next(parts)
+    assert decoder.taken <= 512

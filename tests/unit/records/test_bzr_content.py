@@ -119,3 +119,11 @@ def test_versions_across_a_merge_come_once() -> None:
     found = list(CONTENT.versions(read, history.text(b"f", beside)))
     assert found[0][0] == merged
     assert sorted(revision for revision, _ in found) == [base, left, right, merged]
+
+
+def test_a_file_that_was_moved_is_found_by_its_id() -> None:
+    assert CONTENT.named(read, TWO, [b"README", b"lib/run", b"absent"]) == {b"readme-id", b"run-id"}
+    assert CONTENT.named(read, b"ghost@example.org-1", [b"README"]) == set()
+    places = list(CONTENT.tree(read, ONE, [b"elsewhere"], set(), {b"run-id", b"nobody"}))
+    assert [key for kind, key in places if kind == TEXT] == [b"run-id\0" + ONE]
+    assert CONTENT.bringer(b"run-id\0" + ONE) == ONE

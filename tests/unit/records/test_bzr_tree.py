@@ -99,6 +99,25 @@ def test_ids() -> None:
     assert tree.entry(b"nothing") is None
 
 
+def test_where_an_id_is() -> None:
+    tree = sample()
+    assert [tree.path_of(each) for each in (b"root-id", b"lib-id", b"run-id", b"none")] == [
+        b"",
+        b"lib",
+        b"lib/run",
+        None,
+    ]
+
+
+def test_a_folder_that_is_in_itself_is_nowhere() -> None:
+    maps = Maps(9)
+    inventory = maps.inventory({b"root": (b"", b""), b"a": (b"b", b"a"), b"b": (b"a", b"b"), b"c": (b"gone", b"c")})
+    tree = BzrTree(inventory, maps.pages.__getitem__)
+    for file_id in (b"a", b"c"):
+        with pytest.raises(ValueError, match="is missing, or in itself"):
+            tree.path_of(file_id)
+
+
 def test_folders() -> None:
     tree = sample()
     assert list(tree.children(b"root-id").items()) == [

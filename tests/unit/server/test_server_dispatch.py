@@ -117,7 +117,11 @@ def test_text_that_is_not_utf8(arguments: bytes) -> None:
     assert "Repository.create" in refusal(with_arguments(arguments, "Repository.create"))
 
 
-@pytest.mark.parametrize("flags", [32, 1 << 40, -1, -16])
+def test_a_bulk_stream_needs_a_body() -> None:
+    assert "BULK" in refusal(changed(message(PING), flags=RequestFlag.BULK))
+
+
+@pytest.mark.parametrize("flags", [64, 1 << 40, -1, -16])
 def test_unknown_flags(flags: int) -> None:
     assert "flags" in refusal(changed(message(PING), flags=flags))
 

@@ -6,12 +6,15 @@ import pytest
 from dialogs import Served, message, numbered
 from session_calls import INSERT, set_ref
 
-from smartserver.errors import AccessDenied, LimitExceeded, Unsupported
+from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, Unsupported
+from smartserver.records.bulk import BulkWriter
 from smartserver.records.segment import encode_graph
+from smartserver.records.varint import Malformed
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Refused, prepare
 from smartserver.server.receiving import Receiving
+from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
 
@@ -86,3 +89,92 @@ def test_a_check_brings_its_graph_and_nothing_else(served: Served, line: list[by
     with pytest.raises(LimitExceeded):
         made.take(served.history.segment(line[4]))
     assert served.files() == before
+
+
+def packed(*texts: bytes) -> bytes:
+    writer = BulkWriter()
+    return b"".join([writer.add(text) for text in texts]) + writer.finish()
+
+
+@pytest.mark.parametrize("size", [1, 13, 1 << 20])
+@pytest.mark.parametrize("graph_first", [False, True])
+def test_a_bulk_stream_is_taken_as_what_it_says(
+    served: Served, line: list[bytes], size: int, graph_first: bool
+) -> None:
+    flags = RequestFlag.BULK | (RequestFlag.GRAPH_FIRST if graph_first else RequestFlag.NONE)
+    made, body = receiving(served, line[5], flags), packed(served.history.body(line[4:6], graph_first=graph_first))
+    for at in range(0, len(body), size):
+        made.take(body[at : at + size])
+    upload = made.finish(2, len(body))
+    assert upload.entry is not None
+    assert upload.entry.segments == 2
+    upload.abandon()
+
+
+def test_a_bulk_stream_must_be_whole(served: Served, line: list[bytes]) -> None:
+    plain = served.history.body(line[4:6])
+    body = packed(plain)
+    for came in (b"", body[:-1], packed(served.history.body(line[4:6])[:-1])):
+        made = receiving(served, line[5], RequestFlag.BULK)
+        made.take(came)
+        with pytest.raises((Malformed, CorruptRecord)):
+            made.finish(2, len(came))
+        made.abandon()
+    for wrong in (body + b"x", plain, body[:30] + bytes([body[30] ^ 0x55]) + body[31:]):
+        made = receiving(served, line[5], RequestFlag.BULK)
+        with pytest.raises((Malformed, CorruptRecord)):  # noqa: PT012
+            made.take(wrong)
+            made.finish(2, len(wrong))
+        made.abandon()
+    for segments, size in ((2, len(plain)), (1, len(body))):
+        made = receiving(served, line[5], RequestFlag.BULK)
+        made.take(body)
+        with pytest.raises(CorruptRecord, match="its end says"):
+            made.finish(segments, size)
+        made.abandon()
+
+
+def test_the_graph_of_a_check_may_be_a_bulk_stream(served: Served, line: list[bytes]) -> None:
+    graph = packed(encode_graph([served.history.announced(line[4])]))
+    made = receiving(served, line[4], RequestFlag.CHECK_ONLY | RequestFlag.BULK | RequestFlag.GRAPH_FIRST)
+    made.take(graph[:-4])
+    with pytest.raises(Malformed, match="ends early"):
+        made.graph()
+    made.take(graph[-4:])
+    assert made.graph() == [served.history.announced(line[4])]
+
+
+def test_little_that_says_much_is_refused(served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is kept: nothing of a stream is worth more than its bytes can be."""
+    kept = 0
+
+    def write(upload: object, content: bytes) -> None:
+        nonlocal kept
+        kept += len(content)
+
+    monkeypatch.setattr("smartserver.store.upload.Upload.write", write)
+    bomb = packed(*[bytes(1 << 20)] * 64)
+    assert len(bomb) * 1000 < 64 << 20
+    made = receiving(served, line[5], RequestFlag.BULK)
+    with pytest.raises(LimitExceeded, match="of a bulk stream"):
+        made.take(bomb)
+    assert kept <= (len(bomb) + BULK_ALLOWANCE) * MAX_BULK_RATIO
+    made.abandon()
+
+
+def test_the_limit_of_a_segment_counts_what_a_bulk_stream_says(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smartserver.store.upload.MAX_TAKEN", 1000)
+    made = receiving(served, line[5], RequestFlag.BULK)
+    with pytest.raises(LimitExceeded, match="bytes of a segment"):
+        made.take(packed(b"\xe9\x07" + bytes(2000)))
+    made.abandon()
+
+
+def test_a_stored_revision_may_come_but_once(served: Served, line: list[bytes]) -> None:
+    """A stream that says one segment a million times is small; a list of them is not."""
+    made = receiving(served, line[5], RequestFlag.BULK)
+    with pytest.raises(CorruptRecord, match="twice"):
+        made.take(packed(*[served.history.segment(line[2])] * 2))
+    made.abandon()

@@ -253,3 +253,37 @@ def test_a_system_whose_trees_are_not_known() -> None:
     push_git(repository, history, line)
     with pytest.raises(Unsupported, match=r"git sha1.*bzr 2a"):
         repository.begin(b"", "user").plan_content(line)
+
+
+def test_one_tree_compared_with_none(stored: Stored) -> None:
+    """All its texts changed; those who brought them come too."""
+    parts = stored.tree(stored.merged, [b"src/deep/b.txt", b"src/deep/b.py"], changed=True)
+    assert [record.key for record in stored.records(parts, TEXT)] == [
+        stored.history.text(b"src/deep/b.py", stored.merged)
+    ]
+    assert {record.key for record in stored.records(parts, REVISION)} == {stored.merged, stored.line[0]}
+
+
+def test_nothing_of_trees_that_are_the_same(stored: Stored) -> None:
+    same = Trees((stored.merged, stored.merged), changed=True)
+    assert stored.parts(stored.begin().plan_content([], trees=same)) == []
+    plan = stored.begin().plan_content([stored.merged], limit=1, trees=same)
+    assert [part.revision for part in stored.parts(plan)] == [stored.merged]
+
+
+def test_of_bare_revisions_the_merges_speak(stored: Stored) -> None:
+    parts = stored.parts(stored.begin().plan_content([stored.merged], bare=True, merges=True))
+    assert len(parts) == 6
+    assert [record.key for record in stored.records(parts)] == [stored.merged]
+
+
+def test_a_file_that_lies_elsewhere_in_another_tree() -> None:
+    stored = Stored()
+    history = stored.history
+    before = history.trees[stored.merged]
+    # The id of what lies at `src` in both is the same; at `new` there is something in one alone.
+    tip = history.commit({path: text for path, text in before.items() if path != b"new"}, [stored.merged])
+    history.push(stored.repository, [tip], {TRUNK: Tip(tip)})
+    trees = Trees((tip, stored.merged), paths=(b"new",))
+    texts = stored.records(stored.parts(stored.begin().plan_content([], trees=trees)), TEXT)
+    assert [record.key for record in texts] == [history.text(b"new", stored.merged)]

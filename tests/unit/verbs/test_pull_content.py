@@ -13,6 +13,7 @@ from smartserver.store.model import ContentPlan, Trees, What
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_pull import (
     ChosenField,
+    InsideField,
     PullRequest,
     PullResult,
     TreesField,
@@ -139,6 +140,16 @@ def test_trees_bring_revisions_only_where_those_are_chosen(trunk: Trunk) -> None
     assert result.trees == []
 
 
+def test_what_is_asked_instead_inside_a_branch(trunk: Trunk) -> None:
+    inside = InsideField(ChosenField(bare=True), TreesField([-1], inner=True, versions=True))
+    request = PullRequest(What.REVISIONS, refs=[TRUNK], chosen=ChosenField(1), inside=inside)
+    result, plan = trunk.asked(request)
+    assert (len(plan.revisions), plan.trees, result.trees) == (1, Trees(), [])
+    result, plan = trunk.asked(request, "src")
+    assert (len(plan.revisions), plan.bare, plan.trees.paths, plan.trees.versions) == (6, True, (b"src",), True)
+    assert result.trees == [trunk.line[4]]
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -164,6 +175,7 @@ def test_ids_that_are_not_known(trunk: Trunk, request_: PullRequest) -> None:
         (PullRequest(What.REFS, trees=TreesField()), "refs with trees"),
         (PullRequest(What.HISTORY, chosen=ChosenField()), "history with revisions chosen"),
         (PullRequest(What.REFS, chosen=ChosenField()), "refs with revisions chosen"),
+        (PullRequest(What.HISTORY, inside=InsideField()), "history from inside"),
         (PullRequest(What.REVISIONS, after=b"r"), "revisions that goes on"),
         (PullRequest(What.TREE, trees=TreesField(), after=b"r"), "tree that goes on"),
     ],

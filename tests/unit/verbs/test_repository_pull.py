@@ -6,7 +6,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, History
 from verb_context import NotedContext, Project
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository, Unsupported
 from smartserver.store.model import PullPlan, What
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
@@ -118,6 +118,17 @@ def test_what_follows(project: Tagged) -> None:
     # Both kinds of tag on TOPIC's line; the light one is on what comes anyway.
     both = {project.line[0], project.side, project.side_label}
     assert project.pulled(PullRequest(refs=[TOPIC], follow=tags)) == both
+
+
+def test_whole_revisions_as_a_bulk_stream(project: Tagged) -> None:
+    context = project.context()
+    result = run(context, PullRequest(refs=[MAIN], bulk=True))
+    (plan,) = context.plans
+    assert isinstance(plan, PullPlan)
+    assert plan.bulk
+    assert result == run(project.context(), PullRequest(refs=[MAIN]))
+    with pytest.raises(Unsupported, match="bulk"):
+        run(project.context(), PullRequest(What.REVISIONS, bulk=True))
 
 
 def test_what_is_had_does_not_come(project: Tagged) -> None:

@@ -1,0 +1,354 @@
+"""`Content`: what was read of a branch that is less than whole revisions; and a repository of Breezy's over it.
+
+The repository is one of format 2a whose stores are these records in memory, so that all Breezy does with trees, texts
+and revisions it does here as anywhere. What is missing is asked for when Breezy asks for it: trees by themselves, the
+graph, and at last everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from breezy import trace
+from breezy.revision import NULL_REVISION
+from breezy.tsort import topo_sort
+
+from smartserver.client.repository import RemoteRepository
+from smartserver.errors import MissingRevision, NoSuchRevisionNumber
+from smartserver.plugins.breezy_compat import (
+    AbsentContentFactory,
+    FulltextContentFactory,
+    VersionedFiles,
+)
+from smartserver.plugins.breezy_wanted import TIP, Named, Wanted
+from smartserver.records.bzr import read_inventory
+from smartserver.records.bzr_tree import BzrTree
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.records.model import Key, Record, RevisionId
+from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
+from smartserver.verbs.repository_stats import StatsResult
+
+StoreKey = tuple[bytes, ...]
+"""A key as Breezy's stores have it."""
+
+
+FEW = 2
+"""Times that revisions are asked for by name: `-r date:` looks at one after the other."""
+
+
+MANY = 256
+"""Revisions asked for at once of which nobody says the names."""
+
+
+class Content:
+    """The records and parents that came so far."""
+
+    def __init__(self, remote: RemoteRepository, wanted: Wanted) -> None:
+        self.records: dict[tuple[int, Key], Record] = {}
+        self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        self.numbers: dict[RevisionId, int] = {}
+        """The numbers of revisions in the line of the tip's first parents, as far as they are known."""
+        self.stats: StatsResult | None = None
+        """What the repository consists of, where the command wants that."""
+        self.wanted = wanted
+        self.remote = remote
+        self._asked = 0
+        self._below: set[RevisionId] = set()
+        self._has_graph = False
+        self._has_versions = False
+
+    def begin(self) -> None:
+        """Ask what the command wants. Where there is no such revision, only what there is: Breezy says the rest.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, NotOurProtocol: it could not be read.
+        """
+        wanted = self.wanted
+        first = wanted.trees
+        if wanted.chosen is None and first is None:
+            self.remote.learn_refs()
+            return
+        inside = None if wanted.inside is None else InsideField(wanted.inside.chosen, wanted.inside.trees)
+        try:
+            self._ask(wanted.chosen, first, inside)
+        except (MissingRevision, NoSuchRevisionNumber):
+            self.remote.learn_refs()
+
+    def _ask(
+        self,
+        chosen: ChosenField | None,
+        trees: TreesField | None,
+        inside: InsideField | None = None,
+    ) -> None:
+        stats = self.stats is None and self.wanted.stats
+        content = self.remote.read(chosen, trees, inside=inside, stats=stats)
+        self.stats = content.stats or self.stats
+        if inside is not None and self.remote.knowledge.inner:
+            self.wanted = Wanted(inside.chosen, inside.trees)
+            chosen, trees = inside.chosen, inside.trees
+        asked_for = self.wanted.chosen is chosen
+        first: RevisionId | None = None
+        for part in content.parts:
+            first = first or part.revision
+            self.parents[part.revision] = tuple([parent.id for parent in part.parents])
+            for record in part.records:
+                # An inventory without its pages is none.
+                if record.kind != INVENTORY or trees is None or trees.paths != []:
+                    self.records[record.kind, record.key] = record
+        if asked_for and chosen is not None and chosen.bare and chosen.oldest in self.parents:
+            # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
+            named_parents = {each for parents in self.parents.values() for each in parents}
+            self._below = named_parents - self.parents.keys()
+        self._has_graph |= chosen is not None and not (chosen.limit or chosen.left_hand or chosen.newest is not None)
+        self._has_versions |= trees is not None and trees.versions
+        named: dict[RevisionId, Named] = {}
+        if trees is not None:
+            named.update(zip(content.result.trees, trees.revisions, strict=False))
+        if chosen is not None and first is not None:
+            named[first] = TIP if chosen.newest is None else chosen.newest
+        self._number(named)
+
+    def _number(self, named: Mapping[RevisionId, Named]) -> None:
+        """Number the line of first parents from the tip, and from what was asked for by number."""
+        tip, revno = self.tip()
+        if tip is None:
+            return
+        known = {revision: name for revision, name in named.items() if isinstance(name, int)}
+        for revision, name in {**known, tip: revno}.items():
+            number = name if name > 0 else revno + name + 1
+            at: RevisionId | None = revision
+            while at is not None and number > 0:
+                self.numbers[at] = number
+                number -= 1
+                before = self.parents.get(at)
+                at = before[0] if before else None
+
+    def tip(self) -> tuple[RevisionId | None, int]:
+        """The tip and its number."""
+        knowledge = self.remote.knowledge
+        value = knowledge.ref(knowledge.branch or knowledge.named or HERE)
+        if not value:
+            return None, 0
+        attributes = value[0].attributes
+        return value[0].id, int(attributes) if attributes.isdigit() else 0
+
+    # -- what is asked for later
+
+    def parents_of(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of those of `revisions` that are there."""
+        wanted = list(revisions)
+        unknown = {each for each in wanted if each not in self.parents and each != NULL_REVISION}
+        if not self._has_graph and not unknown <= self._below:
+            self._ask(ChosenField(bare=True), None)
+        return {each: self.parents[each] for each in wanted if each in self.parents}
+
+    def everything(self) -> Collection[RevisionId]:
+        """The tip and all it descends from."""
+        if not self._has_graph:
+            self._ask(ChosenField(bare=True), None)
+        return self.parents
+
+    def fetch_trees(self, revisions: Collection[RevisionId]) -> None:
+        """Read the trees of some revisions, as far as the command reads trees at all."""
+        asked = self.wanted.trees or self.wanted.later or TreesField(texts=False)
+        for part in _parts([each for each in revisions if each != NULL_REVISION]):
+            trees = TreesField(list(part), False, asked.paths, asked.inner, asked.texts, asked.versions, asked.changed)
+            self._ask(None, trees)
+
+    def fetch_revisions(self, revisions: Collection[RevisionId]) -> None:
+        """Read what some revisions say of themselves; who asks again and again gets the line of first parents."""
+        self._asked += 1
+        if self._asked == FEW or len(revisions) > MANY:
+            self._ask(ChosenField(left_hand=len(revisions) <= MANY), None)
+            revisions = [each for each in revisions if (REVISION, each) not in self.records]
+        for part in _parts([each for each in revisions if each != NULL_REVISION]):
+            self._ask(None, TreesField(list(part), paths=[], texts=False))
+
+    def fetch_texts(self, keys: Iterable[Key]) -> None:
+        """Read texts whose place in a tree is known, and the revisions that brought them."""
+        places: dict[RevisionId, list[bytes]] = {}
+        left = list(keys)
+        for kind, revision in list(self.records):
+            if kind != INVENTORY or not left:
+                continue
+            tree = BzrTree(read_inventory(self.records[kind, revision].text), self._page)
+            for key in list(left):
+                try:
+                    entry = tree.entry(key.partition(b"\0")[0])
+                    path = None if entry is None or entry.text_key != key else tree.path_of(entry.file_id)
+                except ValueError:
+                    continue  # The pages that lead there are not here.
+                if path is not None:
+                    left.remove(key)
+                    places.setdefault(revision, []).append(path)
+        for revision, paths in places.items():
+            for part in _parts(paths):
+                self._ask(None, TreesField([revision], paths=part, changed=True))
+
+    def _page(self, key: Key) -> bytes:
+        found = self.records.get((CHK, key))
+        if found is None:
+            raise ValueError(f"the page {key!r} is not here")
+        return found.text
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether every text that is not here is a ghost's."""
+        return self._has_versions
+
+
+def _parts(revisions: list[RevisionId]) -> Iterator[list[RevisionId]]:
+    for at in range(0, len(revisions), MAX_IDS):
+        yield revisions[at : at + MAX_IDS]
+
+
+Words = Callable[[], Any]
+"""What is put around whatever asks the server."""
+
+
+class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
+    """Records of one kind, to Breezy one of a repository's stores."""
+
+    def __init__(self, kind: int, name: str, content: Content, words: Words, whole: Callable[[], Any]) -> None:
+        """`whole`: a repository that has everything; asking for it costs a round trip and the whole history."""
+        self._kind = kind
+        self._name = name
+        self._content = content
+        self._words = words
+        self._whole = whole
+
+    def __repr__(self) -> str:
+        return f"Store({self._name})"
+
+    def _find(self, keys: Collection[StoreKey]) -> dict[StoreKey, tuple[tuple[StoreKey, ...] | None, bytes]]:
+        """Parents and text of those of `keys` that are there."""
+        missing = [key for key in keys if (self._kind, b"\0".join(key)) not in self._content.records]
+        if missing and self._kind != SIGNATURE and not (self._kind == TEXT and self._content.has_versions):
+            self._fetch(missing)
+        return {key: found for key in keys if (found := self._here(key)) is not None}
+
+    def _here(self, key: StoreKey) -> tuple[tuple[StoreKey, ...] | None, bytes] | None:
+        record = self._content.records.get((self._kind, b"\0".join(key)))
+        if record is None:
+            return None
+        if self._kind == TEXT:
+            named = record.meta.split(b"\0") if record.meta else []
+            return tuple([(key[0], parent) for parent in named]), record.text
+        if self._kind == INVENTORY and record.meta:
+            return tuple([(parent,) for parent in record.meta.split(b"\0")]), record.text
+        if self._kind in (REVISION, INVENTORY):
+            return tuple([(parent,) for parent in self._content.parents[key[0]]]), record.text
+        return None, record.text
+
+    def _fetch(self, missing: Collection[StoreKey]) -> None:
+        trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))
+        with self._words():
+            try:
+                if self._kind == INVENTORY:
+                    self._content.fetch_trees([revision for (revision,) in missing])
+                    return
+                if self._kind == REVISION:
+                    self._content.fetch_revisions([revision for (revision,) in missing])
+                    return
+                if self._kind == TEXT:
+                    self._content.fetch_texts([b"\0".join(key) for key in missing])
+            except MissingRevision:
+                return  # A ghost, which Breezy has words for.
+        missing = [key for key in missing if (self._kind, b"\0".join(key)) not in self._content.records]
+        if not missing:
+            return
+        whole = self._whole()
+        with whole.lock_read():
+            for each in getattr(whole, self._name).get_record_stream(missing, "unordered", True):
+                if each.storage_kind == "absent":
+                    continue
+                key = b"\0".join(each.key)
+                meta = b"\0".join([parent[-1] for parent in each.parents or ()]) if self._kind == TEXT else b""
+                text = each.get_bytes_as("fulltext")
+                self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
+
+    # -- what Breezy asks of a store
+
+    def keys(self) -> set[StoreKey]:
+        """Those that came; of revisions all there are."""
+        if self._kind == REVISION:
+            with self._words():
+                return {(revision,) for revision in self._content.everything()}
+        split = 1 if self._kind == TEXT else 0
+        return {tuple(key.split(b"\0", split)) for kind, key in self._content.records if kind == self._kind}
+
+    def get_parent_map(self, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[StoreKey, ...] | None]:
+        """The parents of those of `keys` that are there."""
+        wanted = set(keys)
+        if self._kind in (REVISION, INVENTORY):
+            with self._words():
+                parents = self._content.parents_of([revision for (revision,) in wanted])
+            return {(revision,): tuple([(each,) for each in named]) for revision, named in parents.items()}
+        return {key: parents for key, (parents, _) in self._find(wanted).items()}
+
+    def get_record_stream(self, keys: Iterable[StoreKey], ordering: str, include_delta_closure: bool) -> Iterator[Any]:
+        """The texts of `keys`."""
+        wanted = list(dict.fromkeys(keys))
+        found = self._find(wanted)
+        if ordering == "topological":
+            parents_of = {key: parents or () for key, (parents, _) in found.items()}
+            wanted = [*topo_sort(parents_of), *[key for key in wanted if key not in found]]
+        for key in wanted:
+            if key in found:
+                parents, text = found[key]
+                yield FulltextContentFactory(key, parents, None, text)
+            else:
+                yield AbsentContentFactory(key)
+
+    def get_sha1s(self, keys: Iterable[StoreKey]) -> dict[StoreKey, bytes]:
+        """The SHA-1 of each of those of `keys` that are there."""
+        from breezy.osutils import sha_string
+
+        return {key: sha_string(text) for key, (_, text) in self._find(list(keys)).items()}
+
+    def iter_lines_added_or_present_in_keys(
+        self, keys: Iterable[StoreKey], pb: object = None
+    ) -> Iterator[tuple[bytes, StoreKey]]:
+        """Every line of `keys`."""
+        for key, (_, text) in self._find(list(keys)).items():
+            for line in text.splitlines(True):
+                yield line, key
+
+    def get_annotator(self) -> Any:
+        """What says where lines are from."""
+        from breezy.annotate import Annotator
+
+        return Annotator(self)
+
+    def annotate(self, key: StoreKey) -> Any:
+        """Where the lines of a text are from."""
+        return self.get_annotator().annotate_flat(key)
+
+    def without_fallbacks(self) -> Store:
+        """It has none."""
+        return self
+
+    def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
+        """Every record is whole."""
+        return frozenset()
+
+
+STORES = {
+    REVISION: "revisions",
+    SIGNATURE: "signatures",
+    INVENTORY: "inventories",
+    CHK: "chk_bytes",
+    TEXT: "texts",
+}
+
+
+def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any]) -> Any:
+    """A new repository of Breezy's that has what is in `content`."""
+    for kind, name in STORES.items():
+        store = Store(kind, name, content, words, whole)
+        if kind == CHK:
+            store._search_key_func = made.chk_bytes._search_key_func
+        setattr(made, name, store)
+    return made

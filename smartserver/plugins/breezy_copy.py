@@ -1,0 +1,66 @@
+"""A branch made from another of the same repository on the server: a ref and its tags, and no record travels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from breezy import errors
+
+from smartserver.client.repository import RefUpdate
+from smartserver.errors import BranchExists, NotDone, StaleLease
+from smartserver.plugins.breezy_remembered import TAGS
+from smartserver.records.model import RevisionId, Tip
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import EntryChange, How
+from smartserver.verbs.rules import Create, Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_remote import Remote
+
+
+def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
+    """Make `target` what `source` is, in one request if that is as known, else in two; False: it needs a push.
+
+    Raises:
+        AlreadyBranchError: there is a branch.
+    """
+    state = source.state()
+    if revision not in (None, state.tip) or not _is_below(target.path, state.at) or not source.is_beside(target):
+        return False
+    assert state.tip is not None, "there is a branch"
+    ref, tip = source.name(), Tip(state.tip, source.attributes())
+    if _send(target, ref, tip, state.tags):
+        return True
+    # It has moved, or the new branch would be another repository's.
+    value = target.knowledge.ref(ref)
+    if value is None or target.knowledge.at not in (None, state.at):
+        return False
+    tags = {name.decode("utf-8", "replace"): tag for name, tag in target.knowledge.map(TAGS, ref).items()}
+    source.was(value[0], tags)
+    return _send(target, ref, value[0], tags)
+
+
+def _is_below(path: str, at: str) -> bool:
+    return not at or path.startswith(f"{at}/")
+
+
+def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
+    """Make the branch if the other one is still there; False: it is not."""
+    from smartserver.plugins.breezy_remote import tags_updates
+
+    stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
+    made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
+    entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
+    with target.words():
+        done = target.push([stays, made], tags_updates(entries))
+        said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
+        failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
+        if any(isinstance(error, BranchExists) for error in failed):
+            raise errors.AlreadyBranchError(target.url)
+        if any(isinstance(error, StaleLease) for error in failed):
+            return False
+        for error in failed:
+            raise error
+        target.learn_answer()
+    return True

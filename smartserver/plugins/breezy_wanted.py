@@ -1,0 +1,290 @@
+"""What the first request of a command asks for: read off the command's name and arguments, before anything is asked.
+
+A command that is not here, or that names a revision in a way only a look at the branch can tell, asks for something
+else first. What turns out to be missing is asked for then (`breezy_content`): a wrong guess costs a round trip, never
+the right answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from breezy.plugins import hpss
+
+from smartserver.records.model import RevisionId
+from smartserver.verbs.fields import MAX_IDS, MAX_NAME
+from smartserver.verbs.repository_pull import ChosenField, TreesField
+
+Arguments = Mapping[str, Any]
+Named = RevisionId | int
+
+TIP = -1
+
+_NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
+_LAST = re.compile(r"last:([0-9]{1,9})")
+_BEFORE = re.compile(r"before:([0-9]{1,9})")
+
+FIRST_BATCH = 9
+LARGEST_BATCH = 200
+"""`brz log` reads so many revisions at first, each time half as many again, and never more than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The arguments of a read; where it reads no trees, `later` says what is read of one that is asked for later."""
+
+    chosen: ChosenField | None = None
+    trees: TreesField | None = None
+    later: TreesField | None = None
+    inside: Wanted | None = None
+    """Instead, where the URL leads into the branch."""
+    stats: bool = False
+    """Whether the repository's are read, too."""
+
+
+class Unclear(Exception):
+    """Only a look at the branch can tell which revision is meant; `look`: at what, None: at its tip and tags."""
+
+    def __init__(self, look: ChosenField | None) -> None:
+        super().__init__()
+        self.look = look
+
+
+def wanted() -> Wanted | None:
+    """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none."""
+    if not hpss.running:
+        return None
+    ask = _COMMANDS.get(hpss.running[-1])
+    return None if ask is None else ask(hpss.arguments)
+
+
+def _revision(spec: Any) -> Named | None:
+    """The revision a `RevisionSpec` names; None for what is left out.
+
+    Raises:
+        Unclear: it names none by number or id.
+    """
+    said = getattr(spec, "user_spec", None)
+    if spec is None or not said:
+        return None
+    if (found := _NUMBER.fullmatch(said)) and int(found[1]):
+        return int(found[1])
+    if (found := _LAST.fullmatch(said)) and int(found[1]):
+        return -int(found[1])
+    if (found := _BEFORE.fullmatch(said)) and int(found[1]) > 1:
+        return int(found[1]) - 1
+    if said.startswith("revid:") and len(said) > 6:
+        revision: RevisionId = said[6:].encode()
+        if len(revision) <= MAX_NAME:
+            return revision
+    if said.startswith("date:"):
+        raise Unclear(ChosenField(left_hand=True))
+    raise Unclear(None if said.startswith("tag:") else ChosenField(bare=True))
+
+
+def _one(arguments: Arguments) -> Named:
+    """The one revision of a command that reads one."""
+    given = arguments.get("revision")
+    found = _revision(given[0]) if given else None
+    return TIP if found is None else found
+
+
+def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Wanted:
+    """Trees, those of `revisions` at once where that can be told, those that are `always` read in any case."""
+    try:
+        return Wanted(trees=TreesField(list(revisions()), **options))
+    except Unclear as unclear:
+        later = TreesField(list(always), **options)
+        return Wanted(unclear.look, later if always else None, later)
+
+
+def _places(path: str | None, directory: object = None) -> dict[str, Any]:
+    """What of a tree a path names, which may be a URL, a path below another place, or one in a checkout."""
+    if path is None:
+        return {"inner": True} if directory is None else {}
+    if directory is not None:
+        return {"paths": [path.strip("/").encode()]}
+    if path.startswith(hpss.SCHEMES):
+        return {"inner": True}
+    return {"paths": [_in_checkout(path)]}
+
+
+def _in_checkout(path: str) -> bytes:
+    """A local path as seen from the root of the checkout it lies in."""
+    root = _checkout_root(path)
+    if root is None or os.path.abspath(path) == root:
+        return b""
+    return os.fsencode(os.path.relpath(path, root))
+
+
+def _checkout_root(path: str) -> str | None:
+    root = os.path.abspath(path)
+    while not os.path.isdir(os.path.join(root, ".bzr")):
+        above = os.path.dirname(root)
+        if above == root:
+            return None
+        root = above
+    return root
+
+
+def _cat(arguments: Arguments) -> Wanted:
+    # It looks the file up in the newest tree first: it may have been moved since.
+    places = _places(arguments["filename"], arguments.get("directory"))
+    return _trees(lambda: list(dict.fromkeys([TIP, _one(arguments)])), [TIP], **places)
+
+
+def _ls(arguments: Arguments) -> Wanted:
+    path = arguments.get("path")
+    directory = arguments.get("directory")
+    places = _places(path if path is not None else directory, directory if path is not None else None)
+    if arguments.get("from_root"):
+        places = {}
+    return _trees(lambda: [_one(arguments)], texts=False, **places)
+
+
+def _export(arguments: Arguments) -> Wanted:
+    return _trees(lambda: [_one(arguments)], inner=True)
+
+
+def _annotate(arguments: Arguments) -> Wanted:
+    places = _places(arguments["filename"], arguments.get("directory"))
+    asked = _trees(lambda: [_one(arguments)], versions=True, **places)
+    # The numbers it shows are those of the whole history.
+    return Wanted(ChosenField(bare=True), asked.trees, asked.later)
+
+
+def _diff(arguments: Arguments) -> Wanted | None:
+    if arguments.get("old") or arguments.get("new"):
+        return None
+    given = arguments.get("revision") or []
+    files = arguments.get("file_list") or []
+    if not given:
+        root = _checkout_root(files[0] if files else ".")
+        basis = None if root is None or not _is_light(root) else _basis(root)
+        return None if basis is None else Wanted(trees=TreesField([basis], texts=False))
+    urls = [each for each in files if each.startswith(hpss.SCHEMES)]
+    places: dict[str, Any] = {"inner": True} if urls else {}
+    if urls and len(files) > 1:
+        places["paths"] = [each.encode() for each in files if each not in urls][:MAX_IDS]
+
+    def revisions() -> list[Named]:
+        ends = [_revision(each) or TIP for each in given]
+        return ends if len(ends) == 2 else [*ends, TIP]
+
+    return _trees(revisions, changed=True, **places)
+
+
+def _checkout(arguments: Arguments) -> Wanted | None:
+    return _trees(lambda: [_one(arguments)]) if arguments.get("lightweight") else None
+
+
+def _update(arguments: Arguments) -> Wanted | None:
+    """In a lightweight checkout: what is new since its tree was made."""
+    root = _checkout_root(arguments.get("dir") or ".")
+    basis = None if root is None or not _is_light(root) else _basis(root)
+    if basis is None:
+        return None
+    asked = _trees(lambda: [basis, _one(arguments)], changed=True)
+    if asked.trees is None:
+        return asked
+    # What is merged with what is read off the graph between the two.
+    return Wanted(ChosenField(bare=True, newest=asked.trees.revisions[1], oldest=basis), asked.trees)
+
+
+def _described(arguments: Arguments) -> Wanted:
+    if not arguments.get("verbose"):
+        return Wanted()
+    return Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
+
+
+def _status(arguments: Arguments) -> Wanted | None:
+    """Of a lightweight checkout the tree itself says nearly all."""
+    root = _checkout_root((arguments.get("file_list") or ["."])[0])
+    if root is None or not _is_light(root) or arguments.get("revision"):
+        return None
+    return Wanted(later=TreesField([], texts=False))
+
+
+def _tags(arguments: Arguments) -> Wanted:
+    # With each goes its revision's number.
+    return Wanted(ChosenField(bare=True))
+
+
+def _is_light(root: str) -> bool:
+    return os.path.isfile(os.path.join(root, ".bzr", "branch", "location"))
+
+
+_DIRSTATE = re.compile(rb"#bazaar dirstate [^\n]*\ncrc32: [^\n]*\nnum_entries: [^\n]*\n[0-9]+\0([^\0\n]+)\0")
+
+
+def _basis(root: str) -> RevisionId | None:
+    """The revision a checkout's tree was made of."""
+    try:
+        with open(os.path.join(root, ".bzr", "checkout", "dirstate"), "rb") as file:
+            found = _DIRSTATE.match(file.read(4096))
+    except OSError:
+        return None
+    return None if found is None else found[1]
+
+
+_LOG_FILTERS = (
+    "authors", "exclude_common_ancestry", "forward", "match", "match_author", "match_bugs", "match_committer",
+    "match_message", "message", "omit_merges",
+)  # fmt: skip
+"""With these `brz log` reads more revisions than it shows."""
+
+
+def _log(arguments: Arguments) -> Wanted:
+    files = arguments.get("file_list") or []
+    given = arguments.get("revision") or arguments.get("change") or []
+    shown = bool(arguments.get("show_diff"))
+    each = TreesField(each=True, texts=shown, changed=shown) if shown or arguments.get("verbose") else None
+    try:
+        ends = [_revision(spec) for spec in given]
+    except Unclear as unclear:
+        return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
+    newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
+    # What one file has to do with merges is read off the whole graph.
+    place = {"inner": True} if not files or files[0].startswith(hpss.SCHEMES) else {"paths": [_in_checkout(files[0])]}
+    ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
+    if given:  # Of a range it compares each tree with the one before.
+        inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))
+    else:
+        inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
+    if place.get("paths", [b""]) != [b""]:
+        return inside
+    merged = (
+        arguments.get("include_merged") or arguments.get("include_merges") or arguments.get("levels") not in (None, 1)
+    )
+    limit = 0 if given or merged or any(arguments.get(name) for name in _LOG_FILTERS) else arguments.get("limit") or 0
+    return Wanted(ChosenField(batched(limit), not merged, False, newest, oldest), each, inside=inside)
+
+
+def batched(limit: int) -> int:
+    """How many revisions `brz log` reads to show `limit`; 0: all."""
+    if not limit:
+        return 0
+    read, batch = FIRST_BATCH, FIRST_BATCH
+    while read < limit:
+        batch = min(int(batch * 1.5), LARGEST_BATCH)
+        read += batch
+    return read
+
+
+_COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
+    "annotate": _annotate,
+    "cat": _cat,
+    "checkout": _checkout,
+    "diff": _diff,
+    "export": _export,
+    "log": _log,
+    "info": _described,
+    "ls": _ls,
+    "status": _status,
+    "tags": _tags,
+    "update": _update,
+}

@@ -1,0 +1,220 @@
+"""Commands of brz that read less than whole revisions over hpss://: what they say is what they say of a local branch,
+in the round trips of `budgets.toml`, with an empty cache: plugins.breezy_content, plugins.breezy_wanted."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from breezy.workingtree import WorkingTree
+from brz_sides import START, Users, in_process
+from git_sides import Served
+
+from smartserver.plugins import breezy_content, breezy_wanted  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PLACE = f"{START}-reads"
+
+
+def commit(users: Users, where: str, message: str) -> bytes:
+    with in_process():
+        tree = WorkingTree.open(str(users.path(where)))
+        tree.smart_add([str(users.path(where))])
+        revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
+        return revision
+
+
+def move(users: Users, old: str, new: str) -> None:
+    with in_process():
+        WorkingTree.open(str(users.path("a"))).rename_one(old, new)
+
+
+@pytest.fixture(scope="module")
+def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
+    """User a's branch, pushed: folders, a link, a program, a file that was moved, one that was changed, a merge."""
+    users = Users(tmp_path_factory.mktemp("brz-reads") / "users", served, PLACE)
+    users.make("a")
+    folder = users.path("a")
+    (folder / "doc" / "deep").mkdir(parents=True)
+    (folder / "doc" / "index.txt").write_text("one\ntwo\nthree\n")
+    (folder / "doc" / "deep" / "b.txt").write_text("b\n")
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "run").chmod(0o755)
+    (folder / "ü").symlink_to("doc")
+    commit(users, "a", "first")
+    (folder / "doc" / "index.txt").write_text("one\n2\nthree\n")
+    commit(users, "a", "second")
+    move(users, "run", "doc/walk")
+    commit(users, "a", "moved")
+    assert users.run("", "branch", "-q", "a", "side").status == 0
+    (users.path("side") / "doc" / "index.txt").write_text("one\n2\nthree\nfour\n")
+    commit(users, "side", "beside")
+    (folder / "other").write_text("other\n")
+    commit(users, "a", "other")
+    assert users.run("a", "merge", "-q", "../side").status == 0
+    commit(users, "a", "merged")
+    (folder / "doc" / "deep" / "b.txt").write_text("b\nbb\n")
+    commit(users, "a", "last")
+    users.tag("a", "v1", 2)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    users.path("empty").mkdir()
+    return users
+
+
+class Both:
+    """Asks the same of the branch on the server and of the local one."""
+
+    def __init__(self, users: Users) -> None:
+        self.users = users
+
+    def ask(self, budget: str, *words: str, status: int = 0) -> str:
+        """What a command says of the one, which is what it says of the other."""
+        users = self.users
+        users.forget("empty")
+        remote = users.ask(budget, "empty", *[word.replace("URL", users.url()) for word in words], status=status)
+        local = users.run("empty", *[word.replace("URL", str(users.path("a"))) for word in words])
+        assert local.status == status, local.said
+        assert remote.replace("URL/trunk", "HERE/a") == local.said
+        return remote
+
+
+@pytest.fixture
+def both(users: Users) -> Both:
+    return Both(users)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["URL/doc/index.txt"], "one\n2\nthree\nfour\n"),
+        (["URL/doc/index.txt", "-r", "1"], "one\ntwo\nthree\n"),
+        (["-d", "URL", "doc/walk", "-r", "-5"], "#!/bin/sh\n"),  # It was called `run` then.
+        (["URL/run", "-r", "last:5", "--name-from-revision"], "#!/bin/sh\n"),
+    ],
+)
+def test_cat(users: Users, words: list[str], said: str) -> None:
+    users.forget("empty")
+    assert users.ask("cat", "empty", "cat", *[word.replace("URL", users.url()) for word in words]) == said
+
+
+@pytest.mark.parametrize(
+    ("revision", "said"),
+    [
+        ("tag:v1", "one\n2\nthree\n"),
+        ("v1", "one\n2\nthree\n"),
+        ("date:2023-11-14", "one\ntwo\nthree\n"),
+        ("3.1.1", "one\n2\nthree\nfour\n"),
+    ],
+)
+def test_cat_of_a_revision_that_must_be_looked_for(users: Users, revision: str, said: str) -> None:
+    users.forget("empty")
+    assert users.ask("cat -r TAG", "empty", "cat", users.url("trunk/doc/index.txt"), "-r", revision) == said
+
+
+def test_cat_of_what_is_not_there(users: Users) -> None:
+    said = users.ask("cat", "empty", "cat", users.url("trunk/doc/none"), status=3)
+    assert said.startswith("brz: ERROR: 'URL/trunk/doc/none' is not present in revision")
+    done = users.run("empty", "cat", users.url("trunk/doc/index.txt"), "-r", "99")
+    assert done.err == "brz: ERROR: Requested revision: '99' does not exist in branch: URL/trunk/\n"
+    assert "Not a branch" in users.run("empty", "cat", users.url("none/doc")).err
+
+
+def test_ls(both: Both) -> None:
+    both.ask("ls", "ls", "-R", "--kind=file", "-d", "URL")
+    assert "index.txt" in both.ask("ls", "ls", "-v", "-r", "2", "URL/doc")
+
+
+def test_export(users: Users) -> None:
+    users.forget("empty")
+    assert users.ask("export", "empty", "export", "out", users.url()) == ""
+    out = users.path("empty") / "out"
+    assert (out / "doc" / "index.txt").read_text() == "one\n2\nthree\nfour\n"
+    assert os.access(out / "doc" / "walk", os.X_OK)
+    assert (out / "ü").readlink() == Path("doc")
+    users.ask("export", "empty", "export", "old.tar.gz", users.url("trunk/doc"), "-r", "2")
+    with tarfile.open(users.path("empty") / "old.tar.gz") as archive:
+        assert sorted(archive.getnames()) == ["old/deep", "old/deep/b.txt", "old/index.txt"]
+
+
+def test_annotate(both: Both) -> None:
+    said = both.ask("annotate", "annotate", "--all", "URL/doc/index.txt")
+    assert [line.split()[0] for line in said.splitlines()] == ["1", "2", "1", "3.1.1"]
+    both.ask("annotate", "annotate", "-r", "1", "-d", "URL", "doc/index.txt")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-l", "2"],
+        ["-v"],
+        ["-p", "-l", "3"],
+        ["-r", "2..3", "-v"],
+        ["-r", "-2.."],
+        ["-r", "revno:4"],
+        ["-c", "5", "-p"],
+        ["-n0", "--line"],
+        ["--forward", "-m", "second"],
+    ],
+    ids=" ".join,
+)
+def test_log(both: Both, words: list[str]) -> None:
+    both.ask("log", "log", *words, "URL")
+
+
+def test_log_of_one_file(both: Both) -> None:
+    said = both.ask("log, one file", "log", "--line", "-n0", "URL/doc/index.txt")
+    assert [line.split()[-1] for line in said.splitlines()] == ["merged", "beside", "second", "first"]
+    both.ask("log, one file", "log", "-l", "1", "URL/doc/walk")
+    both.ask("log, one file", "log", "--short", "-r", "..4", "URL/doc/deep/b.txt")
+
+
+def test_diff(both: Both) -> None:
+    said = both.ask("diff -r", "diff", "-r", "1..-1", "URL", status=1)
+    assert "=== renamed file 'run' => 'doc/walk'" in said
+    assert "+four\n" in said
+    assert "+four\n" in both.ask("diff -r", "diff", "-c", "5", "URL/doc/index.txt", status=1)
+
+
+def test_info(users: Users) -> None:
+    users.forget("empty")
+    said = users.ask("info -v", "empty", "info", "-v", users.url())
+    assert "6 revisions\n" in said
+    assert "7 revisions\n" in said, "those of the repository"
+
+
+def test_what_nobody_thought_of(users: Users) -> None:
+    """A command that is not in the table asks for whole revisions; what it says is right all the same."""
+    said = users.run("empty", "cat-revision", "-d", users.url(), "-r", "2").said
+    assert said == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").said
+
+
+# -- a lightweight checkout
+
+
+@pytest.fixture
+def light(users: Users, tmp_path: Path) -> str:
+    """A checkout of the branch as it was at revision 2, made in one round trip."""
+    name = f"light-{tmp_path.name}"
+    users.forget(name)
+    assert users.ask("checkout --lightweight", "", "checkout", "--lightweight", "-r", "2", users.url(), name) == ""
+    return name
+
+
+def test_a_lightweight_checkout(users: Users, light: str) -> None:
+    folder = users.path(light)
+    assert (folder / "doc" / "index.txt").read_text() == "one\n2\nthree\n"
+    assert users.ask("status, lightweight", light, "status").startswith("working tree is out of date")
+    assert "Updated to revision 6" in users.ask("update, lightweight", light, "update")
+    assert (folder / "doc" / "index.txt").read_text() == "one\n2\nthree\nfour\n"
+    assert "Tree is up to date" in users.ask("update, lightweight", light, "update")
+    (folder / "doc" / "index.txt").write_text("mine\n")
+    assert users.ask("status, lightweight", light, "status") == "modified:\n  doc/index.txt\n"
+    assert "+mine\n" in users.ask("diff, lightweight", light, "diff", status=1)
+    assert users.ask("cat", light, "cat", "doc/index.txt", "-r", "1") == "one\ntwo\nthree\n"
+    assert "beside" in users.ask("log, one file", light, "log", "-n0", "doc/index.txt")
+    assert "merged" in users.ask("log", light, "log", "-l", "2")
+    assert "3.1.1" in users.ask("annotate", f"{light}/doc", "annotate", "index.txt", "-r", "-1")
+    assert "Lightweight checkout" in users.ask("info", light, "info")
