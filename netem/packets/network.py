@@ -262,6 +262,9 @@ class Packets:
     def _check(self) -> None:
         if self._broker is None or self._emulator is None:
             raise PacketsError("the network was not started, or is closed")
+        if self._process is not None and self._process.poll() is not None:
+            # Its children have the channels, and the kernel ends them only a moment later.
+            raise PacketsError("the broker of the packet network failed")
         for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
             if readable(channel):  # nobody speaks there unasked
                 raise PacketsError(f"the {which} of the packet network failed")
