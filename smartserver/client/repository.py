@@ -548,9 +548,9 @@ class _Packed:
         for piece, segments in self._body.pieces():
             ended += segments
             if ready := writer.add(piece):
-                yield ready, ended
+                yield from _cut(ready, ended)
                 ended = 0
-        yield writer.finish(), ended
+        yield from _cut(writer.finish(), ended)
 
 
 def _packed(segments: list[bytes]) -> Callable[[], Iterable[tuple[bytes, int]]] | None:
@@ -574,10 +574,14 @@ def _unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:
-    joined = b"".join(segments)
+    return _cut(b"".join(segments), len(segments))
+
+
+def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
+    """Pieces between which the client looks for a refusal; with the last, how many segments end in them."""
     last = max(range(0, len(joined), PIECE), default=0)
     for at in range(0, len(joined), PIECE):
-        yield joined[at : at + PIECE], len(segments) if at == last else 0
+        yield joined[at : at + PIECE], segments if at == last else 0
 
 
 def _begin(plan: Plan) -> tuple[Iterator[bytes] | list[bytes], bool]:

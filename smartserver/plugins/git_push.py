@@ -54,7 +54,7 @@ def push(
     new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
     try:
         source = _Source(local, count)
-        done = repository.push(updates, source, new, atomic=options.atomic, check_only=options.dry_run, bulk=True)
+        done = repository.push(updates, source, new, atomic=options.atomic, check_only=options.dry_run)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
     return lines + [line for updated in done for line in _report(location, local, updated)]

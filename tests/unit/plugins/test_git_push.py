@@ -66,7 +66,7 @@ def test_flags() -> None:
     for options, atomic, check_only in (("", False, False), ("option atomic true\noption dry-run true\n", True, True)):
         remote = FakeRemote({}, known=True)
         Conversation(f"{options}push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
-        assert remote.asked == [{"atomic": atomic, "check_only": check_only, "bulk": True}]
+        assert remote.asked == [{"atomic": atomic, "check_only": check_only}]
 
 
 @pytest.mark.parametrize(
