@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 import zstandard
+from second_bulk import MAGIC, plain
 
 Kinds = list[dict[str, Any]]  # name, check and base of each
 Parents = list[tuple[bytes, bool]]  # id and whether it is absent
 
 OBJECT: Kinds = [{"name": "object", "check": "git-sha1", "base": True}]  # the kinds of `git sha1`
 REQUEST, BODY, END, REPLY, ERROR, WITH_BODY = 1, 2, 3, 4, 5, 0x40
-MAGIC = bytes.fromhex("28b52ffd")  # of zstd
 
 
 class Damaged(Exception):
@@ -172,29 +172,19 @@ class Exchange:
     down: list[Segment]
 
 
-def read_bulk(data: bytes) -> bytes:
-    """Read a body that is a bulk stream."""
-    zstd = zstandard.ZstdDecompressor(max_window_size=1 << 23).decompressobj()
-    content = zstd.decompress(data)
-    must(zstd.eof and not zstd.unused_data, "a bulk stream is one whole frame")
-    return content
-
-
 def read_dialog(client: bytes, server: bytes, kinds: Kinds = OBJECT) -> list[Exchange]:
     """Read the bytes that went each way over a connection, all of whose requests are over."""
     sides, found = (read_frames(client), read_frames(server)), []
     for request in sorted({request for _, request, _ in sides[0]} - {0}):
-        said, whole = list[dict[int, bytes]](), []
+        said = list[dict[int, bytes]]()
         for side in sides:
             own = [(kind & ~WITH_BODY, payload) for kind, name, payload in side if name == request]
             said.append({kind: b"".join(payload for k, payload in own if k == kind) for kind, _ in own})
-            whole.append(said[-1].get(BODY, b"") if END in said[-1] else b"")  # else it was broken off
         path, name, _, calls, flags = (*msgspec.msgpack.decode(said[0][REQUEST]), 0)[:5]
         answer = msgspec.msgpack.decode(said[1][ERROR if ERROR in said[1] else REPLY])
         fault = answer.pop(0) if ERROR in said[1] else None
         outcomes, state = (*answer, *([], None)[len(answer) :])[:2]
-        bulks = flags & 32, any(verb == "Repository.pull" and arguments[9:10] == [True] for verb, arguments in calls)
-        up, down = (Cursor(read_bulk(data) if bulk and data else data) for data, bulk in zip(whole, bulks, strict=True))
+        up, down = map(Cursor, plain(said, flags, calls))
         graph = read_graph(up) if flags & 8 and up.data else []
         bodies = [read_segments(body, kinds) for body in (up, down)]
         found.append(Exchange(name, path, calls, flags, fault, outcomes, state, graph, *bodies))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import zstandard
+from second_bulk import MAGIC
 from second_decoder import (
     BODY,
     END,
     ERROR,
-    MAGIC,
     OBJECT,
     REPLY,
     REQUEST,
