@@ -65,6 +65,12 @@ class Checkout:
             ghosts = state.get_ghosts()
             return [revision for revision in state.get_parent_ids() if revision not in ghosts]
 
+    def ghosts(self) -> list[RevisionId]:
+        """The parents of its tree of which it has nothing."""
+        with self._locked() as tree:
+            found: list[RevisionId] = tree.current_dirstate().get_ghosts()
+            return found
+
     def inventory(self, revision: RevisionId) -> Any:
         """The inventory of one of `parents`."""
         with self._locked() as tree:
