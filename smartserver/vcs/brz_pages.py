@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from smartserver.records.alike import common_end, common_start
+
 LEAF = b"chkleaf:\n"
 INNER = b"chknode:\n"
 
@@ -132,30 +134,6 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
         read: list[Row] = _ENTRIES.findall(part)
         found.append(read if len(read) == part.count(b"\0") else rows(page))
     return found[0], found[1]
-
-
-def common_start(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def common_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes both end with, `most` at most."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _body(page: bytes) -> bytes:

@@ -217,7 +217,7 @@ class Plugin(Side):
     def plugins(cls, signing: Path) -> Mapping[str, str]:
         """Ours, from here: it need not be installed beside Breezy."""
         plugins = super().plugins(signing)
-        return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{PLUGIN}@{_plugin_folder()}"}
+        return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{PLUGIN}@{plugin_folder()}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
         """`smartserver serve`, writable."""
@@ -265,7 +265,7 @@ class Plugin(Side):
         return self._entries("config", branch).get(b"", b"").decode()
 
 
-def _plugin_folder() -> Path:
+def plugin_folder() -> Path:
     """Where our plugin lies: in a checkout among the plugins, installed beside Breezy's own."""
     ours = Path(smartserver.__file__).parent
     checkout = ours / "plugins" / "breezy_shim"
