@@ -280,7 +280,7 @@ def leaf_texts(text: bytes) -> list[Key]:
     if head.parts == NAME_PARTS:
         return []
     texts = item_texts(head, text, head.end, len(text))
-    _check_count(head.count, len(texts))
+    _check_count(head.items, len(texts))
     return texts
 
 
@@ -305,7 +305,7 @@ class LeafHead(NamedTuple):
     """What a leaf says before its items: parts of their keys, how many there are, what all keys begin with."""
 
     parts: int
-    count: int
+    items: int
     prefix: bytes
     end: int
     """Where the items begin."""
@@ -360,7 +360,7 @@ def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> list[Key]:
 def _open_leaf(text: bytes) -> LeafHead:
     """The head of a leaf whose items have their form and number."""
     head = leaf_head(text)
-    _check_count(head.count, count_items(head, text, head.end, len(text)))
+    _check_count(head.items, count_items(head, text, head.end, len(text)))
     return head
 
 

@@ -34,9 +34,9 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     start, new_end, old_end = _differing(new, head.end, old, earlier.end)
     count = count_items(head, new, start, new_end)
     count_before = count_items(earlier, old, start - head.end + earlier.end, old_end)
-    if head.count - count != earlier.count - count_before:
-        has = earlier.count + count - count_before
-        raise ValueError(f"cannot be read as a leaf: it says {head.count} and has {has}")
+    if head.items - count != earlier.items - count_before:
+        has = earlier.items + count - count_before
+        raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
     if head.parts != ENTRY_PARTS:
         return Changed([], [])
     now = item_texts(head, new, start, new_end)

@@ -158,3 +158,6 @@ BlockOfTexts: Any = groupcompress.GroupCompressBlock
 
 TextsOfBlock: Any = groupcompress._LazyGroupContentManager
 """A block and the texts in it, from or to the bytes in which Breezy sends both over a network."""
+
+bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
+"""What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""

@@ -133,7 +133,7 @@ class _Export:
             TEXT: breezy.texts,
         }
         self._excluded = excluded
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE)
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
         self._pages: dict[Key, Page] = {}
         self._roots: dict[RevisionId, Roots] = {}
         self._before: dict[tuple[int, Key], bytes] = {}
