@@ -317,8 +317,11 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[bytes, int]:
-    length, begin = decode(buf, at)
-    _limit(f"bytes of a {what}", length, most)
+    begin = at + 1
+    if at >= len(buf) or (length := buf[at]) >= 0x80:  # Nearly all are one byte.
+        length, begin = decode(buf, at)
+    if length > most:
+        _limit(f"bytes of a {what}", length, most)
     end = begin + length
     if length < least or end > len(buf):
         raise Malformed(at, f"a {what} is empty or cut off")

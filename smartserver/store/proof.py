@@ -137,7 +137,8 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        if base is None:
+        if base is None or entry.kind not in self._rules.content_keys:
+            # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
             self._need(entry, self.references(record), NOTHING)
             return
         try:
