@@ -112,10 +112,19 @@ def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
         Malformed: this is no segment, or `buf` ends before they do.
         LimitExceeded: a length or count is over its limit.
     """
+    return decode_revision(buf, at).parents
+
+
+def decode_revision(buf: Buffer, at: int) -> Announced:
+    """The revision whose segment is at `at`, of which no more than its parents need be in `buf`.
+
+    Raises:
+        Malformed, LimitExceeded: as `decode_parents`.
+    """
     _, at = decode(buf, at)
     buf = bytes(buf)
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
-    return _read_parents(buf, at, revision)[0]
+    return Announced(revision, _read_parents(buf, at, revision)[0])
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:

@@ -22,6 +22,7 @@ from smartserver.vcs.brz_compat import NULL, Store, StoreKey
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
+from smartserver.vcs.collector import rare_collections
 
 REVISION, SIGNATURE, INVENTORY, PAGE, TEXT = range(5)
 """The kinds, as `records.check.KINDS_OF` lists them."""
@@ -95,7 +96,7 @@ class BrzPlan:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
         if self.graph:
-            with self._repository.locked():
+            with self._repository.locked(), rare_collections():
                 yield from _Export(self._repository, self.bulk, self._excluded).segments(self.graph)
 
     def _has(self, revision: RevisionId) -> bool:
