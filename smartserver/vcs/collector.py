@@ -14,12 +14,24 @@ RARELY = 100_000
 """Objects made and not dropped between two looks at the youngest; Python's own number is 700."""
 
 
+_open = 0
+"""Contexts that are open; the last one to be left puts things right, in whatever order that is."""
+
+
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
     """Have it look rarely while the context is open."""
-    before = gc.get_threshold()
-    gc.set_threshold(RARELY, *before[1:])
+    global _open, _before
+    if not _open:
+        _before = gc.get_threshold()
+        gc.set_threshold(RARELY, *_before[1:])
+    _open += 1
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        _open -= 1
+        if not _open:
+            gc.set_threshold(*_before)
+
+
+_before: tuple[int, int, int] = (0, 0, 0)

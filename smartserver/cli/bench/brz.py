@@ -14,12 +14,10 @@ from netem.proxy import Proxy
 from smartserver.cli.bench.history import MEMORY, Runs, folder_size
 from smartserver.cli.bench.process import Watch, measure
 from smartserver.cli.bench.report import Progress, Report
+from smartserver.cli.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
 from smartserver.cli.peers.brz import Brz
 from smartserver.cli.peers.ours import serving
 from smartserver.cli.ratchet import history
-from smartserver.cli.ratchet.history import BRZ
-from smartserver.cli.ratchet.measure import breezy_library
-from smartserver.cli.ratchet.sides import PLUGIN, plugin_folder
 from smartserver.cli.servers import HOST, Say, Server, Workspace, attempt, free_port
 from smartserver.trace.text import size
 
@@ -51,7 +49,8 @@ class BrzHistory:
         """`library`: the environment in which this interpreter finds Breezy."""
         self._work = work
         self._progress = progress
-        self._settings = {**Brz.settings(work.folder), **library}
+        settings = {**Brz.settings(work.folder, ""), **library}
+        self._settings = {name: value for name, value in settings.items() if name not in WITHOUT_PLUGIN}
         self.source = work.folder / "brz" / "trunk"
         self.made_from = ""
 
@@ -62,18 +61,18 @@ class BrzHistory:
             CommandError: the path is nothing that can be converted.
         """
         self._progress.step("making the history")
-        self.made_from = history.prepare(path, self._work.folder, self._environment("fixtures", _STOCK), most)
+        self.made_from = history.prepare(path, self._work.folder, self._environment("fixtures", WITHOUT_PLUGIN), most)
         served = self._work.folder / "served-bzr"
         shutil.copytree(self._work.folder / "brz", served / SOURCE, symlinks=True)
         port = free_port()
         command = [*BRZ, "serve", "--protocol=bzr", "--allow-writes", f"--listen={HOST}", f"--port={port}"]
-        pid = self._work.serve([*command, f"--directory={served}"], port, self._environment("server", _STOCK))
-        self.stock = _Side(Server("bzr", port, served, pid), _STOCK, f"{SOURCE}/trunk")
+        pid = self._work.serve([*command, f"--directory={served}"], port, self._environment("server", WITHOUT_PLUGIN))
+        self.stock = _Side(Server("bzr", port, served, pid), WITHOUT_PLUGIN, f"{SOURCE}/trunk")
         served = self._work.folder / "served-hpss"
         served.mkdir()
         port = free_port()
         pid = self._work.serve(serving(served, HOST, port), port, self._environment("server", {}))
-        self.ours = _Side(Server("hpss", port, served, pid), {"BRZ_PLUGINS_AT": f"{PLUGIN}@{plugin_folder()}"}, "")
+        self.ours = _Side(Server("hpss", port, served, pid), {"BRZ_PLUGINS_AT": plugin_at()}, "")
 
     def round(self, number: int, *, counted: bool) -> None:
         """Push and branch once each, ours and stock's in turn; `counted`: on a link that counts, not timed."""
@@ -120,7 +119,7 @@ class BrzHistory:
         """What the last branch over our protocol has otherwise than the source."""
         found = []
         branched = self.branched(self.ours)
-        environment = self._environment("fixtures", _STOCK)
+        environment = self._environment("fixtures", WITHOUT_PLUGIN)
         for what in ("revno", "testament --strict --long", "check --branch --repo"):
             self._progress.step(f"comparing what brz {what} says")
             answers = []
@@ -138,13 +137,9 @@ class BrzHistory:
     def revisions(self) -> str:
         """How many revisions the repository has, as Breezy counts them."""
         said = attempt(
-            [*BRZ, "info", "-v", str(self.source)], None, self._environment("fixtures", _STOCK)
+            [*BRZ, "info", "-v", str(self.source)], None, self._environment("fixtures", WITHOUT_PLUGIN)
         ).stdout.partition("Repository:\n")[2]
         return said.split(maxsplit=1)[0] if said else "?"
-
-
-_STOCK: Mapping[str, str] = {"BRZ_DISABLE_PLUGINS": PLUGIN}
-"""Ours may be installed beside stock Breezy."""
 
 
 def run_brz(path: Path | None, repeat: int, most: int, tools: Path | None, say: Say) -> tuple[Report, list[str]]:
