@@ -35,7 +35,7 @@ _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
 """Bytes of text: a smaller one cannot gain what the base's key costs."""
 
-_QUICK_FRAME: Final = 200
+_QUICK_FRAME: Final = 500
 """Bytes up to which a frame of `delta.QUICK_LEVEL` stays as it is: what a better level gains is in the longer ones."""
 
 _FRAME_CACHE: Final = 32 << 20
