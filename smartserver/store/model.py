@@ -371,7 +371,7 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     """What a repository consists of; sizes in bytes."""
 
     format: str
-    features: tuple[str, ...]
+    features: list[str]
     vcs: str
     version: int
     """Changes since it was made."""

@@ -17,10 +17,22 @@ from typing import Any
 
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError, WrongContent
-from smartserver.vcs.brz_compat import BlockOfTexts, Content, GroupedTexts, Store, StoreKey, TextsOfBlock
+from smartserver.vcs.brz_compat import (
+    BlockOfTexts,
+    Content,
+    GroupedTexts,
+    Store,
+    StoreKey,
+    TextCompressor,
+    TextsOfBlock,
+    encode_length,
+)
 
 _LENGTH = 8
 """Bytes that say how long a block is."""
+
+WHOLE_FROM = 3
+"""A difference longer than the text divided by this is not stored, but the text."""
 
 _WRONG = 1
 """The status of a process that met a record that is wrong."""
@@ -34,12 +46,12 @@ class Worker:
         with contextlib.ExitStack() as undo:
             self._blocks = undo.enter_context(tempfile.TemporaryFile())
             self._said = undo.enter_context(tempfile.TemporaryFile(buffering=0))
-            # Interrupted between the fork and its own first line, the child would do what the parent does then.
-            held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            # Told to end between the fork and its own first line, the child would do what the parent does then.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 self._pid = os.fork()
                 if not self._pid:
-                    self._work(stream)
+                    self._work(stream, held)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, held)
             self._files = undo.pop_all()
@@ -57,7 +69,8 @@ class Worker:
             key, _, why = said.partition(b"\n")
             raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
         if status:
-            raise VcsError(f"a process that compresses texts failed: {said.decode('utf-8', 'replace')}")
+            end = f"signal {-status}" if status < 0 else said.decode("utf-8", "replace")
+            raise VcsError(f"a process that compresses texts failed: {end}")
         for line in said.splitlines():
             key, _, sha1 = line.partition(b" ")
             hashed(bytes.fromhex(key.decode("ascii")), sha1)
@@ -79,11 +92,13 @@ class Worker:
             texts.check_is_well_utilized = lambda: True  # Else Breezy would make small ones anew.
             yield from texts.get_record_stream()
 
-    def _work(self, stream: Callable[[], Iterator[Content]]) -> None:
-        """The life of the process."""
+    def _work(self, stream: Callable[[], Iterator[Content]], mask: set[int | signal.Signals]) -> None:
+        """The life of the process; `mask`: the signals that were blocked before the fork."""
         status = 2
         try:
+            _be_ended_by_signals()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             gc.disable()
             try:
                 writer = _Blocks(self._blocks.write)
@@ -102,10 +117,46 @@ class Worker:
             os._exit(status)
 
 
+def _be_ended_by_signals() -> None:
+    """Let signals do here what they do to any process: what the parent does then is the parent's alone."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _noted(stream: Iterator[Content], sha1s: list[bytes]) -> Iterator[Content]:
     for each in stream:
         sha1s.append(b"\0".join(each.key).hex().encode() + b" " + (each.sha1 or b""))
         yield each
+
+
+class Sparing(TextCompressor):  # type: ignore[misc]
+    """Breezy's compressor, which looks for what a text has in common with the whole texts of its block alone.
+
+    Breezy looks in the differences before it, too. Those of a file of many versions are made of ever more and ever
+    smaller pieces, so that finding them costs most of the time; here a text that has changed by a third lies whole.
+    """
+
+    _skipped = 0
+    """Bytes since the last whole text, which nothing is looked for in."""
+
+    def _compress(
+        self, key: object, chunks: list[bytes], input_len: int, max_delta_size: float, soft: bool = False
+    ) -> tuple[int, int, str]:
+        text = b"".join(chunks)
+        delta = self._delta_index.make_delta(text, input_len // WHOLE_FROM)
+        if delta is None:
+            kind, head, content = "fulltext", b"f" + encode_length(input_len), text
+            self._delta_index.add_source(text, len(head) + self._skipped)
+            self._skipped = 0
+        else:
+            kind, head, content = "delta", b"d" + encode_length(len(delta)), delta
+            self._skipped += len(head) + len(content)
+        start = self.endpoint
+        self._output_chunks([head, content])
+        self.input_bytes += input_len
+        return start, self.endpoint, kind
 
 
 class _Blocks:
@@ -116,7 +167,9 @@ class _Blocks:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._block = b""
-        self._store: Store = GroupedTexts(self, self, True)
+        store: Any = GroupedTexts(self, self, True)
+        store._make_group_compressor = lambda: Sparing(store._get_compressor_settings())
+        self._store: Store = store
 
     def insert(self, stream: Iterator[Content]) -> None:
         """Make blocks of all that comes."""
