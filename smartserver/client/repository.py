@@ -54,7 +54,7 @@ from smartserver.verbs.repository_pull import (
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
-from smartserver.wire.messages import RequestFlag, State
+from smartserver.wire.messages import Advice, RequestFlag, State
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
@@ -148,6 +148,10 @@ class RemoteRepository:
         self._client = client
         self._path = path
         self._below = below
+        self.asks_for_advice = False
+        """Whether the server is told who asks although it is known: it can say then that there is a newer client."""
+        self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
+        """Called with what the server would have the user know, where it says something."""
 
     # -- pull
 
@@ -403,7 +407,8 @@ class RemoteRepository:
         if self._below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
-        return Outgoing(self._path, calls, flags, self.knowledge.known, body)
+        says_agent = self.knowledge.is_old or self.asks_for_advice
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body, says_agent)
 
     def _settled(self, updates: Sequence[RefUpdate]) -> list[Updated] | None:
         """The outcome of updates that ask for what is there already, or None when one does not."""
@@ -458,6 +463,8 @@ class RemoteRepository:
                 raise
             # What else it says is not to be believed either.
             raise OutcomeUnknown(str(wrong)) from wrong
+        if answer.advice:
+            self.advised(answer.advice)
 
     def _learn_refusal(self, refusal: Refusal) -> None:
         state: State | None = refusal.state

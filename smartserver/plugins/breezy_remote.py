@@ -24,7 +24,7 @@ from smartserver.client.repository import (
     Updated,
 )
 from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
-from smartserver.plugins import breezy_remembered
+from smartserver.plugins import breezy_advice, breezy_remembered
 from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
@@ -89,6 +89,7 @@ class Remote:
         self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
         self._server = transport.server
         self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
+        breezy_advice.listen(self)
         self.named = b""
         """What a refusal calls the branch: it is all that says so where the server was not met before."""
         self._target: Repository | None = None
