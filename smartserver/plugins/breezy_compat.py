@@ -10,7 +10,12 @@ from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
 from breezy.bzr.testament import Testament
-from breezy.bzr.versionedfile import AbsentContentFactory, FulltextContentFactory, VersionedFiles
+from breezy.bzr.versionedfile import (
+    AbsentContentFactory,
+    ChunkedContentFactory,
+    FulltextContentFactory,
+    VersionedFiles,
+)
 
 try:
     from vcsgraph.errors import GhostRevisionsHaveNoRevno
@@ -23,6 +28,7 @@ __all__ = [
     "AbsentContentFactory",
     "BzrDir",
     "BzrDirMetaFormat1",
+    "ChunkedContentFactory",
     "FulltextContentFactory",
     "GhostRevisionsHaveNoRevno",
     "Graph",

@@ -86,7 +86,7 @@ class Content:
         content = self.remote.read(chosen, trees, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
-            self.wanted = Wanted(inside.chosen, inside.trees)
+            self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
             chosen, trees = inside.chosen, inside.trees
         asked_for = self.wanted.chosen is chosen
         first: RevisionId | None = None
@@ -188,8 +188,10 @@ class Content:
                 self._ask(None, TreesField([revision], paths=part, changed=True))
 
     @property
-    def is_of_folder(self) -> bool:
-        """Whether versions were asked for of what turns out to be a folder: its log compares every tree there is."""
+    def needs_history(self) -> bool:
+        """Whether the command reads every tree there is: for a log of a folder they are all compared."""
+        if self.wanted.history:
+            return True
         trees = self.wanted.trees
         if trees is None or not trees.versions:
             return False
