@@ -42,6 +42,9 @@ option_registry.register(SIZE)
 
 FOLDER = "shadows"
 
+OLDER = 8
+"""Revisions that are named to the server besides the newest ones."""
+
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 """Why something cannot be written to a disk that is sound."""
 
@@ -106,8 +109,11 @@ class Shadow:
         try:
             self._disk = self._open()
             local = BrzRepository(self._disk)
-            haves = local.complete_haves(self._remote.knowledge.tips(), MAX_HAVES)
-            return haves, local.absent(haves)
+            found = local.complete_haves(self._remote.knowledge.tips(), MAX_HAVES)
+            # What the others have the heads have; a few of them are for a server that was put back to what it was.
+            heads = self._disk.get_known_graph_ancestry(found).heads(found)
+            haves = sorted(found, key=lambda each: each not in heads)[: len(heads) + OLDER]
+            return haves, local.absent(heads)
         except DAMAGE as wrong:
             self._throw_away(wrong)
             return [], []
@@ -196,11 +202,11 @@ class Shadow:
             return  # It rests on what the local repository has, which may not be there the next time.
         if not history.parents:
             self._is_whole = True
-        elif self._place is not None and self._add(self._place, history):
+        elif self._place is not None and self._add(self._place, history, below):
             self._disk, self._is_whole = self._open(), True
 
-    def _add(self, place: Place, history: History) -> bool:
-        """Write what came to the disk; whether it is there."""
+    def _add(self, place: Place, history: History, below: set[RevisionId]) -> bool:
+        """Write what came, and rests on what is `below`, to the disk; whether it is there."""
         is_there = False
         try:
             with place.writing() as alone:
@@ -213,7 +219,11 @@ class Shadow:
                 path = place.path if is_there else place.begin()
                 if is_there:
                     _tidy(path)
-                _insert(Repository.open(path) if is_there else _made(get_transport_from_path(path)), history)
+                disk = Repository.open(path) if is_there else _made(get_transport_from_path(path))
+                with disk.lock_read():
+                    if below - set(disk.get_parent_map(below)):
+                        return False  # Another process has thrown away what was there.
+                _insert(disk, history)
                 if not is_there:
                     place.publish(path)
                     place.use()
