@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.session import cache_folder, client_for
+from smartserver.cli.session import AGENT, cache_folder, client_for
 from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
@@ -109,9 +109,10 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    with client_for(url, flags, "git", environment) as (client, location):
+    with client_for(url, flags, f"git {AGENT}", environment) as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
         client.progress = git.terminal.server_progress
+        repository.advised = git.advised
         git.run()

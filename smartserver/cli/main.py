@@ -23,6 +23,7 @@ COMMANDS = {
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
     "pack": "smartserver.cli.pack",
+    "upgrade": "smartserver.cli.upgrade",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
     "setup": "smartserver.cli.setup",

@@ -37,6 +37,7 @@ from smartserver.wire.events import (
 )
 from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, PING_INTERVAL, RECEIVE_CHUNK
 from smartserver.wire.messages import (
+    Advice,
     Call,
     Counters,
     Fault,
@@ -80,6 +81,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     flags: RequestFlag = RequestFlag.NONE
     known: Known | None = None
     body: BodySource | None = None
+    says_agent: bool = False
+    """Whether it says who asks although the repository was seen before."""
     id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property
@@ -107,6 +110,8 @@ class Answer(msgspec.Struct):
     capabilities: list[str]
     body: Iterator[bytes]
     """The body as it comes; reading it is what receives it."""
+    advice: Sequence[Advice] = ()
+    """What the server would have the user know."""
 
 
 class NotOurProtocol(Exception):
@@ -279,7 +284,7 @@ class Link:
             calls=[Call(verb.name, msgspec.Raw(_shortest(arguments))) for verb, arguments in outgoing.calls],
             flags=int(outgoing.flags),
             known=outgoing.known,
-            extras={"agent": msgspec.Raw(_encode(agent))} if agent and outgoing.known is None else {},
+            extras={"agent": msgspec.Raw(_encode(agent))} if agent and _is_said(outgoing) else {},
         )
         has_body = outgoing.body is not None
         head = self._connection.send(Request(request_id, encode(message), body=has_body))
@@ -421,7 +426,7 @@ class Link:
         results = [_result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)]
         if incoming.has_body:
             self._open_body = incoming.id
-        return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming))
+        return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
 
     def _body(self, incoming: Incoming) -> Iterator[bytes]:
         """The chunks of a body as they come.
@@ -472,6 +477,11 @@ class Incoming:
         if isinstance(event, Reply):
             self.has_body = event.body
         self.final = not event.more
+
+
+def _is_said(outgoing: Outgoing) -> bool:
+    """Whether the server is told who asks."""
+    return outgoing.known is None or outgoing.says_agent
 
 
 def _shortest(arguments: Arguments) -> bytes:

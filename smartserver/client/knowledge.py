@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Iterable
 from typing import Annotated, Protocol
 
@@ -21,6 +22,9 @@ from smartserver.wire.limits import MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State
 
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)]
+
+OLD_AFTER = 24 * 3600
+"""Seconds after which a file is old: the server is told again who asks, and may answer that there is a newer client."""
 
 DIGEST = 16
 """Bytes of BLAKE2b at the start of a file, over what follows them."""
@@ -97,6 +101,8 @@ class Knowledge:
         self.inner = ""
         """What of the path leads into that branch, a file or a folder."""
         self._saved = Remembered(url)
+        self.is_old = False
+        """Whether the file it was read from is more than a day old; the next answer makes it new."""
         if below is None:
             self._saved = self._load(url)
             return
@@ -121,6 +127,7 @@ class Knowledge:
         path = self._file(url)
         if path is not None:
             with contextlib.suppress(OSError), open(path, "rb") as file:
+                self.is_old = time.time() - os.fstat(file.fileno()).st_mtime > OLD_AFTER
                 return decode(file.read(), url)
         return Remembered(url)
 
@@ -217,8 +224,9 @@ class Knowledge:
             saved.capabilities = list(capabilities)
         new = [tip.id for value in changes.values() for tip in value or ()]
         saved.tips = list(dict.fromkeys([*new, *saved.tips]))[:MAX_TIPS_KNOWN]
-        if moved or not unchanged:
+        if moved or not unchanged or self.is_old:
             self._save()
+            self.is_old = False
 
     def _placed(self, opened: Opened, state: State) -> bool:
         """Take in where the repository is; whether that was not known."""

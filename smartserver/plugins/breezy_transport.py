@@ -24,6 +24,12 @@ def parse_url(url: str) -> Place:
     return parse_ssh(url) if url.lower().startswith(SCHEME) else parse(url)
 
 
+class NoBazaarProtocol(errors.NoSmartMedium):
+    """What `brz ping` is told."""
+
+    _fmt = "There is no Bazaar smart protocol at %(transport)s: `smartserver ping URL` pings a server of hpss://."
+
+
 class HpssTransport(ConnectedTransport):
     """A URL; those of one server share its connection."""
 
@@ -57,7 +63,7 @@ class HpssTransport(ConnectedTransport):
 
     def get_smart_medium(self) -> NoReturn:
         """There is none that speaks Bazaar's own protocol."""
-        raise errors.NoSmartMedium(self)
+        raise NoBazaarProtocol(self)
 
     def disconnect(self) -> None:
         """Close the connection."""

@@ -8,7 +8,7 @@ git's command line cannot be read the server is asked, for one more round trip.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
@@ -23,6 +23,9 @@ from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
 from smartserver.vcs.git import GitRepository
+
+if TYPE_CHECKING:
+    from smartserver.client.advice import Advice
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
@@ -75,6 +78,14 @@ class GitRemote:
             if self._opened is not None:
                 self._opened.close()
             self._fetched.close()
+
+    def advised(self, found: Sequence[Advice]) -> None:
+        """Show what the server advises: one line a day of each kind, unless git is to be quiet."""
+        from smartserver.client.advice import lines  # There is nearly never any.
+
+        if not self._options.quiet:
+            for line in lines(found, self._location.key, "smartserver pack", self._knowledge.path):
+                self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
         """The repository git runs in, opened once; None where there is none."""

@@ -8,14 +8,16 @@ from typing import cast
 from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import Announced, encode_ref
 from smartserver.server.access import Access
+from smartserver.server.advice import of_client, of_format, of_packs
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
+from smartserver.store.document import Root
 from smartserver.store.model import Changes, Listed, Seen, Transaction
 from smartserver.store.repository import Committed
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
-from smartserver.wire.messages import Outcome, Reply, RequestFlag, State
+from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State
 from transports.errors import CodedError
 
 
@@ -137,9 +139,22 @@ class Asked:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
 
-    def reply(self, outcomes: list[Outcome], changes: Changes | None) -> Reply:
-        """The message of an answer; None where there is no repository."""
-        return Reply(outcomes, None if changes is None else state_of(changes), capabilities=self.capabilities())
+    def reply(self, outcomes: list[Outcome], changes: Changes | None, root: Root | None = None) -> Reply:
+        """The message of an answer; None where there is no repository. `root`: the one it was made from."""
+        return Reply(
+            outcomes,
+            None if changes is None else state_of(changes),
+            capabilities=self.capabilities(),
+            advice=[] if root is None else self._advice(root),
+        )
+
+    def _advice(self, root: Root) -> list[Advice]:
+        """What this user should know of the repository, and of his client where it said what it is."""
+        found: list[Advice | None] = []
+        if Permission.WRITE in self.access.permissions:
+            found = [of_format(self.find().repository.format()), of_packs(root)]
+        agent = self.prepared.message.extras.get("agent")
+        return [each for each in (*found, of_client(agent)) if each is not None]
 
     def capabilities(self) -> list[str]:
         """Sent to whoever seems not to have met this repository yet."""

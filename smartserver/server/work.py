@@ -110,7 +110,9 @@ class RequestWork:
         transaction = asked.begin()
         context = asked.context(transaction)
         outcomes = decide(prepared, context)
-        reply = asked.reply(outcomes, transaction.changes_since(asked.known) if transaction.exists else None)
+        changes = transaction.changes_since(asked.known) if transaction.exists else None
+        snapshot = transaction.snapshot
+        reply = asked.reply(outcomes, changes, None if snapshot is None else snapshot.root)
         plan = context.plan
         if plan is None or not plan or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
             return Answer(reply)
@@ -154,7 +156,8 @@ class RequestWork:
         asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
         try:
             gone = committed.view.root.deleted  # By this request, or since it was carried out.
-            reply = asked.reply(outcomes, None if gone else committed.changes_since(asked.known))
+            changes = None if gone else committed.changes_since(asked.known)
+            reply = asked.reply(outcomes, changes, None if gone else committed.view.root)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)

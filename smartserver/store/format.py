@@ -28,6 +28,9 @@ TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
 
 FAMILY = "smartserver repository"
 VERSION = "1"
+"""What is written."""
+VERSIONS = (VERSION,)
+"""What is read, newest last."""
 _LONGEST = 256
 """Bytes of a format line; this release's takes 35."""
 
@@ -52,10 +55,11 @@ class Format:
     """What the line says."""
 
     discipline: Discipline
+    version: str = VERSION
 
     def line(self) -> bytes:
         """The content of the file."""
-        return f"{FAMILY} {VERSION} swap={self.discipline.value}\n".encode()
+        return f"{FAMILY} {self.version} swap={self.discipline.value}\n".encode()
 
 
 def parse_format(content: bytes) -> Format:
@@ -72,12 +76,12 @@ def parse_format(content: bytes) -> Format:
     if not words.startswith(FAMILY + " "):
         raise Unsupported(f"the repository format {words!r} in the file {FORMAT!r}", SPOKEN)
     version, _, swap = words.removeprefix(FAMILY + " ").partition(" ")
-    if version != VERSION:
+    if version not in VERSIONS:
         raise Unsupported(f"version {version} of the repository format in the file {FORMAT!r}", SPOKEN)
     name, _, value = swap.partition("=")
     if name != "swap" or value not in {discipline.value for discipline in Discipline}:
         raise Unsupported(f"the swap discipline {swap!r} in the file {FORMAT!r}", SPOKEN)
-    return Format(Discipline(value))
+    return Format(Discipline(value), version)
 
 
 def recognise(transport: Transport) -> str | None:

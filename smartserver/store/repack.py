@@ -43,6 +43,11 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
     return slice(start, stop)
 
 
+def joinable(packs: Sequence[PackEntry]) -> int:
+    """How many of them lie beside another they may be joined with."""
+    return sum(stop - start for start, stop in _runs(packs) if stop - start > 1)
+
+
 def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
     """Half-open ranges of neighbours that are not large."""
     runs: list[tuple[int, int]] = []

@@ -20,6 +20,7 @@ from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
+from smartserver.store.format import Format
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -122,6 +123,19 @@ class PackRepository:
         except NoSuchRepository:
             return False
         return root.deleted and bool(root.log or root.log_files)
+
+    def format(self) -> Format:
+        """The format it has on disk.
+
+        Raises:
+            NoSuchRepository: there is none.
+            CorruptFile, Unsupported: it cannot be read.
+            TransportError: the store failed.
+        """
+        found = self._file.format()
+        if found is None:
+            raise NoSuchRepository(self.path)
+        return found
 
     def instead(self) -> str:
         """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""

@@ -63,6 +63,14 @@ class RootFile:
             raise NoSuchRepository(self.path)
         return root
 
+    def format(self) -> Format | None:
+        """What the format file says; None where there is none.
+
+        Raises:
+            CorruptFile, Unsupported: it cannot be read.
+        """
+        return self._read_format()
+
     def begin(self, vcs: str, kinds: Sequence[Kind]) -> None:
         """Put a format and an empty tombstone where there is no root: for a creation that holds the lock.
 

@@ -6,7 +6,7 @@ reads the rest through what it is stacked on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from smartserver.records.check import KINDS_OF
@@ -14,8 +14,23 @@ from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import NETWORK_NAME, NULL, Repository
 
-_ANCESTOR_STEPS = tuple(1 << n for n in range(13))
-"""Distances of the ancestors offered below a head."""
+_FAR = 4096
+"""Distance of the farthest ancestor offered below a head."""
+
+_STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
+"""Distances of the ancestors offered below a head: what is sent in vain may be as much as was added here."""
+
+
+def _closer() -> Iterator[int]:
+    """Distances of those below the first head, which is most likely the branch that asks: from 64 on a 16th apart."""
+    distance = 1
+    while distance < _FAR:
+        yield distance
+        distance = distance * 2 if distance < 64 else distance * 17 // 16
+    yield _FAR
+
+
+_FIRST_STEPS = frozenset(_closer())
 
 _ANCESTOR_HEADS = 8
 
@@ -152,13 +167,14 @@ class BrzRepository:
     def _ancestors(self, heads: Sequence[RevisionId]) -> list[RevisionId]:
         """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
         found: list[tuple[int, RevisionId]] = []
-        for head in heads:
+        for number, head in enumerate(heads):
+            steps = _STEPS if number else _FIRST_STEPS
             revision = head
-            for distance in range(_ANCESTOR_STEPS[-1] + 1):
+            for distance in range(_FAR + 1):
                 parents = self.parents([revision]).get(revision)
                 if parents is None:
                     break
-                if distance in _ANCESTOR_STEPS:
+                if distance in steps:
                     found.append((distance, revision))
                 if not parents:
                     break

@@ -68,8 +68,14 @@ class BrzPlan:
         graph: Mapping[RevisionId, tuple[RevisionId, ...]],
         here: Collection[RevisionId],
         excluded: frozenset[Key] = frozenset(),
+        *,
+        partial: bool = False,
     ) -> None:
-        """`here`: the parents outside `graph` that are in the repository."""
+        """`here`: the parents outside `graph` that are in the repository.
+
+        `partial`: of these it need not have the texts; those it has not are no delta bases.
+        """
+        self._partial = partial
         self._repository = repository
         self._parents = graph
         self._here = here
@@ -86,7 +92,8 @@ class BrzPlan:
 
     def without_bases(self, keys: Collection[Key]) -> Self:
         """The same plan, using none of `keys` as a delta base."""
-        return type(self)(self._repository, self._parents, self._here, self._excluded | frozenset(keys))
+        excluded = self._excluded | frozenset(keys)
+        return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
         """Whole segments in the order of `graph`; may be asked for again.
@@ -96,7 +103,8 @@ class BrzPlan:
         """
         if self.graph:
             with self._repository.locked():
-                yield from _Export(self._repository, self.bulk, self._excluded).segments(self.graph)
+                export = _Export(self._repository, self.bulk, self._excluded, partial=self._partial)
+                yield from export.segments(self.graph)
 
     def _has(self, revision: RevisionId) -> bool:
         return revision in self._parents or revision in self._here
@@ -123,7 +131,8 @@ def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[
 class _Export:
     """One reading of what a plan sends."""
 
-    def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key]) -> None:
+    def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
+        self._partial = partial
         breezy = repository.breezy
         self._stores: dict[int, Store] = {
             REVISION: breezy.revisions,
@@ -254,7 +263,10 @@ class _Export:
     # ---- segments
 
     def _candidates(self, kind: int, keys: Iterable[Key]) -> list[Candidate]:
-        return [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
+        found = [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
+        if not self._partial or kind == PAGE:
+            return found
+        return [each for each in found if each.text is not None or (kind, each.key) in self._sent]
 
     def _segment(
         self,

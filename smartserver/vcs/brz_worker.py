@@ -34,12 +34,12 @@ class Worker:
         with contextlib.ExitStack() as undo:
             self._blocks = undo.enter_context(tempfile.TemporaryFile())
             self._said = undo.enter_context(tempfile.TemporaryFile(buffering=0))
-            # Interrupted between the fork and its own first line, the child would do what the parent does then.
-            held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            # Told to end between the fork and its own first line, the child would do what the parent does then.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 self._pid = os.fork()
                 if not self._pid:
-                    self._work(stream)
+                    self._work(stream, held)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, held)
             self._files = undo.pop_all()
@@ -57,7 +57,8 @@ class Worker:
             key, _, why = said.partition(b"\n")
             raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
         if status:
-            raise VcsError(f"a process that compresses texts failed: {said.decode('utf-8', 'replace')}")
+            end = f"signal {-status}" if status < 0 else said.decode("utf-8", "replace")
+            raise VcsError(f"a process that compresses texts failed: {end}")
         for line in said.splitlines():
             key, _, sha1 = line.partition(b" ")
             hashed(bytes.fromhex(key.decode("ascii")), sha1)
@@ -79,11 +80,13 @@ class Worker:
             texts.check_is_well_utilized = lambda: True  # Else Breezy would make small ones anew.
             yield from texts.get_record_stream()
 
-    def _work(self, stream: Callable[[], Iterator[Content]]) -> None:
-        """The life of the process."""
+    def _work(self, stream: Callable[[], Iterator[Content]], mask: set[int | signal.Signals]) -> None:
+        """The life of the process; `mask`: the signals that were blocked before the fork."""
         status = 2
         try:
+            _be_ended_by_signals()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             gc.disable()
             try:
                 writer = _Blocks(self._blocks.write)
@@ -100,6 +103,14 @@ class Worker:
                 self._said.write(repr(wrong).encode())
         finally:
             os._exit(status)
+
+
+def _be_ended_by_signals() -> None:
+    """Let signals do here what they do to any process: what the parent does then is the parent's alone."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _noted(stream: Iterator[Content], sha1s: list[bytes]) -> Iterator[Content]:

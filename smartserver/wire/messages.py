@@ -117,13 +117,21 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
     syncs: int = 0
 
 
+class Advice(msgspec.Struct, frozen=True, array_like=True):
+    """What the server would have its user know: of which kind, and what that needs, by name."""
+
+    kind: str
+    arguments: dict[str, object]
+
+
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, in part at least."""
+    """The answer to a request that was carried out, in part at least; `advice` is left out where there is none."""
 
     outcomes: list[Outcome]
     state: State | None = None
     counters: Counters = Counters()
     capabilities: list[str] = []
+    advice: list[Advice] = []
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -153,6 +161,8 @@ _progress = msgspec.msgpack.Decoder(Progress)
 
 def encode(message: msgspec.Struct) -> bytes:
     """The payload of a message."""
+    if isinstance(message, Reply) and not message.advice:
+        return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
     return _encoder.encode(message)
 
 

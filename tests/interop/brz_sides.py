@@ -32,6 +32,9 @@ ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "smartserver" / "plugins" / "breezy_shim"
 BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text(encoding="utf-8"))["brz"]
 
+LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
+"""A plugin by which what is signed is put between two lines, and nobody needs a key."""
+
 CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTILINE)
 """What Breezy says at the end of a command."""
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,8 +106,14 @@ def fine(done: Done, rounds: int = 2) -> Done:
 class Served:
     """A running `smartserver serve` with a link before it."""
 
-    def __init__(self, folder: Path, *options: str, root: Path | None = None) -> None:
-        """`root`: repositories another server serves too."""
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        root: Path | None = None,
+        program: Sequence[str] = ("-m", "smartserver.cli.main"),
+    ) -> None:
+        """`root`: repositories another server serves too; `program`: what Python runs."""
         self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
         self.log = folder / f"server{''.join(options)}.log"
@@ -115,8 +121,7 @@ class Served:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    "-m",
-                    "smartserver.cli.main",
+                    *program,
                     "serve",
                     str(self.root),
                     "--listen",

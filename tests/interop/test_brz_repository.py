@@ -90,6 +90,18 @@ def test_without_a_candidate_ancestors_of_the_heads_are_had() -> None:
     assert repository.complete_haves([], 3) == names(39, 38, 37)
 
 
+def test_of_a_branch_that_went_far_on_its_own_a_16th_more_is_asked_for_at_most() -> None:
+    order = names(*range(400))
+    history = line("memory:///far", 400)
+    haves = BrzRepository(history.repository).complete_haves([b"unknown"], 256, [order[-1]])
+    had = [order.index(each) for each in haves]
+    assert len(haves) < 45
+    for common in range(20, 336):
+        own = 399 - common
+        best = max(each for each in had if each <= common)
+        assert common - best <= own / 16 + 1, (common, best)
+
+
 def test_nothing_is_had_of_nothing() -> None:
     assert BrzRepository(new_repository("memory:///void")).complete_haves([b"unknown"], 256, [b"null:"]) == []
 
@@ -420,6 +432,33 @@ def test_a_worker_that_is_abandoned_is_gone(workers: list[int]) -> None:
     worker.abandon()
     worker.abandon()
     assert len(workers) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1])
+def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Signals) -> None:
+    """A `timeout` tells a whole group of processes to end."""
+    done: list[int] = []
+
+    def end(_number: int, _frame: object) -> None:
+        done.append(os.getpid())
+        raise SystemExit("as the parent")
+
+    def stream() -> Iterator[Content]:
+        os.kill(os.getpid(), number)
+        yield content((b"never",), (), None, [b""])
+
+    before = signal.signal(number, end)
+    try:
+        worker = Worker(stream)
+        with pytest.raises(VcsError, match=f"failed: signal {number}$"):
+            worker.finish(lambda key, sha1: None)
+        assert done == []
+        with pytest.raises(SystemExit, match="as the parent"):
+            signal.raise_signal(number)
+        assert done == [os.getpid()]
+    finally:
+        signal.signal(number, before)
+        worker.abandon()
 
 
 # ---- signatures

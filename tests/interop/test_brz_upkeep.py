@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from brz_sides import SHIM, Users
+from brz_sides import LOOPBACK, SHIM, Users
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_changes,
@@ -162,10 +162,6 @@ def test_branches_beside_each_other_in_repositories_of_their_own(users: Users) -
 
 
 # -- signatures
-
-
-LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
-"""A plugin by which what is signed is put between two lines, and nobody needs a key."""
 
 
 def test_signatures(users: Users, tmp_path: Path) -> None:

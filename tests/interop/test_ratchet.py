@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +49,34 @@ def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkey
     assert "the page lacks a line" in str(result.exception)
     result = CliRunner().invoke(group, ["bench", "ratchet", "--only", "blame"])
     assert (result.exit_code, "there is push, new repository" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("at", ["history", "bzr:// revno", "hpss:// revno"])
+def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, at: str) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "bench", "ratchet", "--only", "revno"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.strip() == at:
+                assert (of(temporary) != []) == (at != "history"), "the server of this side"
+                os.killpg(running.pid, signal.SIGINT)  # As a terminal does it: the children get it too.
+                break
+        printed, rest = running.communicate()
+    assert (running.returncode, printed) == (130, "")
+    assert rest.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in rest
+    assert list(temporary.iterdir()) == []
+    assert of(temporary) == []
+
+
+def of(folder: Path) -> list[int]:
+    """The processes that were told of a folder: servers, and commands that use it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(folder) in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import breezy.bzr
 import pytest
 from breezy.workingtree import WorkingTree
-from brz_sides import CLOSING, Users, in_process
+from brz_sides import CLOSING, LOOPBACK, SHIM, Users, in_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -74,14 +74,14 @@ PREPARED = {
     "Push.test_push_smart_incremental_acceptance": 11,
     "Push.test_push_smart_tags_streaming_acceptance": 11,
     "Send.test_send": 7,
+    "SignMyCommits.test_sign_single_commit": 15,
+    "VerifySignatures.test_verify_signatures": 10,
 }
-"""Those with a test of their own below: calls that Breezy asserts. Here each is one round trip."""
+"""Those with a test of their own below: calls that Breezy asserts. Here each is one round trip, and signing two."""
 
 NOT_YET = {
     "Commit.test_commit_to_lightweight": 211,
-    "SignMyCommits.test_sign_single_commit": 15,
     "Switch.test_switch_lightweight": 21,
-    "VerifySignatures.test_verify_signatures": 10,
 }
 """Calls that Breezy asserts. All but the first are done (`test_brz_*`), and not yet tried here as Breezy tries them."""
 
@@ -91,6 +91,28 @@ REFUSED = {
     "Push.test_push_smart_stacked_streaming_acceptance": 15,
 }
 """Stacked branches: a line says so (`test_brz_commands`)."""
+
+
+ELSEWHERE = {
+    "test_ping.TestSmartServerPing.test_simple_ping": 1,
+    "test_pull.TestPull.test_pull_smart_stacked_streaming_acceptance": 20,
+}
+"""What Breezy asserts of commands in other files of its, with tests below. Of stacked branches there are none here: the
+pull of one is a pull, and a ping is refused with what does it."""
+
+
+def breezys_others() -> dict[str, int]:
+    """Each figure that Breezy asserts in its tests of commands."""
+    found = {}
+    for source in sorted((Path(breezy.bzr.__file__).parents[1] / "tests" / "blackbox").glob("test_*.py")):
+        text = source.read_text(encoding="utf-8")
+        if "hpss_calls" in text:
+            for kind in ast.parse(text).body:
+                for test in kind.body if isinstance(kind, ast.ClassDef) else ():
+                    asserted = re.search(r"assertLength\((\d+), self\.hpss_calls\)", ast.unparse(test))
+                    if isinstance(kind, ast.ClassDef) and isinstance(test, ast.FunctionDef) and asserted:
+                        found[f"{source.stem}.{kind.name}.{test.name}"] = int(asserted[1])
+    return found
 
 
 def breezys_own() -> dict[str, int | None]:
@@ -111,12 +133,13 @@ def test_the_old_figures_are_breezys_own_and_no_scenario_is_left_out() -> None:
     told: dict[str, int | None] = {each.name: each.old for each in (*READS, *CHANGES)}
     assert {**told, **PREPARED, **NOT_YET, **REFUSED} == breezys_own()
     assert len(told) == len(READS) + len(CHANGES)
+    assert breezys_others() == ELSEWHERE
 
 
-def ask(users: Users, trips: int, where: str, *words: str) -> str:
+def ask(users: Users, trips: int, where: str, *words: str, status: int = 0, **variables: str) -> str:
     """What brz said, in so many round trips and without a VFS call."""
-    done = users.run(where, *words, "-Dhpss")
-    assert done.status == 0, done.said
+    done = users.run(where, *words, "-Dhpss", **variables)
+    assert done.status == status, done.said
     assert CLOSING.findall(done.err) == [(str(trips), "0")], done.said
     assert (done.counts.rounds_without_handshake, done.counts.rounds) == (trips, trips + 1), (done.counts, done.said)
     return CLOSING.sub("", done.said)
@@ -164,3 +187,33 @@ def test_send(users: Users) -> None:
     users.commit("b", "another")
     ask(users, 1, "b", "send", "-o", "x.diff", users.url())
     assert users.tip("b")[1] in (users.path("b") / "x.diff").read_bytes()
+
+
+def test_sign_and_verify(users: Users, tmp_path: Path) -> None:
+    """Signing reads what is there, and sends the signatures."""
+    (tmp_path / "loopback.py").write_text(LOOPBACK)
+    plugin = f"hpss@{SHIM}:loopback@{tmp_path / 'loopback.py'}"
+    assert users.run("", "rmbranch", users.url()).status == 0
+    users.make("alone")
+    users.commit("alone", "foo", b"thecontents")
+    assert users.run("alone", "push", users.url("alone")).status == 0
+    said = ask(users, 2, "alone", "sign-my-commits", users.url("alone"), "alone <alone@example.org>", plugin=plugin)
+    assert said.endswith("Signed 1 revision.\n")
+    assert users.run("alone", "sign-my-commits", plugin=plugin).status == 0
+    said = ask(users, 1, "alone", "verify-signatures", users.url("alone"), plugin=plugin)
+    assert said == "All commits signed with verifiable keys\n"
+
+
+def test_pull_of_one_revision_of_a_branch_that_went_on(users: Users) -> None:
+    users.make("empty")
+    users.commit("a", "four")
+    assert users.run("a", "push", users.url("went-on")).status == 0
+    assert "Now on revision 1." in ask(users, 1, "empty", "pull", "-r", "1", users.url("went-on"))
+    assert users.tip("empty")[0] == 1
+
+
+def test_ping_says_what_pings(users: Users) -> None:
+    done = users.run("", "ping", users.url())
+    assert done.status == 3
+    assert done.counts.rounds == 0
+    assert "`smartserver ping URL` pings a server of hpss://" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence, Set
@@ -371,6 +372,29 @@ def ratchet(path: Path | None, only: Sequence[str], rtt: str, tools: Path | None
         click.echo(f"wrong: {problem}", err=True)
     if found.problems:
         sys.exit(1)
+
+
+@command.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("-n", "count", type=click.IntRange(1), default=30, show_default=True, help="Parts.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another number: other parts and steps.")
+def lossless(path: Path, count: int, seed: int) -> None:
+    """Random parts of the bzr history at PATH pushed and branched back in random steps: all of it must come back.
+
+    A part is some revisions and all their ancestors. Compared are the text and the parents of every record (revisions,
+    signatures, inventories, their pages, files), the testaments and roots of some trees, and what `brz check` finds of
+    what came. PATH, a branch or repository of format 2a, is only read. 30 parts of 3,000 revisions take about half an
+    hour.
+
+    \b
+    smartserver bench lossless ~/src/branch
+    smartserver bench lossless ~/src/branch -n 3 --seed 7
+    """
+    if importlib.util.find_spec("breezy") is None or importlib.util.find_spec("breezy.bzr") is None:
+        raise CommandError("there is no Breezy for this Python: pip install 'smartserver[brz]'")
+    from smartserver.cli.bench.lossless import run_lossless
+
+    _finish(*run_lossless(path, count, seed, _say))
 
 
 def _time(text: str) -> float:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from smartserver.cli import histories
+from smartserver.cli.breezy import BRZ
 from smartserver.cli.compare import history
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import run
-
-BRZ = (sys.executable, "-m", "breezy")
-"""The brz of this interpreter: on both sides the same."""
 
 REVISIONS, FILES = 300, 120
 """Of the history that is made."""

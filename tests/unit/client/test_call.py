@@ -16,7 +16,7 @@ from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Error, Event, Progress, Reply, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Known, Outcome, RequestFlag, Status, encode
+from smartserver.wire.messages import Advice, Known, Outcome, RequestFlag, Status, encode
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
 
@@ -58,6 +58,22 @@ def test_the_request_says_what_was_asked_and_who_asks() -> None:
     assert first.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}
     assert (second.path, second.flags, second.known, second.extras) == ("other", int(RequestFlag.ATOMIC), known, {})
     assert first.id != second.id
+
+
+def test_who_asks_is_said_again_where_that_is_wanted() -> None:
+    server = Server([reply(done(BranchDeleteResult([])))])
+    known = Known(b"i" * 16, 7)
+    with server.client() as client:
+        client.request(Outgoing("project", DELETE.calls, known=known, says_agent=True))
+        assert server.connections[0].request.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}
+
+
+def test_what_the_server_advises_comes_with_the_answer() -> None:
+    outcome = Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(PingResult())))
+    told = Advice("packs", {"packs": 40})
+    server = Server([reply(encode(ReplyMessage([outcome], advice=[told])))])
+    with server.client() as client:
+        assert client.request(READ).advice == [told]
 
 
 def test_defaults_at_the_end_of_arguments_are_not_sent() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from smartserver.client.knowledge import DIGEST, Knowledge, Remembered, decode, encode
+from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, decode, encode
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
@@ -132,6 +133,19 @@ def test_an_answer_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     knowledge.learn(delta({}, 1, 2))
     assert Knowledge(str(tmp_path), URL).known == Known(HERE, 2)
+
+
+def test_what_is_a_day_old_is_made_new_by_the_next_answer(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    path = Path(knowledge.path or "")
+    assert not Knowledge(str(tmp_path), URL).is_old
+    os.utime(path, (0, path.stat().st_mtime - OLD_AFTER - 9))
+    knowledge = Knowledge(str(tmp_path), URL)
+    assert knowledge.is_old
+    knowledge.learn(delta({}, 1, 1))
+    assert not knowledge.is_old
+    assert not Knowledge(str(tmp_path), URL).is_old
 
 
 def test_forgotten_is_forgotten_on_disk_too(tmp_path: Path) -> None:

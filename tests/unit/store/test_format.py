@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from smartserver.errors import CorruptFile, Unsupported
-from smartserver.store.format import Discipline, Format, parse_format, recognise
+from smartserver.store import format as formats
+from smartserver.store.format import VERSION, VERSIONS, Discipline, Format, parse_format, recognise
 from transports.memory import MemoryTransport
 
 
@@ -33,6 +34,16 @@ def test_what_this_release_does_not_speak_is_named(content: bytes, what: str) ->
         parse_format(content)
     assert raised.value.what.startswith(what)
     assert raised.value.what.endswith(" in the file 'format'")
+
+
+def test_an_older_version_is_read_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it will be when there is another."""
+    assert VERSIONS[-1] == VERSION
+    monkeypatch.setattr(formats, "VERSIONS", ("1", "2"))
+    for version in ("1", "2"):
+        read = parse_format(b"smartserver repository %b swap=file\n" % version.encode())
+        assert read == Format(Discipline.FILE, version)
+        assert read.line() == b"smartserver repository %b swap=file\n" % version.encode()
 
 
 @pytest.mark.parametrize("content", [b"", b"smartserver repository 1 swap=file", b"a\nb\n", b"x" * 1000])

@@ -35,6 +35,14 @@ def test_few_packs_are_left(count: int) -> None:
     assert repack.plan(entries([100] * count)) is None
 
 
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [([], 0), ([1], 0), ([1, 1], 2), ([1, LARGE + 1, 1], 0), ([1, 1, LARGE + 1, 1, LARGE + 1, 1, 1, 1], 5)],
+)
+def test_what_may_be_joined(sizes: list[int], count: int) -> None:
+    assert repack.joinable(entries(sizes)) == count
+
+
 def test_one_more_is_too_many() -> None:
     sizes = [100] * (MOST_PACKS + 1)
     assert join(sizes, repack.plan(entries(sizes))) == 1300

@@ -19,6 +19,7 @@ from smartserver.wire.events import (
     Request,
 )
 from smartserver.wire.messages import (
+    Advice,
     Call,
     Counters,
     Failure,
@@ -88,6 +89,7 @@ STATE = State(
 MESSAGES: dict[str, msgspec.Struct] = {
     "a State with everything": STATE,
     "a Progress": ProgressMessage("verify", 40, 100),
+    "an Advice": Advice("packs", {"packs": 34}),
 }
 
 DIALOGS: dict[str, list[Said]] = {

@@ -188,6 +188,7 @@ def test_statuses() -> None:
         messages.State,
         messages.Counters,
         messages.Progress,
+        messages.Advice,
     ],
     ids=lambda struct: str(struct.__name__),
 )

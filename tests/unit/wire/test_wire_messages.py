@@ -10,6 +10,7 @@ import pytest
 from smartserver.wire import messages
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import (
+    Advice,
     Call,
     Failure,
     Fault,
@@ -37,6 +38,8 @@ def test_smallest_request() -> None:
 def test_fields_at_the_end_may_be_left_out() -> None:
     assert messages.decode_request(H("94 a0 c400 00 90")) == Request("", b"", 0, [])
     assert messages.decode_reply(H("91 90")) == Reply([])
+    assert messages.encode(Reply([])) == H("94 90 c0 96 000000000000 90")
+    assert messages.encode(Reply([], advice=[Advice("x", {})])) == H("95 90 c0 96 000000000000 90 91 92 a178 80")
     assert messages.decode_failure(H("91 92 a1 78 80")) == Failure(Fault("x", {}))
     assert messages.decode_progress(H("92 a1 78 05")) == Progress("x", 5)
 
@@ -96,9 +99,15 @@ def test_request_is_refused(wrong: bytes) -> None:
                 [b"i", 3, None, {}, {}, "", {}, 7, "new"],
                 [1, 2, 3, 4, 5, 6, "new"],
                 ["c"],
+                [["packs", {"packs": 9}, "new"]],
                 "new",
             ],
-            Reply([Outcome(Status.DONE, msgspec.Raw(b"\x05"))], State(b"i", 3, None, {}, mark=7), capabilities=["c"]),
+            Reply(
+                [Outcome(Status.DONE, msgspec.Raw(b"\x05"))],
+                State(b"i", 3, None, {}, mark=7),
+                capabilities=["c"],
+                advice=[Advice("packs", {"packs": 9})],
+            ),
         ),
         (messages.decode_failure, [["x", {"a": 1}, "new"], [], None, [], [], "new"], Failure(Fault("x", {"a": 1}))),
         (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
@@ -107,7 +116,7 @@ def test_request_is_refused(wrong: bytes) -> None:
 def test_unknown_fields_of_an_answer_are_skipped(decode: Decode, payload: object, value: msgspec.Struct) -> None:
     decoded = decode(pack(payload))
     assert type(decoded) is type(value)
-    for field in ("outcomes", "fault", "state", "capabilities", "phase", "done", "total"):
+    for field in ("outcomes", "fault", "state", "capabilities", "advice", "phase", "done", "total"):
         assert getattr(decoded, field, None) == getattr(value, field, None)
 
 

@@ -1,0 +1,86 @@
+"""What a server advises, as one line for a person, and when each kind was last shown of a remote: once a day is enough.
+
+Loaded when a server advises something. What was shown lies beside what is known of the remote, in a file of its own,
+changed only under its lock: of two commands at once one shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from smartserver.client.plain import plain
+from smartserver.wire.messages import Advice as Advice
+
+DAY = 24 * 3600
+"""Seconds until the same is shown again of the same remote."""
+
+ENDING = ".advice"
+"""What the name of the file ends with; it begins as that of the knowledge."""
+
+MOST = 4096
+"""Bytes of the file that are read: it holds a time for each kind there is."""
+
+
+def line(advice: Advice, url: str, pack: str) -> str | None:
+    """What one says of the repository at `url`; nothing where its kind or what it needs is not known here.
+
+    `pack`: the command that joins a repository's packs.
+    """
+    said = advice.arguments
+    match advice.kind, said:
+        case "format", {"format": str(found), "newest": str(newest)}:
+            words = f"its format is {found}, the newest is {newest}: on its server `smartserver upgrade` renews it"
+        case "packs", {"packs": int(packs)}:
+            words = f"it lies in {packs:,} packs: `{pack} {url}` joins them"
+        case "client", {"client": str(client), "expected": str(expected)}:
+            words = f"its server expects smartserver {expected} or newer here, this is {client}: update it"
+        case _:
+            return None
+    return plain(f"hpss: {url}: {words}")
+
+
+def lines(
+    found: Sequence[Advice],
+    url: str,
+    pack: str,
+    knowledge: str | None,
+    *,
+    always: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> list[str]:
+    """What is to be shown now: one line for each kind that nobody was shown within a day.
+
+    `knowledge`: the file in which the remote is known; where nothing can be kept nothing is shown. `always`: whatever
+    was shown before.
+    """
+    said: dict[str, str] = {}
+    for advice in found:
+        words = line(advice, url, pack)
+        if words is not None:
+            said.setdefault(advice.kind, words)
+    if not said:
+        return []
+    due = _due(list(said), knowledge + ENDING, int(clock())) if knowledge is not None else []
+    return list(said.values()) if always else [said[kind] for kind in due]
+
+
+def _due(kinds: Sequence[str], path: str, now: int) -> list[str]:
+    """Those that were not shown within a day: they count as shown from now on."""
+    with contextlib.suppress(OSError), open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Who has it is showing what there is.
+        shown: dict[str, int] = {}
+        with contextlib.suppress(msgspec.DecodeError):
+            shown = msgspec.msgpack.decode(file.read(MOST), type=dict[str, int])
+        due = [kind for kind in kinds if kind not in shown or not 0 <= now - shown[kind] < DAY]
+        if due:
+            file.seek(0)
+            file.truncate()
+            file.write(msgspec.msgpack.encode({**shown, **dict.fromkeys(due, now)}))
+        return due
+    return []

@@ -1,0 +1,54 @@
+"""What a server has its users know, in an answer that goes anyway: one kind of advice, one function.
+
+Each gives nothing where there is nothing to say, which is nearly always: an answer without advice is no longer for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from smartserver.store import format as formats
+from smartserver.store.document import Root
+from smartserver.store.format import Format
+from smartserver.store.repack import joinable
+from smartserver.wire.messages import Advice
+
+MANY_PACKS = 20
+"""Packs that could be joined, and are not, from which it is said: a server joins them itself when there are more than
+12, so that something keeps it from doing so."""
+
+OLDEST_CLIENT = "0.1.0"
+"""The release of a client that this one expects at least; raised when older ones have a fault worth an update."""
+
+AGENT = re.compile(r"smartserver/(\d{1,9}(?:\.\d{1,9}){1,3})")
+"""How our own clients say what they are."""
+
+
+def of_format(found: Format) -> Advice | None:
+    """What is said of a repository whose format on disk is not the newest."""
+    newest = formats.VERSIONS[-1]
+    return None if found.version == newest else Advice("format", {"format": found.version, "newest": newest})
+
+
+def of_packs(root: Root) -> Advice | None:
+    """What is said of a repository with many packs."""
+    return None if joinable(root.packs) <= MANY_PACKS else Advice("packs", {"packs": len(root.packs)})
+
+
+def of_client(agent: msgspec.Raw | None) -> Advice | None:
+    """What is said to a client that calls itself older than this server expects; `agent`: as it was sent."""
+    if agent is None:
+        return None
+    try:
+        said = AGENT.search(msgspec.msgpack.decode(agent, type=str))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # What it is called is nothing a request is refused for.
+    if said is None or _numbers(said[1]) >= _numbers(OLDEST_CLIENT):
+        return None
+    return Advice("client", {"client": said[1], "expected": OLDEST_CLIENT})
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]

@@ -1,0 +1,96 @@
+"""server.advice: when each kind is said, to whom, and that an answer without any is no longer."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import MAIN
+from dialogs import PATH, Dialog, Served, message
+from session_calls import PULL, done, known
+
+from smartserver.server import advice
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.store import format as formats
+from smartserver.store.repack import LARGE
+from smartserver.wire.events import Reply
+from smartserver.wire.messages import Advice, Request
+
+
+def many(served: Served, count: int) -> None:
+    """So many packs, which nobody has joined."""
+    for number in range(count):
+        (revision,) = served.history.line(1, name=f"{len(served.history.parents)} {number}")
+        served.push([revision], {MAIN: revision})
+
+
+def saying(agent: object, request: Request) -> Request:
+    return msgspec.structs.replace(request, extras={"agent": msgspec.Raw(msgspec.msgpack.encode(agent))})
+
+
+def test_an_answer_without_advice_is_not_longer_for_it(dialog: Dialog, line: list[bytes]) -> None:
+    assert done(dialog.ask(message(PULL))).advice == []
+    (reply,) = [event for event in dialog.heard if isinstance(event, Reply)]
+    assert len(msgspec.msgpack.decode(reply.payload)) == 4
+
+
+def test_many_packs_are_said_to_whoever_may_join_them(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "MANY_PACKS", 3)
+    many(served, 2)
+    assert len(served.repository().snapshot().root.packs) == 3
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == []
+    many(served, 1)
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("packs", {"packs": 4})]
+    reader = Dialog(served.site, anonymous(Anonymous.READ, local=True))
+    assert done(reader.ask(message(PULL))).advice == []
+
+
+def test_packs_that_are_never_joined_are_not_many(served: Served, line: list[bytes]) -> None:
+    root = served.repository().snapshot().root
+    small, large = root.packs[0], msgspec.structs.replace(root.packs[0], length=LARGE + 1)
+    assert advice.of_packs(msgspec.structs.replace(root, packs=(large,) * 100)) is None
+    assert advice.of_packs(msgspec.structs.replace(root, packs=(small, large) * 100)) is None
+    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 20)) is None
+    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 21)) == Advice("packs", {"packs": 21})
+
+
+def test_a_format_that_is_not_the_newest(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "VERSIONS", ("1", "2"))
+    said = [Advice("format", {"format": "1", "newest": "2"})]
+    assert done(dialog.ask(message(PULL))).advice == said
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == said
+
+
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        ("smartserver/0.9.3", "0.9.3"),
+        ("brz smartserver/0.9", "0.9"),
+        ("git smartserver/0.10.9.1 and more", "0.10.9.1"),
+        ("smartserver/0.11", None),
+        ("smartserver/0.11.0", None),
+        ("smartserver/1.0", None),
+        ("somebody else's/0.1", None),
+        ("smartserver/", None),
+        ("smartserver/99999999999999999999.1", None),
+        ("", None),
+        (7, None),
+        (b"smartserver/0.1", None),
+    ],
+)
+def test_a_client_older_than_expected(
+    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, agent: object, says: str | None
+) -> None:
+    monkeypatch.setattr(advice, "OLDEST_CLIENT", "0.11")
+    said = [] if says is None else [Advice("client", {"client": says, "expected": "0.11"})]
+    assert done(dialog.ask(saying(agent, message(PULL)))).advice == said
+
+
+def test_this_client_is_not_older_than_this_server_expects(dialog: Dialog, line: list[bytes]) -> None:
+    from smartserver.cli.session import AGENT
+
+    assert advice.AGENT.search(AGENT)
+    assert done(dialog.ask(saying(AGENT, message(PULL, path=PATH)))).advice == []
