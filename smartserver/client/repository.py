@@ -7,13 +7,13 @@ is planned again: one more round trip, and what the server holds is not sent twi
 from __future__ import annotations
 
 import enum
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from smartserver.client.call import Answer, Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.body import Plan, announcing, sending, unpacked
+from smartserver.client.call import Answer, BodySource, Client, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import MediumError
@@ -30,8 +30,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.check import KINDS_OF
-from smartserver.records.model import Announced, Key, Kind, RevisionId, Tip
-from smartserver.records.segment import encode_graph
+from smartserver.records.model import Key, Kind, RevisionId, Tip
 from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.branch_set_last_revision import (
@@ -55,36 +54,14 @@ from smartserver.verbs.repository_pull import (
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.errors import ProtocolError, RemoteProtocolError
-from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import Advice, RequestFlag, State
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.verbs.map_update import EntryOutcome, MapUpdateRequest, MapUpdateResult
 
-PIECE = 32 * 1024
-"""Bytes of an upload between two looks for a refusal."""
-
 PLANS = 4
 """Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew."""
-
-
-class Plan(Protocol):
-    """The revisions a push brings, parents first.
-
-    It is what the client reads of the plan an adapter makes (`vcs.base.Plan`, which says what it promises besides): of
-    `client` and `vcs` neither may import the other.
-    """
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        """Each revision and its parents."""
-
-    def segments(self) -> Iterable[bytes]:
-        """Their segments in the same order, made anew at each call."""
-
-    def without_bases(self, keys: Collection[Key]) -> Plan:
-        """The same plan, using none of `keys` as a delta base."""
 
 
 class PushSource(Protocol):
@@ -210,7 +187,7 @@ class RemoteRepository:
         pulled = self._pull(
             PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow), bulk=bulk)
         )
-        return Pulled(pulled.result, _unpacked(pulled.body)) if bulk else pulled
+        return Pulled(pulled.result, unpacked(pulled.body)) if bulk else pulled
 
     def read(
         self,
@@ -400,26 +377,16 @@ class RemoteRepository:
         if creating is not None:
             kinds = [KindField(kind.name, kind.check, kind.base) for kind in creating.kinds]
             calls.append((repository_create, CreateRequest(creating.vcs, kinds, creating.settings)))
-        body: Callable[[], Iterable[tuple[bytes, int]]] | None = None
+        body: BodySource | None = None
         if plan.graph:
             calls.append((repository_insert_pack, InsertPackRequest()))
             flags |= RequestFlag.BODY
             if check_only:
                 flags |= RequestFlag.GRAPH_FIRST
-                graph = encode_graph(plan.graph)
-                body = lambda: [(graph, 0)]  # noqa: E731
+                body = announcing(plan)
             else:
-                first, whole = _begin(plan)
-                if not whole:
-                    flags |= RequestFlag.GRAPH_FIRST
-                body = _Body(plan, first, whole=whole)
-                packed = _packed(first) if bulk and isinstance(first, list) else None
-                if packed is not None:
-                    flags |= RequestFlag.BULK
-                    body = packed
-                elif bulk and not whole:
-                    flags |= RequestFlag.BULK
-                    body = _Packed(body)
+                of_body, body = sending(plan, bulk=bulk)
+                flags |= of_body
         if check_only:
             flags |= RequestFlag.CHECK_ONLY
         calls += [_call(update) for update in updates]
@@ -433,7 +400,7 @@ class RemoteRepository:
         self,
         calls: list[tuple[AnyVerb, Arguments]],
         flags: RequestFlag = RequestFlag.NONE,
-        body: Callable[[], Iterable[tuple[bytes, int]]] | None = None,
+        body: BodySource | None = None,
         at: int = 0,
     ) -> Outgoing:
         """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
@@ -503,110 +470,6 @@ class RemoteRepository:
         state: State | None = refusal.state
         if state is not None and not isinstance(refusal.error, WrongVcs):
             self.knowledge.learn(state)
-
-
-class _Body:
-    """The body of a push, made anew for each sending; what was gathered to measure it is used once."""
-
-    def __init__(self, plan: Plan, first: Iterator[bytes] | list[bytes], *, whole: bool) -> None:
-        self._plan = plan
-        self._first: Iterator[bytes] | list[bytes] | None = first
-        self._whole = whole
-
-    def __call__(self) -> Iterator[tuple[bytes, int]]:
-        graph = self.graph()
-        for at in range(0, len(graph), PIECE):
-            yield graph[at : at + PIECE], 0
-        yield from self.pieces()
-
-    def graph(self) -> bytes:
-        """What comes before the segments."""
-        return b"" if self._whole else encode_graph(self._plan.graph)
-
-    def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """The segments."""
-        segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
-        self._first = None
-        pending: list[bytes] = []
-        size = 0
-        for segment in segments:
-            pending.append(segment)
-            size += len(segment)
-            if size >= PIECE:
-                yield from _pieces(pending)
-                pending, size = [], 0
-        if pending:
-            yield from _pieces(pending)
-
-
-class _Packed:
-    """The same body as a bulk stream."""
-
-    def __init__(self, body: _Body) -> None:
-        self._body = body
-
-    def __call__(self) -> Iterator[tuple[bytes, int]]:
-        from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
-
-        writer = BulkWriter(SEGMENT_LEVEL)
-        # The graph whole before anything else, so that a push that cannot succeed ends early.
-        yield writer.add(self._body.graph()) + writer.flush(), 0
-        ended = 0
-        for piece, segments in self._body.pieces():
-            ended += segments
-            if ready := writer.add(piece):
-                yield from _cut(ready, ended)
-                ended = 0
-        yield from _cut(writer.finish(), ended)
-
-
-def _packed(segments: list[bytes]) -> Callable[[], Iterable[tuple[bytes, int]]] | None:
-    """A small body as a bulk stream; None where that is no shorter."""
-    from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
-
-    writer = BulkWriter(SEGMENT_LEVEL)
-    packed = writer.add(b"".join(segments)) + writer.finish()
-    if len(packed) >= sum(map(len, segments)):
-        return None
-    return lambda: [(packed, len(segments))]
-
-
-def _unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
-    """What a bulk stream says as it comes; nothing where no body came."""
-    first = next(body, None)
-    if first is not None:
-        from smartserver.records.bulk import read_bulk
-
-        yield from read_bulk(itertools.chain((first,), body))
-
-
-def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:
-    return _cut(b"".join(segments), len(segments))
-
-
-def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
-    """Pieces between which the client looks for a refusal; with the last, how many segments end in them."""
-    last = max(range(0, len(joined), PIECE), default=0)
-    for at in range(0, len(joined), PIECE):
-        yield joined[at : at + PIECE], segments if at == last else 0
-
-
-def _begin(plan: Plan) -> tuple[Iterator[bytes] | list[bytes], bool]:
-    """The segments, and whether they are small enough to be sent without announcing their graph."""
-    gathered: list[bytes] = []
-    size = 0
-    stream = iter(plan.segments())
-    for segment in stream:
-        gathered.append(segment)
-        size += len(segment)
-        if size > GRAPH_FIRST_THRESHOLD:
-            return _chain(gathered, stream), False
-    return gathered, True
-
-
-def _chain(first: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield from first
-    yield from rest
 
 
 def _call(update: RefUpdate) -> tuple[AnyVerb, Arguments]:

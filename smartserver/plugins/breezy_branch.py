@@ -17,6 +17,8 @@ from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_checkouts import is_read, watch
+from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
@@ -25,10 +27,6 @@ from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
-
-NOT_LIGHTWEIGHT = (
-    "a lightweight checkout of an hpss:// branch cannot be committed in yet: `brz reconfigure --checkout` helps"
-)
 
 CONFIG_FILE = "branch.conf"
 
@@ -150,7 +148,7 @@ class _ConfigFile(MemoryTransport):
         self._branch = branch
 
     def get_bytes(self, relpath: str) -> bytes:
-        content = self._branch.remote.state().config
+        content = b"" if is_read() else self._branch.remote.state().config
         if not content:
             raise NoSuchFile(relpath)
         return content
@@ -191,6 +189,8 @@ class HpssBranch(Branch):
         self._locks = 0
         self._mode: str | None = None
         self._store: _ConfigStore | None = None
+        self._commit: Commit | None = None
+        watch()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
 
@@ -293,7 +293,12 @@ class HpssBranch(Branch):
     # -- changes
 
     def set_last_revision_info(self, revno: int, revision_id: RevisionId) -> None:
-        """Move the tip to a revision that is there: `brz uncommit`."""
+        """Move the tip, to a revision that was just made or to one that is there (`brz uncommit`)."""
+        commit, self._commit = self._commit, None
+        if commit is not None and commit.has(revision_id):
+            commit.send(revision_id, revno)
+            self._clear_cached_state()
+            return
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
         uncommits = is_running("uncommit") and not has_option("--keep-tags")
@@ -302,8 +307,11 @@ class HpssBranch(Branch):
 
     def _tags_above(self, revision_id: RevisionId) -> list[str]:
         """The tags of what is removed where this becomes the tip: Breezy would remove one after the other."""
+        tags = self.tags.get_tag_dict()
+        if not tags:
+            return []
         gone = self.repository.get_graph().find_unique_ancestors(self.last_revision(), [revision_id])
-        return [name for name, tag in self.tags.get_tag_dict().items() if tag in gone]
+        return [name for name, tag in tags.items() if tag in gone]
 
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False
@@ -322,9 +330,21 @@ class HpssBranch(Branch):
         """There is nothing to reconcile where nothing is damaged."""
         return reconcile(self.remote)
 
-    def get_commit_builder(self, *arguments: object, **options: object) -> NoReturn:
-        """What a commit in a lightweight checkout asks for."""
-        raise errors.CommandError(NOT_LIGHTWEIGHT)
+    def get_commit_builder(
+        self,
+        parents: Sequence[RevisionId],
+        config_stack: object = None,
+        timestamp: float | None = None,
+        timezone: int | None = None,
+        committer: str | None = None,
+        revprops: Mapping[str, str] | None = None,
+        revision_id: RevisionId | None = None,
+        lossy: bool = False,
+    ) -> Any:
+        """What makes the revision of a commit in a lightweight checkout; `set_last_revision_info` sends that."""
+        stack = self.get_config_stack() if config_stack is None else config_stack
+        self._commit = Commit(self, parents)
+        return self._commit.builder(stack, timestamp, timezone, committer, revprops, revision_id, lossy)
 
     def break_lock(self) -> None:
         """Say that there is nothing to break."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,13 @@ from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
 from breezy.bzr.testament import Testament
-from breezy.bzr.versionedfile import AbsentContentFactory, FulltextContentFactory, VersionedFiles
+from breezy.bzr.versionedfile import (
+    AbsentContentFactory,
+    ChunkedContentFactory,
+    ExistingContent,
+    FulltextContentFactory,
+    VersionedFiles,
+)
 
 try:
     from vcsgraph.errors import GhostRevisionsHaveNoRevno
@@ -23,11 +30,15 @@ __all__ = [
     "AbsentContentFactory",
     "BzrDir",
     "BzrDirMetaFormat1",
+    "ChunkedContentFactory",
+    "ExistingContent",
     "FulltextContentFactory",
     "GhostRevisionsHaveNoRevno",
     "Graph",
     "Testament",
     "VersionedFiles",
+    "chk_inventory",
+    "dirstate_tree",
     "is_debugged",
     "load_formats",
     "make_graph",
@@ -38,6 +49,20 @@ __all__ = [
 def load_formats() -> None:
     """Have Breezy's own formats registered, and what goes between them."""
     importlib.import_module("breezy.bzr.vf_repository")
+
+
+def chk_inventory() -> Any:
+    """The class of inventories that lie in pages."""
+    try:
+        return importlib.import_module("breezy.bzr.inventory").CHKInventory
+    except ImportError:  # Breezy 3.4
+        return importlib.import_module("bzrformats.inventory").CHKInventory
+
+
+def dirstate_tree() -> Any:
+    """The class of working trees, if any was loaded."""
+    found = sys.modules.get("breezy.bzr.workingtree_4")
+    return None if found is None else found.DirStateWorkingTree
 
 
 def make_graph(providers: Sequence[Any]) -> Graph:

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 from breezy import trace
 from breezy.revision import NULL_REVISION
 from breezy.tsort import topo_sort
 
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber
+from smartserver.plugins.breezy_checkouts import pages_of
 from smartserver.plugins.breezy_compat import (
     AbsentContentFactory,
+    ChunkedContentFactory,
+    ExistingContent,
     FulltextContentFactory,
     VersionedFiles,
 )
@@ -52,12 +56,16 @@ class Content:
         """The numbers of revisions in the line of the tip's first parents, as far as they are known."""
         self.stats: StatsResult | None = None
         """What the repository consists of, where the command wants that."""
+        self.made: set[RevisionId] = set()
+        """Revisions that were made here and may not be there yet."""
         self.wanted = wanted
         self.remote = remote
         self._asked = 0
         self._below: set[RevisionId] = set()
         self._has_graph = False
         self._has_versions = False
+        self._rebuilt: dict[RevisionId, bool] = {}
+        """The revisions whose pages a checkout was asked for, and whether it had them."""
 
     def begin(self) -> None:
         """Ask what the command wants. Where there is no such revision, only what there is: Breezy says the rest.
@@ -83,7 +91,7 @@ class Content:
         inside: InsideField | None = None,
     ) -> None:
         stats = self.stats is None and self.wanted.stats
-        content = self.remote.read(chosen, trees, inside=inside, stats=stats)
+        content = self.remote.read(chosen, trees, ids=self.wanted.ids, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted = Wanted(inside.chosen, inside.trees)
@@ -97,7 +105,7 @@ class Content:
                 # An inventory without its pages is none.
                 if record.kind != INVENTORY or trees is None or trees.paths != []:
                     self.records[record.kind, record.key] = record
-        if asked_for and chosen is not None and chosen.bare and chosen.oldest in self.parents:
+        if asked_for and chosen is not None and self.wanted.ends and (chosen.oldest in self.parents or not chosen.bare):
             # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
             named_parents = {each for parents in self.parents.values() for each in parents}
             self._below = named_parents - self.parents.keys()
@@ -153,9 +161,9 @@ class Content:
     def fetch_trees(self, revisions: Collection[RevisionId]) -> None:
         """Read the trees of some revisions, as far as the command reads trees at all."""
         asked = self.wanted.trees or self.wanted.later or TreesField(texts=False)
+        had = [each for each in asked.had if self._rebuilt.get(each)]
         for part in _parts([each for each in revisions if each != NULL_REVISION]):
-            trees = TreesField(list(part), False, asked.paths, asked.inner, asked.texts, asked.versions, asked.changed)
-            self._ask(None, trees)
+            self._ask(None, msgspec.structs.replace(asked, revisions=part, each=False, had=had, files=[]))
 
     def fetch_revisions(self, revisions: Collection[RevisionId]) -> None:
         """Read what some revisions say of themselves; who asks again and again gets the line of first parents."""
@@ -167,25 +175,35 @@ class Content:
             self._ask(None, TreesField(list(part), paths=[], texts=False))
 
     def fetch_texts(self, keys: Iterable[Key]) -> None:
-        """Read texts whose place in a tree is known, and the revisions that brought them."""
-        places: dict[RevisionId, list[bytes]] = {}
-        left = list(keys)
+        """Read texts, and the revisions that brought them."""
+        for part in _parts(list(keys)):
+            self._ask(None, TreesField(files=part))
+
+    def rebuild(self) -> None:
+        """Take pages from the checkouts that have them, where the server's inventories name just those."""
         for kind, revision in list(self.records):
-            if kind != INVENTORY or not left:
-                continue
-            tree = BzrTree(read_inventory(self.records[kind, revision].text), self._page)
-            for key in list(left):
-                try:
-                    entry = tree.entry(key.partition(b"\0")[0])
-                    path = None if entry is None or entry.text_key != key else tree.path_of(entry.file_id)
-                except ValueError:
-                    continue  # The pages that lead there are not here.
-                if path is not None:
-                    left.remove(key)
-                    places.setdefault(revision, []).append(path)
-        for revision, paths in places.items():
-            for part in _parts(paths):
-                self._ask(None, TreesField([revision], paths=part, changed=True))
+            if kind == INVENTORY and revision not in self._rebuilt:
+                inventory = read_inventory(self.records[kind, revision].text)
+                pages = pages_of(revision)
+                self._rebuilt[revision] = inventory.id_to_entry in pages and inventory.by_name in pages
+                if self._rebuilt[revision]:
+                    self.records.update({(CHK, key): Record(CHK, key, b"", text) for key, text in pages.items()})
+
+    def fetch_pages(self) -> None:
+        """Read the trees whose pages a checkout was thought to have."""
+        of = [revision for kind, revision in self.records if kind == INVENTORY]
+        for part in _parts(of):
+            self._ask(None, TreesField(list(part), texts=False))
+
+    def add(self, kind: int, key: StoreKey, parents: Iterable[StoreKey], text: bytes) -> None:
+        """Take in a record that is made here."""
+        named = tuple([parent[-1] for parent in parents])
+        if kind in (REVISION, INVENTORY):
+            self.parents[key[0]] = named
+            self.made.add(key[0])
+        meta = b"\0".join(named) if kind == TEXT else b""
+        joined = b"\0".join(key)
+        self.records[kind, joined] = Record(kind, joined, meta, text)
 
     @property
     def is_of_folder(self) -> bool:
@@ -229,8 +247,15 @@ Words = Callable[[], Any]
 class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
     """Records of one kind, to Breezy one of a repository's stores."""
 
-    def __init__(self, kind: int, name: str, content: Content, words: Words, whole: Callable[[], Any]) -> None:
-        """`whole`: a repository that has everything; asking for it costs a round trip and the whole history."""
+    def __init__(
+        self, kind: int, name: str, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True
+    ) -> None:
+        """`whole`: a repository that has everything; asking for it costs a round trip and the whole history.
+
+        `asks`: whether what is missing is asked for.
+        """
+        self._asks = asks
+        self._access = _Access()
         self._kind = kind
         self._name = name
         self._content = content
@@ -242,10 +267,18 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
 
     def _find(self, keys: Collection[StoreKey]) -> dict[StoreKey, tuple[tuple[StoreKey, ...] | None, bytes]]:
         """Parents and text of those of `keys` that are there."""
-        missing = [key for key in keys if (self._kind, b"\0".join(key)) not in self._content.records]
-        if missing and self._kind != SIGNATURE and not (self._kind == TEXT and self._content.has_versions):
+        missing = self._missing(keys)
+        if (
+            missing
+            and self._asks
+            and self._kind != SIGNATURE
+            and not (self._kind == TEXT and self._content.has_versions)
+        ):
             self._fetch(missing)
         return {key: found for key in keys if (found := self._here(key)) is not None}
+
+    def _missing(self, keys: Collection[StoreKey]) -> list[StoreKey]:
+        return [key for key in keys if (self._kind, b"\0".join(key)) not in self._content.records]
 
     def _here(self, key: StoreKey) -> tuple[tuple[StoreKey, ...] | None, bytes] | None:
         record = self._content.records.get((self._kind, b"\0".join(key)))
@@ -261,6 +294,11 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         return None, record.text
 
     def _fetch(self, missing: Collection[StoreKey]) -> None:
+        if self._kind == CHK:
+            self._content.rebuild()
+            missing = self._missing(missing)
+            if not missing:
+                return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))
         with self._words():
             try:
@@ -272,9 +310,11 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
                     return
                 if self._kind == TEXT:
                     self._content.fetch_texts([b"\0".join(key) for key in missing])
+                if self._kind == CHK:
+                    self._content.fetch_pages()
             except MissingRevision:
                 return  # A ghost, which Breezy has words for.
-        missing = [key for key in missing if (self._kind, b"\0".join(key)) not in self._content.records]
+        missing = self._missing(missing)
         if not missing:
             return
         whole = self._whole()
@@ -334,6 +374,43 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
             for line in text.splitlines(True):
                 yield line, key
 
+    def add_content(
+        self,
+        factory: Any,
+        parent_texts: object = None,
+        left_matching_blocks: object = None,
+        nostore_sha: bytes | None = None,
+        random_id: bool = False,
+    ) -> tuple[bytes, int, None]:
+        """Take in a text that is made here; its SHA-1 and length.
+
+        Raises:
+            ExistingContent: it is the one that need not be kept.
+        """
+        from breezy.osutils import sha_string
+
+        text: bytes = factory.get_bytes_as("fulltext")
+        sha1: bytes = sha_string(text)
+        if sha1 == nostore_sha:
+            raise ExistingContent
+        key = (b"sha1:" + sha1,) if self._kind == CHK else factory.key
+        self._content.add(self._kind, key, factory.parents or (), text)
+        return sha1, len(text), None
+
+    def add_lines(
+        self,
+        key: StoreKey,
+        parents: Iterable[StoreKey] | None,
+        lines: list[bytes],
+        parent_texts: object = None,
+        left_matching_blocks: object = None,
+        nostore_sha: bytes | None = None,
+        random_id: bool = False,
+        check_content: bool = True,
+    ) -> tuple[bytes, int, None]:
+        """As `add_content`."""
+        return self.add_content(ChunkedContentFactory(key, parents, None, lines), nostore_sha=nostore_sha)
+
     def get_annotator(self) -> Any:
         """What says where lines are from."""
         from breezy.annotate import Annotator
@@ -353,6 +430,13 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         return frozenset()
 
 
+class _Access:
+    """What Breezy tells that what it wrote is to be seen."""
+
+    def flush(self) -> None:
+        """It is."""
+
+
 STORES = {
     REVISION: "revisions",
     SIGNATURE: "signatures",
@@ -362,10 +446,10 @@ STORES = {
 }
 
 
-def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any]) -> Any:
-    """A new repository of Breezy's that has what is in `content`."""
+def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
+    """A new repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
     for kind, name in STORES.items():
-        store = Store(kind, name, content, words, whole)
+        store = Store(kind, name, content, words, whole, asks=asks)
         if kind == CHK:
             store._search_key_func = made.chk_bytes._search_key_func
         setattr(made, name, store)

@@ -13,7 +13,8 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_compat import load_formats
-from smartserver.plugins.breezy_push import push
+from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_push import push, send_beside
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
@@ -93,7 +94,17 @@ class ToServer(GenericInterBranch):
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
     ) -> FetchResult:
-        """Nothing: the push that moves the tip brings what it needs."""
+        """What is merged in a lightweight checkout: the server has it before it is committed.
+
+        Else nothing: the push that moves the tip brings what it needs.
+        """
+        if is_running("merge"):
+            source = self.source.repository
+            if isinstance(source, HpssRepository) and source.user_url == self.target.repository.user_url:
+                self.target.repository.rest_on(source.shadow())
+            else:
+                send_beside(self.source, self.target, stop_revision)
+                self.target.repository.rest_on(source.shadow() if isinstance(source, HpssRepository) else source)
         return FetchResult(0)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:

@@ -14,6 +14,7 @@ from smartserver.errors import DivergedBranches
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
+from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote, outcomes, tags_updates
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
@@ -69,6 +70,23 @@ def push(
         if hooks:
             run_hooks(result)
         return Pushed(result, result.old_revid == NULL_REVISION)
+
+
+def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None = None) -> None:
+    """Have the server keep a revision, its tip where none is named, that no branch of it leads to yet.
+
+    Raises:
+        BzrError: it could not be done.
+    """
+    wanted = source.last_revision() if revision is None else revision
+    if wanted == NULL_REVISION:
+        return
+    remote = target.remote
+    with source.lock_read(), remote.words():
+        (done,) = remote.push([stays(remote)], [], _Source(BrzRepository(source.repository), wanted)).refs
+        if done.error is not None:
+            raise done.error
+        remote.learn_answer()
 
 
 def run_hooks(result: BranchPushResult) -> None:
@@ -158,11 +176,13 @@ class _Source:
     """The local repository as a push reads it, its progress shown."""
 
     local: BrzRepository
+    only: RevisionId | None = None
+    """What is sent instead of the tips."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
         from smartserver.vcs.brz_plan import plan
 
-        return _ShownPlan(plan(self.local, tips, haves))
+        return _ShownPlan(plan(self.local, tips if self.only is None else [self.only], haves))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy import urlutils
 from breezy.errors import CommandError
 from breezy.plugins import hpss
 from breezy.repository import Repository
@@ -23,6 +25,7 @@ from smartserver.client.repository import (
 )
 from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
 from smartserver.plugins import breezy_advice, breezy_remembered
+from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
     copies_there,
@@ -38,6 +41,7 @@ from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
+from smartserver.records.check_bzr import INVENTORY
 from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
@@ -204,6 +208,12 @@ class Remote:
 
     def _learn_beside(self) -> None:
         """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
+        if (
+            is_running("switch")
+            and (checkout := open_checkout(str(hpss.arguments.get("directory") or "."))) is not None
+        ):
+            self._learn_from_new(checkout)
+            return
         beside = next((other for other in self._server.remotes.values() if other is not self), None)
         if beside is None or self.target is None:
             return
@@ -215,6 +225,35 @@ class Remote:
             self.knowledge = self.repository.knowledge = known
             self._learned()
             self._history = History(iter(()), 0, KINDS)
+
+    def _learn_from_new(self, checkout: Checkout) -> None:
+        """Learn from what is said of the branch that a lightweight checkout of this one is switched to."""
+        other = self._switched_to(checkout)
+        if other is None or other is self:
+            return
+        at = other.look().at
+        known = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
+        if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
+            self.knowledge = self.repository.knowledge = known
+            self._learned()
+            self.content = other.content
+
+    def _switched_to(self, checkout: Checkout) -> Remote | None:
+        """The branch on the same server that a lightweight checkout is switched to."""
+        from smartserver.plugins.breezy_transport import HpssTransport
+
+        given = str(hpss.arguments.get("to_location") or "")
+        if not given or hpss.arguments.get("create_branch"):
+            return None
+        if not given.startswith(hpss.SCHEMES):
+            if ":" in given or os.path.exists(given):
+                return None
+            given = urlutils.join(checkout.branch, "..", urlutils.escape(given))
+        transport = HpssTransport(given)
+        if transport.server is not self._server:
+            return None
+        other = Remote(transport, transport.get_segment_parameters().get("branch", ""))
+        return self._server.remotes.setdefault(other.path, other)
 
     def state(self) -> State:
         """What it is.
@@ -260,6 +299,18 @@ class Remote:
             self.knowledge = self.content.remote.knowledge
         with self.words():
             self._learned()
+
+    def read_for(self, asked: Wanted) -> Content:
+        """What was read, if that has the inventories this wants; else it is read."""
+        had = asked.trees.had if asked.trees is not None else ()
+        content = self.content
+        if content is None or any((INVENTORY, revision) not in content.records for revision in had):
+            content = Content(self.repository, asked)
+            with self.asking():
+                content.begin()
+                self._learned()
+            self.content = content
+        return content
 
     def ask_again(self, absent: Collection[RevisionId]) -> None:
         """Ask for the history once more: these revisions, though below what the target has, are not there."""

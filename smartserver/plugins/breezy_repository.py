@@ -7,6 +7,7 @@ to a shadow: a repository in memory that holds what came, stacked on the local o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import controldir, errors, trace, ui, urlutils
@@ -39,10 +40,6 @@ def format_2a() -> Any:
     return controldir.format_registry.make_controldir("2a")
 
 
-def _in_memory() -> Repository:
-    return format_2a().initialize_on_transport(MemoryTransport()).create_repository()
-
-
 class _Parents:
     """What a graph asks for parents. It has no more than that: what it seems to have it is asked for, too."""
 
@@ -62,6 +59,7 @@ class HpssRepository:
         self._format = format_2a().repository_format
         self._fallback_repositories: list[Repository] = []
         self._shadow: Repository | None = None
+        self._beside: list[Repository] = []
         self._signatures = Signatures(self)
         self._locks = 0
 
@@ -89,8 +87,8 @@ class HpssRepository:
     control_transport = user_transport
 
     def has_same_location(self, other: Repository) -> bool:
-        """Whether another object is the same repository."""
-        return getattr(other, "user_url", None) == self.user_url
+        """Whether another object is the same repository, and has what this one has: in a merge each read its branch."""
+        return not is_running("merge") and getattr(other, "user_url", None) == self.user_url
 
     def supports_rich_root(self) -> bool:
         """As format 2a does."""
@@ -156,11 +154,17 @@ class HpssRepository:
                 found[revision] = came[revision] or (NULL_REVISION,)
             else:
                 other.append(revision)
-        local = self.remote.target
-        if other and local is not None:
-            with local.lock_read():
-                found.update(local.get_parent_map(other))
+        for local in [*([] if self.remote.target is None else [self.remote.target]), *self._beside]:
+            if other:
+                with local.lock_read():
+                    found.update(local.get_parent_map(other))
         return found
+
+    def rest_on(self, repository: Repository) -> None:
+        """Have what another repository has, too: what was merged is there before it is committed."""
+        self._beside.append(repository)
+        if self._shadow is not None:
+            self._shadow.add_fallback_repository(repository)
 
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
@@ -280,22 +284,33 @@ class HpssRepository:
             self.remote.look()
             content = self.remote.content
             if content is not None:
-                shadow = repository_over(_in_memory(), content, self.remote.asking, self._whole)
+                shadow = repository_over(self.in_memory(), content, self.asking, self.whole)
             else:
-                shadow = self._whole()
+                shadow = self.whole()
             for _ in range(self._locks):
                 shadow.lock_read()
             self._shadow = shadow
         return self._shadow
 
-    def _whole(self) -> Repository:
+    @staticmethod
+    def in_memory() -> Repository:
+        """A new repository that is nowhere else."""
+        return format_2a().initialize_on_transport(MemoryTransport()).create_repository()
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Around what reads more."""
+        return self.remote.asking()
+
+    def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
         history = self.remote.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-        made = _in_memory()
+        made = self.in_memory()
         if self.remote.target is not None:
             made.add_fallback_repository(self.remote.target)
         self.remote.insert(made, list(history.parents))
+        for each in self._beside:
+            made.add_fallback_repository(each)
         return made
 
     def __getattr__(self, name: str) -> Any:

@@ -15,7 +15,8 @@ from typing import Any
 
 from breezy.plugins import hpss
 
-from smartserver.records.model import RevisionId
+from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
+from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField
 
@@ -44,6 +45,10 @@ class Wanted:
     """Instead, where the URL leads into the branch."""
     stats: bool = False
     """Whether the repository's are read, too."""
+    ends: bool = False
+    """Whether it is as if nothing were below the oldest that is chosen."""
+    ids: Sequence[RevisionId] = ()
+    """Revisions whose ancestors are among those that may be chosen, too."""
 
 
 class Unclear(Exception):
@@ -121,6 +126,11 @@ def _in_checkout(path: str) -> bytes:
     return os.fsencode(os.path.relpath(path, root))
 
 
+def _is_folder(path: str) -> bool:
+    """Whether a local path leads to a folder in a checkout."""
+    return os.path.isdir(path) and _in_checkout(path) != b""
+
+
 def _checkout_root(path: str) -> str | None:
     root = os.path.abspath(path)
     while not os.path.isdir(os.path.join(root, ".bzr")):
@@ -163,9 +173,7 @@ def _diff(arguments: Arguments) -> Wanted | None:
     given = arguments.get("revision") or []
     files = arguments.get("file_list") or []
     if not given:
-        root = _checkout_root(files[0] if files else ".")
-        basis = None if root is None or not _is_light(root) else _basis(root)
-        return None if basis is None else Wanted(trees=TreesField([basis], texts=False))
+        return _compared(files)
     urls = [each for each in files if each.startswith(hpss.SCHEMES)]
     places: dict[str, Any] = {"inner": True} if urls else {}
     if urls and len(files) > 1:
@@ -182,17 +190,56 @@ def _checkout(arguments: Arguments) -> Wanted | None:
     return _trees(lambda: [_one(arguments)]) if arguments.get("lightweight") else None
 
 
+def _compared(paths: Sequence[str]) -> Wanted | None:
+    """In a lightweight checkout: what the files that were changed were before."""
+    checkout = checkout_of(paths[0] if paths else ".")
+    return None if checkout is None else Wanted(trees=TreesField(files=_texts(checkout), texts=False))
+
+
+def _texts(checkout: Checkout) -> list[Key]:
+    return [each.text for each in checkout.changed()][:MAX_IDS]
+
+
+def _revert(arguments: Arguments) -> Wanted | None:
+    return None if arguments.get("revision") else _compared(arguments.get("file_list") or [])
+
+
+def _moved(checkout: Checkout, arguments: Arguments) -> Wanted:
+    """A tree in which a lightweight checkout's is to be, less what this one has."""
+    return _trees(lambda: [_one(arguments)], had=checkout.parents(), files=_texts(checkout))
+
+
 def _update(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: what is new since its tree was made."""
-    root = _checkout_root(arguments.get("dir") or ".")
-    basis = None if root is None or not _is_light(root) else _basis(root)
-    if basis is None:
+    checkout = checkout_of(arguments.get("dir") or ".")
+    if checkout is None or not checkout.parents():
         return None
-    asked = _trees(lambda: [basis, _one(arguments)], changed=True)
+    asked = _moved(checkout, arguments)
     if asked.trees is None:
         return asked
     # What is merged with what is read off the graph between the two.
-    return Wanted(ChosenField(bare=True, newest=asked.trees.revisions[1], oldest=basis), asked.trees)
+    chosen = ChosenField(bare=True, newest=asked.trees.revisions[0], oldest=checkout.parents()[0])
+    return Wanted(chosen, asked.trees, ends=True)
+
+
+def _switch(arguments: Arguments) -> Wanted | None:
+    checkout = open_checkout(arguments.get("directory") or ".")
+    return None if checkout is None else _moved(checkout, arguments)
+
+
+def _commit(arguments: Arguments) -> Wanted | None:
+    """In a lightweight checkout: what its tree is based on."""
+    checkout = checkout_of((arguments.get("selected_list") or ["."])[0])
+    if checkout is None:
+        return None
+    return commit_on(checkout.parents(), _texts(checkout) if arguments.get("show_diff") else [])
+
+
+def commit_on(parents: Sequence[RevisionId], files: Sequence[Key] = ()) -> Wanted:
+    """What a commit reads of its parents; where they are several, their history says which texts come from which."""
+    chosen = ChosenField(bare=True) if len(parents) > 1 else None
+    trees = TreesField(texts=False, had=list(parents), files=list(files))
+    return Wanted(chosen, trees, ids=parents[1:])
 
 
 def _described(arguments: Arguments) -> Wanted:
@@ -201,10 +248,29 @@ def _described(arguments: Arguments) -> Wanted:
     return Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
 
 
+def _uncommit(arguments: Arguments) -> Wanted | None:
+    """What is removed, and what is the tip then; that one's tree, where there is a lightweight checkout."""
+    location = arguments.get("location") or "."
+    checkout = None if location.startswith(hpss.SCHEMES) else checkout_of(location)
+    given = arguments.get("revision")
+    try:
+        kept = _revision(given[0]) if given else TIP - 1
+    except Unclear:
+        return None
+    if not isinstance(kept, int) or (checkout is None and not location.startswith(hpss.SCHEMES)):
+        return None
+    if kept == TIP:
+        return Wanted(ChosenField(1))
+    if checkout is None:
+        trees = TreesField([kept], paths=[], texts=False)
+    else:
+        trees = TreesField([kept], had=checkout.parents(), texts=False)
+    return Wanted(ChosenField(newest=TIP, oldest=kept + 1), trees, ends=True)
+
+
 def _status(arguments: Arguments) -> Wanted | None:
     """Of a lightweight checkout the tree itself says nearly all."""
-    root = _checkout_root((arguments.get("file_list") or ["."])[0])
-    if root is None or not _is_light(root) or arguments.get("revision"):
+    if checkout_of((arguments.get("file_list") or ["."])[0]) is None or arguments.get("revision"):
         return None
     return Wanted(later=TreesField([], texts=False))
 
@@ -214,23 +280,6 @@ def _tags(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(bare=True))
 
 
-def _is_light(root: str) -> bool:
-    return os.path.isfile(os.path.join(root, ".bzr", "branch", "location"))
-
-
-_DIRSTATE = re.compile(rb"#bazaar dirstate [^\n]*\ncrc32: [^\n]*\nnum_entries: [^\n]*\n[0-9]+\0([^\0\n]+)\0")
-
-
-def _basis(root: str) -> RevisionId | None:
-    """The revision a checkout's tree was made of."""
-    try:
-        with open(os.path.join(root, ".bzr", "checkout", "dirstate"), "rb") as file:
-            found = _DIRSTATE.match(file.read(4096))
-    except OSError:
-        return None
-    return None if found is None else found[1]
-
-
 _LOG_FILTERS = (
     "authors", "exclude_common_ancestry", "forward", "match", "match_author", "match_bugs", "match_committer",
     "match_message", "message", "omit_merges",
@@ -238,7 +287,7 @@ _LOG_FILTERS = (
 """With these `brz log` reads more revisions than it shows."""
 
 
-def _log(arguments: Arguments) -> Wanted:
+def _log(arguments: Arguments) -> Wanted | None:
     files = arguments.get("file_list") or []
     given = arguments.get("revision") or arguments.get("change") or []
     shown = bool(arguments.get("show_diff"))
@@ -248,6 +297,8 @@ def _log(arguments: Arguments) -> Wanted:
     except Unclear as unclear:
         return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
+    if files and not given and not files[0].startswith(hpss.SCHEMES) and _is_folder(files[0]):
+        return None  # Each tree is compared with the one before: that takes the whole history.
     # What one file has to do with merges is read off the whole graph.
     place = {"inner": True} if not files or files[0].startswith(hpss.SCHEMES) else {"paths": [_in_checkout(files[0])]}
     ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
@@ -280,12 +331,16 @@ _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "annotate": _annotate,
     "cat": _cat,
     "checkout": _checkout,
+    "commit": _commit,
     "diff": _diff,
     "export": _export,
     "log": _log,
     "info": _described,
     "ls": _ls,
+    "revert": _revert,
     "status": _status,
+    "switch": _switch,
     "tags": _tags,
+    "uncommit": _uncommit,
     "update": _update,
 }

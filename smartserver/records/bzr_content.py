@@ -91,6 +91,28 @@ class BzrContent:
             mine, theirs = below[0] - seen, below[1] - seen
         return files[0] ^ files[1]
 
+    def shared(self, read: Read, revision: RevisionId, had: Collection[RevisionId]) -> tuple[set[Key], set[Key]]:
+        """Pages of some trees at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""
+        found = read(INVENTORY, revision)
+        others = [read_inventory(each.text) for other in had if (each := read(INVENTORY, other)) is not None]
+        pages: set[Key] = set()
+        texts: set[Key] = set()
+        if found is None or not others:
+            return pages, texts
+        inventory = read_inventory(found.text)
+        mine = {inventory.id_to_entry, inventory.by_name}
+        theirs = {root for other in others for root in (other.id_to_entry, other.by_name)}
+        seen: set[Key] = set()
+        while mine or theirs:
+            pages |= theirs
+            seen |= mine | theirs
+            mine, theirs = (
+                {child for key in keys for child in _below(_page(read, key), into)}
+                for keys, into in ((mine - theirs, None), (theirs - mine, texts))
+            )
+            mine, theirs = mine - seen, theirs - seen
+        return pages, texts
+
     def bringer(self, key: Key) -> RevisionId:
         """The second part of a text's key."""
         return key.partition(b"\0")[2]
@@ -126,6 +148,15 @@ def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[
             todo += below
             continue
         files += _files(text)
+
+
+def _below(text: bytes, texts: set[Key] | None) -> Collection[Key]:
+    """The pages below a page; the texts of the files that a leaf has are added to `texts`."""
+    if is_node(text):
+        return read_node(text).children.values()
+    if texts is not None:
+        texts.update(entry.text_key for entry in _files(text))
+    return ()
 
 
 def _files(text: bytes) -> list[Entry]:

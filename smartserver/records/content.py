@@ -58,6 +58,13 @@ class Content(Protocol):
             ValueError: a record is missing or cannot be read.
         """
 
+    def shared(self, read: Read, revision: RevisionId, had: Collection[RevisionId]) -> tuple[set[Key], set[Key]]:
+        """What some trees have of a revision's: pages, at which `tree` need go no further, and texts of files.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
     def bringer(self, key: Key) -> RevisionId:
         """The revision that brought a file's text; it may be a ghost."""
 

@@ -80,8 +80,13 @@ class ContentReader:
             named = ()
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or plan.trees.each else ())])
         also = self._named(wanted) if len(wanted) > 1 and plan.trees.paths else set()
+        had = [revision for revision in dict.fromkeys(plan.trees.had) if snapshot.ordinal(revision) is not None]
+        for revision in had:
+            yield from self._inventory(revision)
         for revision in wanted:
-            yield from self._tree(revision, changed, also)
+            yield from self._tree(revision, changed, also, self._shared(revision, had))
+        if plan.trees.files:
+            yield from self._files(plan.trees.files)
 
     def _pairs(self) -> list[tuple[RevisionId, ...]]:
         """The revisions whose trees are compared: a chosen one and its first parent, where that is here; neighbours."""
@@ -115,8 +120,42 @@ class ContentReader:
                 raise CorruptRecord(pair[0], pair[0], f"its tree cannot be read: {wrong}") from wrong
         return found
 
-    def _tree(self, revision: RevisionId, changed: Collection[Key] | None, also: Collection[bytes]) -> Iterator[bytes]:
-        """`changed`: the texts to be sent; None: all. `also`: what has a place of its own here, perhaps."""
+    def _inventory(self, revision: RevisionId) -> Iterator[bytes]:
+        """What says which tree a revision has, and nothing of that."""
+        ordinal = self._snapshot.ordinal(revision)
+        assert ordinal is not None  # Else it is not among those that are had.
+        places = self._content.tree(self._read, revision, (), set())
+        records = [*self._described(revision), *[each for kind, key in places for each in self._once(kind, key)]]
+        yield self._segment(ordinal, records)
+
+    def _shared(self, revision: RevisionId, had: Collection[RevisionId]) -> set[Key]:
+        """The texts that a tree shares with those the reader has; the walk will not enter the pages it shares."""
+        if not had:
+            return set()
+        try:
+            pages, texts = self._content.shared(self._read, revision, had)
+        except ValueError as wrong:
+            raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
+        self._walked |= pages
+        return texts
+
+    def _files(self, keys: Iterable[Key]) -> Iterator[bytes]:
+        """Texts that were asked for by their keys, in the segments of what brought them."""
+        snapshot, content = self._snapshot, self._content
+        for key in keys:
+            brought = snapshot.ordinal(content.bringer(key))
+            if brought is not None:
+                bringer = snapshot.revision(brought)
+                yield from self._cut(brought, [*self._once(content.text, key), *self._described(bringer)])
+
+    def _tree(
+        self,
+        revision: RevisionId,
+        changed: Collection[Key] | None,
+        also: Collection[bytes],
+        had: Collection[Key],
+    ) -> Iterator[bytes]:
+        """`changed`: the texts to be sent; None: all but those in `had`. `also`: what has a place of its own here."""
         snapshot, trees, content = self._snapshot, self._plan.trees, self._content
         ordinal = snapshot.ordinal(revision)
         assert ordinal is not None  # The plan found it in this snapshot.
@@ -128,7 +167,7 @@ class ContentReader:
             try:
                 for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also):
                     if kind == content.text:
-                        if changed is not None and key not in changed:
+                        if key in had or (changed is not None and key not in changed):
                             continue
                         texts.append(key)
                         if not trees.texts or trees.versions:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.records.model import Announced, Key, Kind, Parent, RefValue, RevisionId
 
 
 class What(enum.StrEnum):
@@ -60,6 +60,10 @@ class Trees(msgspec.Struct, frozen=True):
     """Whether the earlier texts of those files come too, and the revisions that brought them."""
     changed: bool = False
     """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
+    had: tuple[RevisionId, ...] = ()
+    """Trees whose pages and texts the reader has: nothing of them is sent but what says which they are."""
+    files: tuple[Key, ...] = ()
+    """Texts that come besides, where they are stored, and what the revisions that brought them say of themselves."""
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
@@ -75,7 +79,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return bool(self.revisions or self.trees.of)
+        return bool(self.revisions or self.trees.of or self.trees.had or self.trees.files)
 
 
 class Transaction(Protocol):
@@ -367,7 +371,7 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     """What a repository consists of; sizes in bytes."""
 
     format: str
-    features: tuple[str, ...]
+    features: list[str]
     vcs: str
     version: int
     """Changes since it was made."""

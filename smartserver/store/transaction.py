@@ -279,7 +279,7 @@ class RepositoryTransaction:
         root, view = snapshot.root, snapshot.view
         return RepositoryStats(
             format=SPOKEN,
-            features=tuple(sorted({*root.read_features, *root.write_features})),
+            features=sorted({*root.read_features, *root.write_features}),
             vcs=root.vcs,
             version=root.version,
             refs=len(view.refs()),

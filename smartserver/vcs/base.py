@@ -72,7 +72,7 @@ class Inserted(NamedTuple):
 class Plan(Protocol):
     """What a push will send: the graph now, the segments when asked.
 
-    It is what an adapter gives the client, which declares what it reads of it (`client.repository.Plan`): of `client`
+    It is what an adapter gives the client, which declares what it reads of it (`client.body.Plan`): of `client`
     and `vcs` neither may import the other.
     """
 

@@ -22,6 +22,7 @@ from smartserver.vcs.brz_compat import NULL, Store, StoreKey
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
+from smartserver.vcs.collector import rare_collections
 
 REVISION, SIGNATURE, INVENTORY, PAGE, TEXT = range(5)
 """The kinds, as `records.check.KINDS_OF` lists them."""
@@ -68,8 +69,14 @@ class BrzPlan:
         graph: Mapping[RevisionId, tuple[RevisionId, ...]],
         here: Collection[RevisionId],
         excluded: frozenset[Key] = frozenset(),
+        *,
+        partial: bool = False,
     ) -> None:
-        """`here`: the parents outside `graph` that are in the repository."""
+        """`here`: the parents outside `graph` that are in the repository.
+
+        `partial`: of these it need not have the texts; those it has not are no delta bases.
+        """
+        self._partial = partial
         self._repository = repository
         self._parents = graph
         self._here = here
@@ -86,7 +93,8 @@ class BrzPlan:
 
     def without_bases(self, keys: Collection[Key]) -> Self:
         """The same plan, using none of `keys` as a delta base."""
-        return type(self)(self._repository, self._parents, self._here, self._excluded | frozenset(keys))
+        excluded = self._excluded | frozenset(keys)
+        return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
         """Whole segments in the order of `graph`; may be asked for again.
@@ -95,8 +103,9 @@ class BrzPlan:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
         if self.graph:
-            with self._repository.locked():
-                yield from _Export(self._repository, self.bulk, self._excluded).segments(self.graph)
+            with self._repository.locked(), rare_collections():
+                export = _Export(self._repository, self.bulk, self._excluded, partial=self._partial)
+                yield from export.segments(self.graph)
 
     def _has(self, revision: RevisionId) -> bool:
         return revision in self._parents or revision in self._here
@@ -123,7 +132,8 @@ def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[
 class _Export:
     """One reading of what a plan sends."""
 
-    def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key]) -> None:
+    def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
+        self._partial = partial
         breezy = repository.breezy
         self._stores: dict[int, Store] = {
             REVISION: breezy.revisions,
@@ -133,7 +143,7 @@ class _Export:
             TEXT: breezy.texts,
         }
         self._excluded = excluded
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE)
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
         self._pages: dict[Key, Page] = {}
         self._roots: dict[RevisionId, Roots] = {}
         self._before: dict[tuple[int, Key], bytes] = {}
@@ -254,7 +264,10 @@ class _Export:
     # ---- segments
 
     def _candidates(self, kind: int, keys: Iterable[Key]) -> list[Candidate]:
-        return [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
+        found = [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
+        if not self._partial or kind == PAGE:
+            return found
+        return [each for each in found if each.text is not None or (kind, each.key) in self._sent]
 
     def _segment(
         self,

@@ -23,6 +23,9 @@ MAX_PREFIXES = 256
 MAX_TREES = 4096
 """Trees in one pull by name: as many as ids elsewhere. Those of the chosen revisions are not counted."""
 
+MAX_HAD = 16
+"""Trees a reader may have: the parents of a working tree are seldom more than two."""
+
 Path = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"doc/index.txt"])]
 """A path inside a tree, without a slash at either end; empty: the tree's root."""
 
@@ -60,6 +63,10 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     of those files, and the revisions that brought them, too. `changed`: texts only of files that are not the same in a
     tree and the next of `revisions`, or with `each` in its first parent's, all where it is compared with none, and the
     revisions that brought those; nothing of several `revisions` that are all the same.
+
+    `had`: of these trees, those of them that are here, the reader has all but their inventories: nothing else that one
+    of them has comes. `files`: the keys of texts that come besides, where there are such, and the revisions that
+    brought those.
     """
 
     revisions: Annotated[list[Named], msgspec.Meta(max_length=MAX_TREES)] = []
@@ -69,6 +76,8 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     texts: bool = True
     versions: bool = False
     changed: bool = False
+    had: Annotated[list[Id], msgspec.Meta(max_length=MAX_HAD)] = []
+    files: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
 
 
 class InsideField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -157,6 +166,8 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
             asked.texts,
             asked.versions,
             asked.changed,
+            tuple(asked.had),
+            tuple(asked.files),
         )
     elif chosen is None:
         chosen = ChosenField()

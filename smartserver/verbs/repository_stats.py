@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from smartserver.errors import NoSuchRepository
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
@@ -31,17 +33,4 @@ class StatsResult(Result, frozen=True, array_like=True):
 @verb("Repository.stats", effect=Effect.READ, errors=(NoSuchRepository,))
 def repository_stats(context: Context, request: StatsRequest) -> StatsResult:
     """Say how large a repository is and what it is made of, without reading its packs."""
-    found = context.transaction.stats()
-    return StatsResult(
-        found.format,
-        list(found.features),
-        found.vcs,
-        found.version,
-        found.refs,
-        found.entries,
-        found.revisions,
-        found.records,
-        found.packs,
-        found.size,
-        found.largest,
-    )
+    return StatsResult(**msgspec.structs.asdict(context.transaction.stats()))

@@ -124,3 +124,15 @@ def test_what_differs(served: Random) -> None:
         came = {key for kind, key in served.records(served.parts(served.plan([], trees=trees))) if kind == TEXT}
         texts = [{key for kind, key in served.tree(each) if kind == TEXT} for each in (one, other)]
         assert texts[0] ^ texts[1] <= came <= texts[0] | texts[1]
+
+
+def test_what_the_reader_has(served: Random) -> None:
+    """Of a tree comes what the trees that are had have not; with those it is whole."""
+    for _ in range(10):
+        one, other, third = served.random.sample(list(served.history.parents), 3)
+        for had in ((other,), (other, third)):
+            trees = Trees((one,), had=had)
+            came = served.records(served.parts(served.plan([], trees=trees)))
+            here = {place for each in had for place in served.tree(each)}
+            assert served.tree(one).keys() <= came.keys() | here
+            assert {kind for kind, _ in came.keys() & here} <= {REVISION, SIGNATURE, INVENTORY}

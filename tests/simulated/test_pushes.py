@@ -11,9 +11,10 @@ import pytest
 from builders import MAIN, History
 from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
+from smartserver.client.body import Plan
 from smartserver.client.call import Answer, Client, Outgoing
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import Outcome, Plan, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository, Updated
 from smartserver.errors import (
     BranchExists,
     DivergedBranches,

@@ -23,11 +23,11 @@ from smartserver.cli.peers.base import OPERATIONS, Act, Peer
 from smartserver.cli.peers.brz import Brz
 from smartserver.cli.peers.git import Git
 from smartserver.cli.peers.hg import Hg
-from smartserver.cli.peers.ours import Ours
+from smartserver.cli.peers.ours import Ours, OursByBrz
 from smartserver.cli.peers.svn import Svn
 from smartserver.cli.servers import Say, Workspace, attempt, run
 
-PEERS: tuple[type[Peer], ...] = (Ours, Git, Hg, Brz, Svn)
+PEERS: tuple[type[Peer], ...] = (Ours, OursByBrz, Git, Hg, Brz, Svn)
 """In the order they are shown."""
 
 RTTS = (0.1, 0.2, 0.3)
@@ -173,7 +173,7 @@ def _convert(found: Comparison, peer: type[Peer], work: Workspace, fixtures: Pat
         found.notes.append(f"{peer.label} is not here: {', '.join(lacking)} is not installed")
         return False
     say(f"history for {peer.label}")
-    environment = work.environment(peer.name) | {"PATH": path} | dict(peer.settings(work.folder))
+    environment = work.environment(peer.name) | {"PATH": path} | dict(peer.settings(work.folder, path))
     try:
         peer.convert(lambda *command: run(command, fixtures, environment), fixtures)
     except CommandError as wrong:

@@ -35,7 +35,7 @@ class Place:
             own = {"HOME": str(self.folder / "home"), "XDG_CACHE_HOME": str(self.folder / f"cache-{user}")}
             found = work.environment(user)
             self._environments[user] = (
-                found | own | {"PATH": path} | dict(peer.settings(self.folder)) | dict(settings or {})
+                found | own | {"PATH": path} | dict(peer.settings(self.folder, path)) | dict(settings or {})
             )
 
     @property

@@ -91,8 +91,11 @@ class Peer(ABC):
         return [program for program in cls.programs if shutil.which(program, path=path) is None]
 
     @classmethod
-    def settings(cls, _folder: Path) -> Mapping[str, str]:
-        """What is in the environment of its programs, server and client; `folder` is the site's."""
+    def settings(cls, _folder: Path, _path: str) -> Mapping[str, str]:
+        """What is in the environment of its programs, server and client.
+
+        `folder`: the site's; `path`: the folders in which its programs are found.
+        """
         return {}
 
     @classmethod

@@ -28,7 +28,7 @@ class Hg(Peer):
     )
 
     @classmethod
-    def settings(cls, _folder: Path) -> Mapping[str, str]:
+    def settings(cls, _folder: Path, _path: str) -> Mapping[str, str]:
         """Nobody's configuration."""
         return {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
 

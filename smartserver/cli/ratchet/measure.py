@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
@@ -14,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from smartserver.cli.bench.report import circumstances
+from smartserver.cli.breezy import BRZ, breezy_library
 from smartserver.cli.compare.links import Done, ProxyLine
 from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT
 from smartserver.cli.ratchet import history
-from smartserver.cli.ratchet.history import BRZ
 from smartserver.cli.ratchet.rows import MADE, NOT_YET, ROWS, Ran, Row
 from smartserver.cli.ratchet.sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
 from smartserver.cli.ratchet.verdict import CLOSING, Figures, excesses, figures
-from smartserver.cli.servers import Say, Workspace, attempt, run
+from smartserver.cli.servers import Say, Workspace, run
 
 STARTED = "started"
 """What is kept of a side before any command."""
@@ -114,7 +112,7 @@ def run_ratchet(source: Path | None, only: Collection[str], tools: Path | None, 
         signing.mkdir()
         (signing / "__init__.py").write_text(SIGNING, encoding="utf-8")
         environment = {
-            **work.environment("fixtures"), **Stock.settings(work.folder), **Stock.plugins(signing), **library
+            **work.environment("fixtures"), **Stock.settings(work.folder, ""), **Stock.plugins(signing), **library
         }  # fmt: skip
         found.version = run([*BRZ, "version", "--short"], None, environment).strip()
         say("history")
@@ -128,23 +126,6 @@ def run_ratchet(source: Path | None, only: Collection[str], tools: Path | None, 
                 found.about = f"{made_from}: {_size_of(fixtures)}"
     found.circumstances = circumstances()
     return found
-
-
-def breezy_library(tools: Path | None) -> Mapping[str, str]:
-    """The environment in which this interpreter finds Breezy.
-
-    Raises:
-        CommandError: it does not.
-    """
-    if importlib.util.find_spec("breezy.bzr") is not None:
-        return {}
-    if tools is not None:
-        where = "import os, sys, breezy.bzr; print(os.path.dirname(breezy.__path__[0]), sys.version_info[:2])"
-        done = attempt([str(tools / "python"), "-c", where], None, os.environ)
-        folder, _, version = done.stdout.strip().partition(" ")
-        if done.returncode == 0 and version == str(tuple(sys.version_info[:2])):
-            return {"PYTHONPATH": folder}
-    raise CommandError("there is no Breezy for this Python: pip install 'smartserver[brz]'")
 
 
 def _size_of(fixtures: Path) -> str:

@@ -11,15 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import smartserver
+from smartserver.cli.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
 from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT, Act
-from smartserver.cli.peers.brz import Brz
-from smartserver.cli.peers.ours import serving
-from smartserver.cli.ratchet.history import BRZ
-from smartserver.store.repository import PackRepository
-from transports.local import LocalTransport
+from smartserver.cli.peers.brz import Brz, last_revision
+from smartserver.cli.peers.ours import serving, stored, stored_tip
 
 BEHIND = 10
 """Revisions of the main line that `old`, `behind` and `stale` lack."""
@@ -29,9 +26,6 @@ BACK = f"-{BEHIND + 1}"
 
 AUTHOR = "User <user@example.org>"
 """Who commits: nobody the history knows, so that what he may sign is his own."""
-
-PLUGIN = "hpss"
-"""What our plugin is called."""
 
 SIGNING = '''"""Signs without keys, as Breezy's own tests do."""
 
@@ -48,6 +42,8 @@ EMPTY = "empty"
 class Side(Brz):
     """One of the two; its figures are a column."""
 
+    command: ClassVar[tuple[str, ...]] = BRZ
+
     def __init__(self, site: Place, fixtures: Path, pieces: Path, wanted: Collection[str]) -> None:
         """`pieces`: where the pieces lie, out of the way of a server; `wanted`: those that are made."""
         super().__init__(site, fixtures)
@@ -60,9 +56,9 @@ class Side(Brz):
         """Pieces that could not be made, and why."""
 
     @classmethod
-    def settings(cls, folder: Path) -> Mapping[str, str]:
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
         """A user whom the history does not know."""
-        return {**super().settings(folder), "BRZ_EMAIL": AUTHOR}
+        return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
@@ -73,17 +69,13 @@ class Side(Brz):
         """None: what is run is in `rows`."""
         return {}
 
-    def server(self, host: str, port: int) -> Sequence[str]:
-        """`brz serve`, writable."""
-        return (*BRZ, *super().server(host, port)[1:])
-
     def brz(self, *words: str, folder: str = "") -> str:
         """What a command of the user said, in a folder below his own.
 
         Raises:
             CommandError: it failed.
         """
-        return self.place.run(CLIENT, *BRZ, *words, folder=f"{CLIENT}/{folder}")
+        return self.place.run(CLIENT, *self.command, *words, folder=f"{CLIENT}/{folder}")
 
     def home(self, folder: str = "") -> Path:
         """The user's folder, or one below it."""
@@ -170,12 +162,7 @@ class Side(Brz):
 
     def mine(self, folder: str) -> str:
         """Revno and tip of a branch of the user's."""
-        return (self.home(folder) / ".bzr" / "branch" / "last-revision").read_text(encoding="utf-8").strip()
-
-    def there(self, branch: str) -> str:
-        """Revno and tip of a branch of the server's, by the path of its URL; empty where there is none."""
-        place = self.place.served / branch / ".bzr" / "branch" / "last-revision"
-        return place.read_text(encoding="utf-8").strip() if place.exists() else ""
+        return last_revision(self.home(folder))
 
     def has_repository(self, path: str) -> bool:
         """Whether there is a repository on the server."""
@@ -204,7 +191,7 @@ class Stock(Side):
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
         """Ours may be installed beside it."""
-        return {**super().plugins(signing), "BRZ_DISABLE_PLUGINS": PLUGIN}
+        return {**super().plugins(signing), **WITHOUT_PLUGIN}
 
 
 class Plugin(Side):
@@ -217,7 +204,7 @@ class Plugin(Side):
     def plugins(cls, signing: Path) -> Mapping[str, str]:
         """Ours, from here: it need not be installed beside Breezy."""
         plugins = super().plugins(signing)
-        return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{PLUGIN}@{_plugin_folder()}"}
+        return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
         """`smartserver serve`, writable."""
@@ -228,31 +215,21 @@ class Plugin(Side):
         self.brz("init-shared-repository", "--quiet", self.place.url("project"))
         self.brz("push", "--quiet", "-d", str(self.fixtures / "brz" / "trunk"), self.place.url("project/trunk"))
 
-    def _repository(self, path: str) -> PackRepository:
-        return PackRepository(LocalTransport(str(self.place.served)), path)
-
-    def _split(self, branch: str) -> tuple[PackRepository, bytes]:
-        """The repository of a branch, and its name there."""
-        repository, _, name = branch.partition("/")
-        return self._repository(repository), name.encode() or b"."
-
     def there(self, branch: str) -> str:
         """As it is stored."""
-        repository, name = self._split(branch)
-        value = repository.snapshot().view.refs().get(name) if repository.exists() else None
-        return "" if value is None else f"{value[0].attributes.decode()} {value[0].id.decode()}"
+        return stored_tip(self.place.served, branch)
 
     def has_repository(self, path: str) -> bool:
         """As it is stored."""
-        return self._repository(path).exists()
+        return stored(self.place.served, path)[0].exists()
 
     def packs(self) -> int:
         """As it is stored."""
-        return len(self._repository("project").snapshot().packs)
+        return len(stored(self.place.served, "project")[0].snapshot().packs)
 
     def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
         """The entries of a map that belong to a branch."""
-        repository, name = self._split(branch)
+        repository, name = stored(self.place.served, branch)
         entries = dict(repository.snapshot().view.map(of).items())
         return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}
 
@@ -263,13 +240,6 @@ class Plugin(Side):
     def configuration(self, branch: str) -> str:
         """As it is stored."""
         return self._entries("config", branch).get(b"", b"").decode()
-
-
-def _plugin_folder() -> Path:
-    """Where our plugin lies: in a checkout among the plugins, installed beside Breezy's own."""
-    ours = Path(smartserver.__file__).parent
-    checkout = ours / "plugins" / "breezy_shim"
-    return checkout if checkout.is_dir() else ours.parent / "breezy" / "plugins" / PLUGIN
 
 
 SIDES: tuple[type[Side], ...] = (Stock, Plugin)

@@ -99,6 +99,18 @@ def test_what_differs() -> None:
     assert CONTENT.changed(read, TWO, b"ghost@example.org-1") == whole
 
 
+def test_what_is_shared() -> None:
+    pages, texts = CONTENT.shared(read, TWO, [ONE, b"ghost@example.org-1"])
+    assert {record.key for record in FIRST if record.kind == CHK} >= pages
+    walked = list(CONTENT.tree(read, TWO, None, pages))
+    assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
+    assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
+    assert CONTENT.shared(read, ONE, [b"ghost@example.org-1"]) == (set(), set())
+    assert CONTENT.shared(read, b"ghost@example.org-1", [ONE]) == (set(), set())
+    pages, _ = CONTENT.shared(read, ONE, [ONE])
+    assert list(CONTENT.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
+
+
 def test_versions() -> None:
     versions = list(CONTENT.versions(read, b"readme-id\0" + TWO))
     assert versions == [(TWO, b"readme-id\0" + TWO), (ONE, b"readme-id\0" + ONE)]

@@ -67,7 +67,7 @@ class Stored:
         return [record for part in parts for record in part.records if not kinds or record.kind in kinds]
 
     def tree(self, revision: bytes, paths: Sequence[bytes] | None = None, **options: bool) -> list[Part]:
-        trees = Trees((revision,), paths=None if paths is None else tuple(paths), **options)
+        trees = Trees((revision,), paths=None if paths is None else tuple(paths), **options)  # type: ignore[arg-type]
         return self.parts(self.begin().plan_content([], trees=trees))
 
 
@@ -80,6 +80,8 @@ def test_what_is_to_be_sent() -> None:
     assert not ContentPlan()
     assert ContentPlan((0,))
     assert ContentPlan(trees=Trees((b"r",)))
+    assert ContentPlan(trees=Trees(had=(b"r",)))
+    assert ContentPlan(trees=Trees(files=(b"f",)))
     assert not PullPlan((), 0, 0, ())
 
 
@@ -170,6 +172,33 @@ def test_only_texts_that_changed(stored: Stored) -> None:
     assert len(texts) == 3
 
 
+def test_what_the_reader_has_is_not_sent(stored: Stored) -> None:
+    history = stored.history
+    before, after = stored.line[3], stored.merged
+    trees = Trees((after,), had=(before, b"unknown", before))
+    parts = stored.parts(stored.begin().plan_content([], trees=trees))
+    assert [part.revision for part in parts] == [before, after]
+    assert [(record.kind, record.key) for record in parts[0].records] == [(REVISION, before), (INVENTORY, before)]
+    whole = {record.key: record for part in stored.tree(before) for record in part.records}
+    assert {record.key for record in parts[1].records if record.kind == TEXT} == {
+        history.text(path, after) for path in (b"README", b"new", b"src/a.py") if history.text(path, after) not in whole
+    }
+    assert not whole.keys() & {record.key for record in parts[1].records}
+    # Of the same tree nothing is left; and one may be had without another being asked for.
+    same = stored.parts(stored.begin().plan_content([], trees=Trees((before,), had=(before,))))
+    assert same == stored.parts(stored.begin().plan_content([], trees=Trees(had=(before,))))
+    assert same == parts[:1]
+
+
+def test_files_by_their_keys(stored: Stored) -> None:
+    history = stored.history
+    keys = (history.text(b"README", stored.side), b"README-id\0unknown", b"odd", history.text(b"new", stored.merged))
+    parts = stored.parts(stored.begin().plan_content([], trees=Trees(files=keys)))
+    assert [record.key for record in stored.records(parts, TEXT)] == [keys[0], keys[3]]
+    assert [record.key for record in stored.records(parts, REVISION)] == [stored.side, stored.merged]
+    assert [part.revision for part in parts] == [stored.side, stored.merged]
+
+
 def test_the_versions_of_a_file_across_a_merge(stored: Stored) -> None:
     parts = stored.tree(stored.merged, [b"README"], versions=True)
     history = stored.history
@@ -229,7 +258,11 @@ def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
 def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     read = ContentReader._read
     monkeypatch.setattr(ContentReader, "_read", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
-    for trees in (Trees((stored.merged,)), Trees((stored.merged, stored.side), changed=True)):
+    for trees in (
+        Trees((stored.merged,)),
+        Trees((stored.merged, stored.side), changed=True),
+        Trees((stored.merged,), had=(stored.side,)),
+    ):
         with pytest.raises(CorruptRecord, match="its tree cannot be read"):
             stored.reader(ContentPlan(trees=trees)).read(10)
 

@@ -124,8 +124,8 @@ def test_a_number_needs_something_wanted(trunk: Trunk) -> None:
 def test_which_trees(trunk: Trunk) -> None:
     line = trunk.line
     assert trunk.tree(TreesField([line[1], -1])) == Trees((line[1], line[4]))
-    given = TreesField([-1], each=True, paths=[b"src"], texts=False, versions=True, changed=True)
-    assert trunk.tree(given) == Trees((line[4],), True, (b"src",), False, True, True)
+    given = TreesField([-1], True, [b"src"], texts=False, versions=True, changed=True, had=[b"h"], files=[b"f"])
+    assert trunk.tree(given) == Trees((line[4],), True, (b"src",), False, True, True, (b"h",), (b"f",))
     assert trunk.tree(TreesField([-1], inner=True), inner="src/é").paths == ("src/é".encode(),)
     assert trunk.tree(TreesField([-1], inner=True, paths=[b"f"]), inner="src").paths == (b"f", b"src")
     assert trunk.tree(TreesField([-1], inner=True)).paths == (b"",)

@@ -13,8 +13,7 @@ import pytest
 from ratcheted import row
 
 from smartserver.cli.compare.links import Done
-from smartserver.cli.errors import CommandError
-from smartserver.cli.ratchet.measure import breezy_library, difference, names, wrongs
+from smartserver.cli.ratchet.measure import difference, names, wrongs
 from smartserver.cli.ratchet.rows import NOT_YET, ROWS, Ran, Row
 from smartserver.cli.ratchet.sides import Side
 
@@ -69,12 +68,3 @@ def test_an_effect_that_is_wrong(outcome: Callable[[Row, Done], list[str]]) -> N
 def test_the_first_line_that_differs_is_told() -> None:
     assert difference("a\nb\n", "a\nc\n") == "'c' instead of 'b'"
     assert difference("a\n", "a\nb\n") == "2 lines instead of 1"
-
-
-def test_without_breezy_it_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert breezy_library(None) == {}
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (tmp_path / "python").symlink_to("/bin/false")
-    for tools in (None, tmp_path):
-        with pytest.raises(CommandError, match="there is no Breezy"):
-            breezy_library(tools)

@@ -1,0 +1,154 @@
+"""The bodies of pushes and answers: segments as they lie or as one bulk stream, cut where a sender looks for a refusal.
+
+A body is made anew for each sending. It comes in pieces: some bytes, and how many segments end in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from smartserver.client.call import BodySource
+from smartserver.records.model import Announced, Key
+from smartserver.records.segment import encode_graph
+from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
+from smartserver.wire.messages import RequestFlag
+
+PIECE = 32 * 1024
+"""Bytes of an upload between two looks for a refusal."""
+
+
+class Plan(Protocol):
+    """The revisions a push brings, parents first.
+
+    It is what the client reads of the plan an adapter makes (`vcs.base.Plan`, which says what it promises besides): of
+    `client` and `vcs` neither may import the other.
+    """
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        """Each revision and its parents."""
+
+    def segments(self) -> Iterable[bytes]:
+        """Their segments in the same order, made anew at each call."""
+
+    def without_bases(self, keys: Collection[Key]) -> Plan:
+        """The same plan, using none of `keys` as a delta base."""
+
+
+def announcing(plan: Plan) -> BodySource:
+    """The graph of what would come, for a push that is only checked."""
+    graph = encode_graph(plan.graph)
+    return lambda: [(graph, 0)]
+
+
+def sending(plan: Plan, *, bulk: bool) -> tuple[RequestFlag, BodySource]:
+    """The body of a push, and the flags that say its form; `bulk`: as a bulk stream, where that is shorter."""
+    first, rest = _begin(plan)
+    if rest is None:
+        packed = _packed(first) if bulk else None
+        return (RequestFlag.NONE, _Body(plan, first, whole=True)) if packed is None else (RequestFlag.BULK, packed)
+    body = _Body(plan, itertools.chain(first, rest), whole=False)
+    if bulk:
+        return RequestFlag.GRAPH_FIRST | RequestFlag.BULK, _Packed(body)
+    return RequestFlag.GRAPH_FIRST, body
+
+
+def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
+    """What a bulk stream says as it comes; nothing where no body came."""
+    first = next(body, None)
+    if first is not None:
+        from smartserver.records.bulk import read_bulk
+
+        yield from read_bulk(itertools.chain((first,), body))
+
+
+class _Body:
+    """The body of a push, made anew for each sending; what was gathered to measure it is used once."""
+
+    def __init__(self, plan: Plan, first: Iterable[bytes], *, whole: bool) -> None:
+        self._plan = plan
+        self._first: Iterable[bytes] | None = first
+        self._whole = whole
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        graph = self.graph()
+        for at in range(0, len(graph), PIECE):
+            yield graph[at : at + PIECE], 0
+        yield from self.pieces()
+
+    def graph(self) -> bytes:
+        """What comes before the segments."""
+        return b"" if self._whole else encode_graph(self._plan.graph)
+
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """The segments."""
+        segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
+        self._first = None
+        pending: list[bytes] = []
+        size = 0
+        for segment in segments:
+            pending.append(segment)
+            size += len(segment)
+            if size >= PIECE:
+                yield from _pieces(pending)
+                pending, size = [], 0
+        if pending:
+            yield from _pieces(pending)
+
+
+class _Packed:
+    """The same body as a bulk stream."""
+
+    def __init__(self, body: _Body) -> None:
+        self._body = body
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+        writer = BulkWriter(SEGMENT_LEVEL)
+        # The graph whole before anything else, so that a push that cannot succeed ends early.
+        yield writer.add(self._body.graph()) + writer.flush(), 0
+        ended = 0
+        for piece, segments in self._body.pieces():
+            ended += segments
+            if ready := writer.add(piece):
+                yield from _cut(ready, ended)
+                ended = 0
+        yield from _cut(writer.finish(), ended)
+
+
+def _packed(segments: list[bytes]) -> BodySource | None:
+    """A small body as a bulk stream; None where that is no shorter."""
+    from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+
+    writer = BulkWriter(SEGMENT_LEVEL)
+    packed = writer.add(b"".join(segments)) + writer.finish()
+    if len(packed) >= sum(map(len, segments)):
+        return None
+    return lambda: [(packed, len(segments))]
+
+
+def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:
+    return _cut(b"".join(segments), len(segments))
+
+
+def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
+    """Pieces between which the client looks for a refusal; with the last, how many segments end in them."""
+    last = max(range(0, len(joined), PIECE), default=0)
+    for at in range(0, len(joined), PIECE):
+        yield joined[at : at + PIECE], segments if at == last else 0
+
+
+def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
+    """The first segments and the rest; no rest where all are small enough to be sent without announcing their graph."""
+    gathered: list[bytes] = []
+    size = 0
+    stream = iter(plan.segments())
+    for segment in stream:
+        gathered.append(segment)
+        size += len(segment)
+        if size > GRAPH_FIRST_THRESHOLD:
+            return gathered, stream
+    return gathered, None

@@ -1,0 +1,195 @@
+"""The lightweight checkouts a command works in, and what they have of their branch's trees without asking anybody.
+
+A checkout keeps the whole inventory of each parent of its tree in its dirstate. From that the pages of the inventory
+follow, so that they need not come from the server; what follows is used only where the server's record of the inventory
+names it.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from breezy import controldir, errors
+from breezy.workingtree import WorkingTree
+
+from smartserver.plugins.breezy_compat import chk_inventory, dirstate_tree
+from smartserver.records.model import Key, RevisionId
+
+_trees: list[weakref.ref[Any]] = []
+"""The working trees that were opened on a branch of a server, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A file that is not what it was in the tree's first parent."""
+
+    path: bytes
+    """Where it was."""
+    text: Key
+    """What it was."""
+
+
+_readers: list[None] = []
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    _readers.append(None)
+    try:
+        yield
+    finally:
+        _readers.pop()
+
+
+def is_read() -> bool:
+    """Whether a checkout is read just now to find out what to ask of its branch: nothing can be asked meanwhile."""
+    return bool(_readers)
+
+
+class Checkout:
+    """A lightweight checkout; each question locks it for itself, for reading."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    @property
+    def root(self) -> str:
+        """Its folder."""
+        found: str = self._tree.basedir
+        return found
+
+    @property
+    def branch(self) -> str:
+        """The URL of the branch it is one of."""
+        found: str = self._tree.branch.base
+        return found
+
+    @contextmanager
+    def _locked(self) -> Iterator[Any]:
+        """The tree, or another of the same: Breezy asks for the branch's configuration in the midst of locking one."""
+        state = self._tree._dirstate
+        is_whole = self._tree.is_locked() and state is not None and state._lock_token is not None
+        with _reading():
+            tree = self._tree if is_whole else WorkingTree.open(self.root)
+            with tree.lock_read():
+                yield tree
+
+    def parents(self) -> list[RevisionId]:
+        """The parents of its tree of which it has the inventories: ghosts are left out."""
+        with self._locked() as tree:
+            state = tree.current_dirstate()
+            ghosts = state.get_ghosts()
+            return [revision for revision in state.get_parent_ids() if revision not in ghosts]
+
+    def inventory(self, revision: RevisionId) -> Any:
+        """The inventory of one of `parents`."""
+        with self._locked() as tree:
+            basis = tree.revision_tree(revision)
+            with basis.lock_read():
+                return basis.root_inventory
+
+    def changed(self, paths: list[str] | None = None) -> list[Changed]:
+        """The files whose texts a comparison with the first parent reads; of `paths`, where there are any."""
+        with self._locked() as tree:
+            found: list[Changed] = []
+            if tree.last_revision() not in self.parents():
+                return found
+            basis = tree.basis_tree()
+            with basis.lock_read():
+                for change in tree.iter_changes(basis, specific_files=paths):
+                    if change.kind[0] == "file" and change.versioned[0] and change.changed_content:
+                        entry = basis.root_inventory.get_entry(change.file_id)
+                        found.append(Changed(change.path[0].encode(), change.file_id + b"\0" + entry.revision))
+            return found
+
+
+def checkout_of(path: str) -> Checkout | None:
+    """The lightweight checkout a path lies in, where that was opened; of two of the same the one that is locked."""
+    place = os.path.realpath(path)
+    trees = [tree for each in _trees if (tree := each()) is not None and _is_in(place, tree.basedir)]
+    trees.sort(key=lambda tree: (len(tree.basedir), bool(tree.is_locked())))
+    return Checkout(trees[-1]) if trees else None
+
+
+def open_checkout(path: str) -> Checkout | None:
+    """As `checkout_of`, where it may not have been opened yet."""
+    found = checkout_of(path)
+    if found is None:
+        try:
+            tree = WorkingTree.open_containing(path)[0]
+        except (errors.BzrError, OSError):
+            return None
+        found = checkout_of(tree.basedir)
+    return found
+
+
+def _is_in(place: str, root: str) -> bool:
+    return place == root or place.startswith(os.path.join(root, ""))
+
+
+def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:
+    """The pages of a revision's inventory as a checkout has it; none where none has it.
+
+    Breezy makes the same pages of the same entries, however they have come about.
+    """
+    for each in reversed(_trees):
+        tree = each()
+        if tree is None:
+            continue
+        try:
+            checkout = Checkout(tree)
+            if revision in checkout.parents():
+                return _pages(checkout.inventory(revision))
+        except (errors.LockContention, errors.LockFailed):
+            continue
+    return {}
+
+
+def _pages(inventory: Any) -> dict[Key, bytes]:
+    store = _Pages()
+    serializer = controldir.format_registry.make_controldir("2a").repository_format._serializer
+    chk_inventory().from_inventory(
+        store, inventory, maximum_size=serializer.maximum_size, search_key_name=serializer.search_key_name
+    )
+    return store.pages
+
+
+class _Pages:
+    """What Breezy writes pages to."""
+
+    def __init__(self) -> None:
+        self.pages: dict[Key, bytes] = {}
+
+    def add_lines(self, key: object, parents: object, lines: list[bytes], **options: object) -> tuple[bytes, int, None]:
+        from breezy.osutils import sha_strings
+
+        sha1: bytes = sha_strings(lines)
+        text = b"".join(lines)
+        self.pages[b"sha1:" + sha1] = text
+        return sha1, len(text), None
+
+
+_watched: list[Any] = []
+
+
+def watch() -> None:
+    """Learn of each working tree that is opened on a branch of a server, which was opened before; no hook says that."""
+    kind = dirstate_tree()
+    if kind is None or kind in _watched:
+        return
+    _watched.append(kind)
+    stock = kind.__init__
+
+    def opened(self: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
+        from smartserver.plugins.breezy_branch import HpssBranch
+
+        stock(self, basedir, branch, *arguments, **options)
+        if isinstance(branch, HpssBranch):
+            _trees.append(weakref.ref(self))
+
+    kind.__init__ = opened

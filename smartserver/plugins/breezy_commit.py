@@ -1,0 +1,86 @@
+"""A commit in a lightweight checkout: one request reads what its tree is based on, one sends the new revision.
+
+Breezy's own commit builder makes the records, in memory: the pages of the inventory it changes are those the checkout
+itself has, so that nothing of the tree need come. The request that sends them moves the tip, from where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from breezy import errors
+from breezy.revision import NULL_REVISION
+
+from smartserver.client.repository import RefUpdate
+from smartserver.errors import StaleLease
+from smartserver.plugins.breezy_content import repository_over
+from smartserver.plugins.breezy_wanted import commit_on
+from smartserver.records.model import RevisionId
+from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.rules import Create, Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_branch import HpssBranch
+    from smartserver.vcs.brz_plan import BrzPlan
+
+
+class Commit:
+    """The revisions a builder has made, and not sent yet."""
+
+    def __init__(self, branch: HpssBranch, parents: Sequence[RevisionId]) -> None:
+        self._branch = branch
+        self._parents = [parent for parent in parents if parent != NULL_REVISION]
+        self._content = branch.remote.read_for(commit_on(self._parents))
+
+    def builder(self, *arguments: Any) -> Any:
+        """Breezy's builder, on a repository in memory."""
+        made = self._repository(asks=True)
+        made.is_in_write_group = lambda: True
+        return made.get_commit_builder(self._branch, self._parents, *arguments)
+
+    def has(self, revision: RevisionId) -> bool:
+        """Whether it is this revision that was made."""
+        return revision in self._content.made
+
+    def send(self, revision: RevisionId, revno: int) -> None:
+        """Send a revision that was made, and make it the tip.
+
+        Raises:
+            OutOfDateTree: the tip has moved since it was read.
+            BzrError: it could not be done.
+        """
+        remote = self._branch.remote
+        there = remote.state().tip
+        update = RefUpdate(HERE, revision, Rule.LEASE, Create.NO, there, attributes=b"%d" % revno)
+        parents = self._content.parents
+        source = _Source(BrzRepository(self._repository(asks=False)), {revision: parents[revision]}, parents.keys())
+        with remote.words():
+            (done,) = remote.push([update], [], source).refs
+            if isinstance(done.error, StaleLease):
+                remote.learn_refusal()
+                raise errors.OutOfDateTree(None)
+            if done.error is not None:
+                raise done.error
+            remote.learn_answer()
+
+    def _repository(self, *, asks: bool) -> Any:
+        repository = self._branch.repository
+        return repository_over(repository.in_memory(), self._content, repository.asking, repository.whole, asks=asks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is sent: just this, whatever the server is thought to have."""
+
+    repository: BrzRepository
+    graph: Mapping[RevisionId, tuple[RevisionId, ...]]
+    there: Collection[RevisionId]
+    """Revisions the server has."""
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
+        from smartserver.vcs.brz_plan import BrzPlan
+
+        return BrzPlan(self.repository, self.graph, self.there, partial=True)

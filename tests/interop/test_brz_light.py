@@ -1,0 +1,330 @@
+"""Lightweight checkouts of hpss:// branches with the real brz: a commit takes one request to read and one to send, and
+makes the revision an ordinary checkout would; everything else takes one: plugins.breezy_checkouts,
+plugins.breezy_commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from breezy.branch import Branch
+from breezy.workingtree import WorkingTree
+from brz_sides import START, Users, copy_start, in_process
+from git_sides import Served
+
+from smartserver.plugins import breezy_checkouts, breezy_commit  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LIGHT = "light"
+MANY = 300
+"""Files: their inventory takes several pages."""
+
+
+@pytest.fixture(scope="module")
+def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
+    """A tree of many files with links, programs and folders, `trunk` and an older `old` on the server, a checkout."""
+    place = f"{START}-light"
+    users = Users(tmp_path_factory.mktemp("brz-light") / "users", served, place)
+    assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
+    users.make("a")
+    folder = users.path("a")
+    for number in range(MANY):
+        inside = folder / f"folder{number % 7}" / f"deep{number % 3}"
+        inside.mkdir(parents=True, exist_ok=True)
+        (inside / f"file{number:03}.txt").write_text(f"{number}\n" * 20)
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "run").chmod(0o755)
+    (folder / "ü").symlink_to("folder1")
+    (folder / "empty").mkdir()
+    commit(users, "a", "first")
+    assert users.run("a", "push", "-q", users.url("old")).status == 0
+    (folder / "run").write_text("#!/bin/sh\nexit\n")
+    (folder / "only-in-trunk").write_text("new\n")
+    commit(users, "a", "second")
+    users.tag("a", "v1", 1)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run("", "checkout", "--lightweight", "-q", users.url(), LIGHT).status == 0
+    return users
+
+
+@pytest.fixture
+def users(begun: Users, tmp_path: Path) -> Users:
+    """A copy of it with a repository of its own."""
+    copied = copy_start(begun, tmp_path / "users", f"brz-light-{tmp_path.name}")
+    relocate(copied, begun)
+    return copied
+
+
+def relocate(users: Users, begun: Users) -> None:
+    location = users.path(LIGHT) / ".bzr" / "branch" / "location"
+    location.write_text(location.read_text().replace(begun.url(""), users.url("")))
+
+
+def commit(users: Users, where: str, message: str) -> bytes:
+    with in_process():
+        tree = WorkingTree.open(str(users.path(where)))
+        tree.smart_add([str(users.path(where))])
+        revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
+        return revision
+
+
+def changed(folder: Path, users: Users) -> None:
+    (folder / "folder1" / "deep1" / "file001.txt").write_text("another\n")
+
+
+def added(folder: Path, users: Users) -> None:
+    (folder / "new").mkdir()
+    (folder / "new" / "file").write_text("new\n")
+    (folder / "new" / "program").write_text("#!\n")
+    (folder / "new" / "program").chmod(0o755)
+    (folder / "new" / "link").symlink_to("file")
+    assert users.run(LIGHT, "add", "-q").status == 0
+
+
+def removed(folder: Path, users: Users) -> None:
+    assert users.run(LIGHT, "remove", "-q", "folder3", "run").status == 0
+    (folder / "folder2" / "deep2" / "file002.txt").unlink()
+
+
+def moved(folder: Path, users: Users) -> None:
+    assert users.run(LIGHT, "mv", "-q", "folder4", "elsewhere").status == 0
+    assert users.run(LIGHT, "mv", "-q", "run", "elsewhere/walk").status == 0
+    (folder / "elsewhere" / "walk").write_text("changed, too\n")
+
+
+def turned(folder: Path, users: Users) -> None:
+    (folder / "run").chmod(0o644)
+    (folder / "ü").unlink()
+    (folder / "ü").symlink_to("folder2")
+    (folder / "only-in-trunk").unlink()
+    (folder / "only-in-trunk").symlink_to("run")
+    (folder / "folder5" / "deep0" / "file012.txt").chmod(0o755)
+
+
+def large(folder: Path, users: Users) -> None:
+    for number in range(500):
+        (folder / f"added{number}").write_text(f"{number}\n")
+    (folder / "random").write_bytes(os.urandom(300_000))
+    assert users.run(LIGHT, "add", "-q").status == 0
+
+
+def nearly_everything(folder: Path, users: Users) -> None:
+    """The inventory shrinks to one page."""
+    assert users.run(LIGHT, "remove", "-q", *[f"folder{number}" for number in range(6)]).status == 0
+
+
+Change = Callable[[Path, Users], None]
+
+
+@pytest.mark.parametrize("change", [changed, added, removed, moved, turned, large, nearly_everything])
+def test_commit(users: Users, change: Change) -> None:
+    folder = users.path(LIGHT)
+    before = users.served_tip()
+    change(folder, users)
+    ordinary = ordinary_checkout(users)
+    said = users.ask("commit, lightweight", LIGHT, "commit", "-m", "changed")
+    assert said.endswith("Committed revision 3.\n"), said
+    same_revision(users, ordinary)
+    now = users.served_tip()
+    assert before is not None
+    assert now is not None
+    assert now[0] == before[0] + 1
+    assert users.ask("status, lightweight", LIGHT, "status") == ""
+    users.check("got")
+
+
+def ordinary_checkout(users: Users) -> str:
+    """A branch whose tree is what the lightweight checkout's is."""
+    assert users.run("", "branch", "-q", users.url(), "ordinary").status == 0
+    place = users.path("ordinary")
+    for each in place.iterdir():
+        if each.name != ".bzr":
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+    for each in users.path(LIGHT).iterdir():
+        if each.name == ".bzr":
+            continue
+        if each.is_dir() and not each.is_symlink():
+            shutil.copytree(each, place / each.name, symlinks=True)
+        else:
+            shutil.copy2(each, place / each.name, follow_symlinks=False)
+    inside = Path(".bzr") / "checkout" / "dirstate"
+    shutil.copyfile(users.path(LIGHT) / inside, place / inside)
+    return "ordinary"
+
+
+def same_revision(users: Users, ordinary: str, where: str = "got") -> None:
+    """The revision that was made is the one an ordinary commit makes of the same tree, to the byte."""
+    assert users.run("", "branch", "-q", users.url(), where).status == 0
+    with users.branch(where) as branch:
+        revision = branch.last_revision()
+        made = branch.repository.get_revision(revision)
+        options = {
+            "rev_id": revision,
+            "timestamp": made.timestamp,
+            "timezone": made.timezone,
+            "committer": made.committer,
+            "revprops": {**made.properties},
+        }
+        message, got = made.message, content(branch)
+    with in_process():
+        tree = WorkingTree.open(str(users.path(ordinary)))
+        tree.commit(message, allow_pointless=True, **options)
+    with users.branch(ordinary) as branch:
+        assert content(branch) == got
+
+
+def content(branch: Branch) -> dict[object, object]:
+    """All that the tip is, and has brought."""
+    repository, revision = branch.repository, branch.last_revision()
+    tree = repository.revision_tree(revision)
+    found: dict[object, object] = {
+        "tip": branch.last_revision_info(),
+        "tree": [(path, entry.file_id, entry.revision, entry.kind) for path, entry in tree.iter_entries_by_dir()],
+    }
+    for name in ("revisions", "inventories", "signatures"):
+        for each in getattr(repository, name).get_record_stream([(revision,)], "unordered", True):
+            if each.storage_kind != "absent":
+                found[name] = (each.parents, each.get_bytes_as("fulltext"))
+    texts = [key for key in repository.texts.keys() if key[1] == revision]  # noqa: SIM118  # It is no mapping.
+    for each in repository.texts.get_record_stream(texts, "unordered", True):
+        found[each.key] = (each.parents, each.get_bytes_as("fulltext"))
+    return found
+
+
+def test_commit_of_nothing(users: Users) -> None:
+    said = users.ask("commit, lightweight, nothing", LIGHT, "commit", "-m", "nothing", status=3)
+    assert "No changes to commit." in said
+    assert users.served_tip() == users.tip("a")
+    ordinary = ordinary_checkout(users)
+    said = users.ask("commit, lightweight", LIGHT, "commit", "--unchanged", "-m", "nothing")
+    assert said.endswith("Committed revision 3.\n")
+    same_revision(users, ordinary)
+
+
+def test_commit_of_named_files(users: Users) -> None:
+    folder = users.path(LIGHT)
+    changed(folder, users)
+    (folder / "run").write_text("not this\n")
+    assert "Committed" in users.ask("commit, lightweight", f"{LIGHT}/folder1", "commit", "-m", "one", ".")
+    assert users.ask("status, lightweight", LIGHT, "status") == "modified:\n  run\n"
+    assert "Committed revision 4" in users.ask("commit, lightweight", LIGHT, "commit", "-m", "two", "-x", "folder1")
+
+
+def test_commit_of_what_is_out_of_date(users: Users) -> None:
+    users.commit("a", "other")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    changed(users.path(LIGHT), users)
+    said = users.ask("commit, lightweight, nothing", LIGHT, "commit", "-m", "mine", status=3)
+    assert said == "brz: ERROR: Working tree is out of date, please run 'brz update'.\n"
+    assert "Updated to revision 3" in users.ask("update, lightweight", LIGHT, "update")
+    assert "Committed revision 4." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "mine")
+    assert users.ask("status, lightweight", LIGHT, "status") == ""
+
+
+def test_two_commits_at_once(users: Users, tmp_path: Path) -> None:
+    """The other's arrives after this one has read where the branch is: while its message is written."""
+    users.commit("a", "other")
+    other = users.tip("a")
+    editor = tmp_path / "editor"
+    push = f"{os.sys.executable} -m breezy push -q -d {users.path('a')} {users.url()}"  # type: ignore[attr-defined]
+    editor.write_text(f'#!/bin/sh\n{push} && echo mine > "$1"\n')
+    editor.chmod(0o755)
+    changed(users.path(LIGHT), users)
+    done = users.run(LIGHT, "commit", BRZ_EDITOR=str(editor))
+    assert done.status == 3, done.said
+    assert "brz: ERROR: Working tree is out of date, please run 'brz update'.\n" in done.err
+    assert users.served_tip() == other
+    assert users.ask("update, lightweight", LIGHT, "update").startswith("+N  other\n")
+    assert "M  folder1/deep1/file001.txt" in users.run(LIGHT, "status", "--short").said
+    assert "Committed revision 4." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "mine")
+
+
+def test_one_commit_after_another(users: Users) -> None:
+    for number in range(3, 6):
+        (users.path(LIGHT) / "run").write_text(f"{number}\n")
+        said = users.ask("commit, lightweight", LIGHT, "commit", "-m", f"number {number}")
+        assert said.endswith(f"Committed revision {number}.\n")
+    assert users.run("", "branch", "-q", users.url(), "got").status == 0
+    users.check("got")
+    assert (users.path("got") / "run").read_text() == "5\n"
+
+
+def test_switch(users: Users) -> None:
+    folder = users.path(LIGHT)
+    said = users.ask("switch, lightweight", LIGHT, "switch", "old")
+    assert "Updated to revision 1." in said
+    assert not (folder / "only-in-trunk").exists()
+    assert (folder / "run").read_text() == "#!/bin/sh\n"
+    assert users.ask("status, lightweight", LIGHT, "status") == ""
+    changed(folder, users)
+    (folder / "run").write_text("#!/bin/bash\n")
+    done = users.run(LIGHT, "switch", users.url(), "-Dhpss")
+    assert "Updated to revision 2." in done.said
+    assert (done.counts.rounds_without_handshake, done.status) == (1, 0), done.said
+    assert done.counts.bytes_down < 12_000
+    assert (folder / "run").read_text() == "<<<<<<< TREE\n#!/bin/bash\n=======\n#!/bin/sh\nexit\n>>>>>>> MERGE-SOURCE\n"
+    assert (folder / "only-in-trunk").read_text() == "new\n"
+    status = users.run(LIGHT, "status", "--short").said
+    assert " M  folder1/deep1/file001.txt\n" in status
+
+
+def test_switch_to_where_nothing_differs(users: Users) -> None:
+    assert users.run("a", "push", "-q", users.url("same")).status == 0
+    said = users.ask("switch, lightweight", LIGHT, "switch", users.url("same"))
+    assert said.startswith("Tree is up to date at revision 2.\n")
+    assert users.run(LIGHT, "switch", "none").status == 3
+    changed(users.path(LIGHT), users)
+    assert "Committed revision 3." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "there")
+    assert users.served_tip("trunk") == users.tip("a")
+
+
+def test_diff_and_revert(users: Users) -> None:
+    folder = users.path(LIGHT)
+    changed(folder, users)
+    removed(folder, users)
+    said = users.ask("diff, lightweight", LIGHT, "diff", status=1)
+    assert "-1\n-1\n" in said
+    assert "+another\n" in said
+    assert "=== removed file 'run'\n" in said
+    assert "+another\n" in users.ask("diff, lightweight", f"{LIGHT}/folder1", "diff", "deep1", status=1)
+    users.ask("revert, lightweight", LIGHT, "revert")
+    assert users.ask("status, lightweight", LIGHT, "status") == ""
+    assert (folder / "folder1" / "deep1" / "file001.txt").read_text() == "1\n" * 20
+    assert (folder / "folder3").is_dir()
+
+
+def test_uncommit(users: Users) -> None:
+    changed(users.path(LIGHT), users)
+    assert users.run(LIGHT, "commit", "-q", "-m", "mine").status == 0
+    users.tag("a", "v9")
+    said = users.ask("uncommit, lightweight", LIGHT, "uncommit", "--force")
+    assert "mine\n" in said
+    assert users.served_tip() == users.tip("a")
+    assert users.run(LIGHT, "status", "--short").said == " M  folder1/deep1/file001.txt\n"
+
+
+@pytest.mark.parametrize("source", ["the server", "here"])
+def test_commit_of_a_merge(users: Users, source: str) -> None:
+    assert users.run("", "branch", "-q", users.url("old"), "side").status == 0
+    (users.path("side") / "run").write_text("#!/bin/sh\n# beside\n")
+    (users.path("side") / "beside").write_text("beside\n")
+    commit(users, "side", "beside")
+    if source == "the server":
+        assert users.run("side", "push", "-q", users.url("side")).status == 0
+    done = users.run(LIGHT, "merge", "-q", users.url("side") if source == "the server" else "../side")
+    assert done.status == 1, done.said
+    (users.path(LIGHT) / "run").write_text("#!/bin/sh\n# beside\nexit\n")
+    assert users.run(LIGHT, "resolve", "-q", "--all").status == 0
+    ordinary = ordinary_checkout(users)
+    assert users.run(ordinary, "pull", "-q", "--overwrite", users.url()).status in (0, 3)
+    with users.branch(ordinary) as branch, users.branch("side") as side:
+        branch.repository.fetch(side.repository, side.last_revision())
+    said = users.ask("commit, lightweight", LIGHT, "commit", "-m", "merged")
+    assert said.endswith("Committed revision 3.\n"), said
+    same_revision(users, ordinary)
+    users.check("got")
+    assert users.ask("status, lightweight", LIGHT, "status") == ""

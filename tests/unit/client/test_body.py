@@ -1,0 +1,110 @@
+"""client.body: what a push sends first, its pieces, and when it is a bulk stream."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Sequence
+
+import pytest
+
+from smartserver.client.body import PIECE, Plan, announcing, sending, unpacked
+from smartserver.client.call import BodySource
+from smartserver.records.bulk import read_bulk
+from smartserver.records.model import Announced, Key
+from smartserver.records.segment import encode_graph
+from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
+from smartserver.wire.messages import RequestFlag
+
+GRAPH = [Announced(b"%020d" % number, ()) for number in range(3)]
+NOISE = random.Random(0)
+
+
+class Made:
+    """A plan of given segments, which counts how often they were made."""
+
+    def __init__(self, segments: Sequence[bytes]) -> None:
+        self.graph: Sequence[Announced] = GRAPH
+        self.made = 0
+        self._segments = segments
+
+    def segments(self) -> Iterable[bytes]:
+        """One after the other."""
+        self.made += 1
+        yield from self._segments
+
+    def without_bases(self, keys: Collection[Key]) -> Plan:
+        """Nothing here has a base."""
+        raise AssertionError(keys)
+
+
+def said(body: BodySource) -> bytes:
+    return b"".join(piece for piece, _ in body())
+
+
+SMALL = [b"one and one and one and one " * 20, b"two", b"three"]
+LARGE = [NOISE.randbytes(GRAPH_FIRST_THRESHOLD - 1), b"over" * 100, NOISE.randbytes(3 * PIECE + 5), b"end"]
+
+
+def test_a_push_that_is_only_checked_sends_its_graph() -> None:
+    plan = Made(LARGE)
+    assert list(announcing(plan)()) == [(encode_graph(GRAPH), 0)]
+    assert plan.made == 0
+
+
+def test_a_small_body_is_its_segments_and_made_once_for_the_first_sending() -> None:
+    plan = Made(SMALL)
+    flags, body = sending(plan, bulk=False)
+    assert flags == RequestFlag.NONE
+    assert list(body()) == [(b"".join(SMALL), 3)]
+    assert plan.made == 1
+    assert list(body()) == [(b"".join(SMALL), 3)]
+    assert plan.made == 2
+
+
+def test_the_graph_comes_before_a_large_one_and_no_piece_is_longer_than_a_look_for_a_refusal_allows() -> None:
+    plan = Made(LARGE)
+    flags, body = sending(plan, bulk=False)
+    assert flags == RequestFlag.GRAPH_FIRST
+    pieces = list(body())
+    assert b"".join(piece for piece, _ in pieces) == encode_graph(GRAPH) + b"".join(LARGE)
+    assert pieces[0] == (encode_graph(GRAPH), 0)
+    assert max(len(piece) for piece, _ in pieces) <= PIECE
+    assert sum(ended for _, ended in pieces) == len(LARGE)
+    assert plan.made == 1
+    assert list(body()) == pieces
+
+
+@pytest.mark.parametrize("size", [GRAPH_FIRST_THRESHOLD, GRAPH_FIRST_THRESHOLD + 1])
+def test_what_is_large_is_what_is_over_the_threshold(size: int) -> None:
+    flags, _ = sending(Made([b"." * size]), bulk=False)
+    assert (flags == RequestFlag.GRAPH_FIRST) is (size > GRAPH_FIRST_THRESHOLD)
+
+
+def test_a_small_body_is_a_bulk_stream_where_that_is_shorter() -> None:
+    flags, body = sending(Made(SMALL), bulk=True)
+    assert flags == RequestFlag.BULK
+    pieces = list(body())
+    assert [ended for _, ended in pieces] == [len(SMALL)]
+    assert len(said(body)) < sum(map(len, SMALL))
+    assert b"".join(read_bulk([said(body)])) == b"".join(SMALL)
+    flags, body = sending(Made([NOISE.randbytes(100)]), bulk=True)
+    assert flags == RequestFlag.NONE
+    assert len(said(body)) == 100
+
+
+def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None:
+    flags, body = sending(Made(LARGE), bulk=True)
+    assert flags == RequestFlag.BULK | RequestFlag.GRAPH_FIRST
+    pieces = list(body())
+    assert max(len(piece) for piece, _ in pieces) <= PIECE
+    assert sum(ended for _, ended in pieces) == len(LARGE)
+    stream = read_bulk([pieces[0][0]])
+    assert next(stream) == encode_graph(GRAPH)
+    assert b"".join(read_bulk(piece for piece, _ in pieces)) == encode_graph(GRAPH) + b"".join(LARGE)
+    assert list(body()) == pieces
+
+
+def test_no_body_says_nothing() -> None:
+    assert list(unpacked(iter(()))) == []
+    _, body = sending(Made(SMALL), bulk=True)
+    assert b"".join(unpacked(iter([said(body)]))) == b"".join(SMALL)
