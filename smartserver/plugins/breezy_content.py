@@ -96,7 +96,7 @@ class Content:
         content = self.remote.read(chosen, trees, ids=self.wanted.ids, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
-            self.wanted = Wanted(inside.chosen, inside.trees)
+            self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
             chosen, trees = inside.chosen, inside.trees
         asked_for = self.wanted.chosen is chosen
         had = [] if trees is None else trees.had
@@ -215,8 +215,10 @@ class Content:
         self.records[kind, joined] = Record(kind, joined, meta, text)
 
     @property
-    def is_of_folder(self) -> bool:
-        """Whether versions were asked for of what turns out to be a folder: its log compares every tree there is."""
+    def needs_history(self) -> bool:
+        """Whether the command reads every tree there is: for a log of a folder they are all compared."""
+        if self.wanted.history:
+            return True
         trees = self.wanted.trees
         if trees is None or not trees.versions:
             return False

@@ -49,6 +49,13 @@ class Wanted:
     """Whether it is as if nothing were below the oldest that is chosen."""
     ids: Sequence[RevisionId] = ()
     """Revisions whose ancestors are among those that may be chosen, too."""
+    history: bool = False
+    """Whether it is whole revisions that the command reads: fewer bytes than all trees."""
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether what is read grows with the whole history."""
+        return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
 class Unclear(Exception):
@@ -305,11 +312,12 @@ def _log(arguments: Arguments) -> Wanted | None:
     ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
     if given:  # Of a range it compares each tree with the one before.
         inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))
+    elif each is not None:  # What each revision changed is compared with the file.
+        inside = Wanted(trees=TreesField([TIP], paths=[], texts=False), history=True)
     else:
-        part = TreesField(list(ends_at), each=each is not None, versions=True, **place)
-        inside = Wanted(ChosenField(bare=each is None, merges=True), part)
+        inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
     if place.get("paths", [b""]) != [b""]:
-        return inside
+        return None if inside.history else inside
     merged = (
         arguments.get("include_merged") or arguments.get("include_merges") or arguments.get("levels") not in (None, 1)
     )

@@ -79,8 +79,8 @@ PREPARED = {
     "Switch.test_switch_lightweight": 21,
     "VerifySignatures.test_verify_signatures": 10,
 }
-"""Those with a test of their own below: calls that Breezy asserts. Here each is one round trip, but two are a commit and
-signing."""
+"""Those with a test of their own below: calls that Breezy asserts. Here each is one round trip, but for a commit
+and signing, which are two."""
 
 REFUSED = {
     "Branching.test_branch_from_trivial_stacked_branch_streaming_acceptance": 16,
