@@ -17,7 +17,7 @@ from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins import breezy_changes, breezy_remembered
-from smartserver.plugins.breezy_checkouts import is_read, watch
+from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
@@ -149,7 +149,7 @@ class _ConfigFile(MemoryTransport):
         self._branch = branch
 
     def get_bytes(self, relpath: str) -> bytes:
-        content = b"" if is_read() else self._branch.remote.state().config
+        content = self._branch.remote.state().config
         if not content:
             raise NoSuchFile(relpath)
         return content

@@ -13,7 +13,7 @@ from typing import IO
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy_progress import counted
 from smartserver.records.model import Kind, RevisionId
-from smartserver.records.segment import SegmentStream, decode_segment
+from smartserver.records.segment import SegmentStream, decode_revision
 
 IN_MEMORY = 4 * 1024 * 1024
 """Bytes of a spool before it becomes a file."""
@@ -51,7 +51,7 @@ class History:
         if body is None:
             return
         for segment in counted("Receiving revisions", self._segments(body), self.count):
-            header = decode_segment(segment, 0, self._kinds)
+            header = decode_revision(segment, 0)  # The rest is read by whoever inserts it.
             self._spool.write(segment)
             self._places[header.revision] = (self.size, len(segment))
             self._parents[header.revision] = tuple([parent.id for parent in header.parents])

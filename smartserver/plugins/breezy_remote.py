@@ -267,8 +267,8 @@ class Remote:
             self._learned()
 
     def read_for(self, asked: Wanted) -> Content:
-        """What was read, if that has the inventories this wants; else it is read."""
-        had = asked.trees.had if asked.trees is not None else ()
+        """What was read, if that has the first inventory this wants; else it is read."""
+        had = asked.trees.had[:1] if asked.trees is not None else ()
         content = self.content
         if content is None or any((INVENTORY, revision) not in content.records for revision in had):
             content = Content(self.repository, asked)

@@ -239,13 +239,14 @@ def _commit(arguments: Arguments) -> Wanted | None:
     checkout = checkout_of((arguments.get("selected_list") or ["."])[0])
     if checkout is None:
         return None
-    return commit_on(checkout.parents(), _texts(checkout) if arguments.get("show_diff") else [])
+    files = _texts(checkout) if arguments.get("show_diff") else []
+    return commit_on(checkout.parents(), checkout.ghosts(), files)
 
 
-def commit_on(parents: Sequence[RevisionId], files: Sequence[Key] = ()) -> Wanted:
+def commit_on(parents: Sequence[RevisionId], ghosts: Sequence[RevisionId] = (), files: Sequence[Key] = ()) -> Wanted:
     """What a commit reads of its parents; where they are several, their history says which texts come from which."""
     chosen = ChosenField(bare=True) if len(parents) > 1 else None
-    trees = TreesField(texts=False, had=list(parents), files=list(files))
+    trees = TreesField(texts=False, had=[*parents, *ghosts], files=list(files))
     return Wanted(chosen, trees, ids=parents[1:])
 
 

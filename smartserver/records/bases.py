@@ -35,6 +35,9 @@ _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
 """Bytes of text: a smaller one cannot gain what the base's key costs."""
 
+_QUICK_FRAME: Final = 500
+"""Bytes up to which a frame of `delta.QUICK_LEVEL` stays as it is: what a better level gains is in the longer ones."""
+
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""
 
@@ -113,12 +116,22 @@ class SegmentWriter:
     """Makes the segments of one push, revision after revision, parents first.
 
     `bulk`: a push of much history, see the module. `texts` gives the texts that candidates come without, and again
-    those that were dropped from the cache of `cache` bytes.
+    those that were dropped from the cache of `cache` bytes. `quick`: records differ little from their bases, so that in
+    bulk most frames need no good level.
     """
 
-    def __init__(self, kinds: Sequence[Kind], *, bulk: bool, texts: Texts, cache: int = limits.TEXT_CACHE) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        *,
+        bulk: bool,
+        texts: Texts,
+        cache: int = limits.TEXT_CACHE,
+        quick: bool = False,
+    ) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
+        self._quick = quick and bulk
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = _ByteCache(cache)
@@ -244,7 +257,9 @@ class SegmentWriter:
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        encoding, frame = delta.compress(record.text, text, self._level)
+        encoding, frame = delta.compress(record.text, text, delta.QUICK_LEVEL if self._quick else self._level)
+        if self._quick and len(frame) > _QUICK_FRAME:
+            encoding, frame = delta.compress(record.text, text, self._level)
         if encoding == STORED:
             return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1

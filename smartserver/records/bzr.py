@@ -276,16 +276,12 @@ def leaf_texts(text: bytes) -> list[Key]:
     Raises:
         ValueError: it cannot be read.
     """
-    parts, count, prefix, at = _open_leaf(text)
-    if parts == NAME_PARTS:
+    head = _open_leaf(text)
+    if head.parts == NAME_PARTS:
         return []
-    texts = _TEXTS.findall(text, at)
-    _check_count(count, len(texts))
-    if [prefix + rest for rest, *_ in texts] != [file_id for *_, file_id, _ in texts]:
-        raise ValueError("cannot be read as a leaf: a key is not its entry's id")
-    keys = dict([item[4:] for item in texts])
-    _check_count(count, len(keys))
-    return [file_id + b"\0" + revision for file_id, revision in keys.items()]
+    texts = item_texts(head, text, head.end, len(text))
+    _check_count(head.items, len(texts))
+    return texts
 
 
 def read_leaf(text: bytes) -> Leaf:
@@ -305,22 +301,75 @@ def read_leaf(text: bytes) -> Leaf:
     return Leaf(parts, items)
 
 
-def _open_leaf(text: bytes) -> tuple[int, int, bytes, int]:
-    """Parts of its keys, count of its items, what keys begin with, and where the items do; those have their form."""
+class LeafHead(NamedTuple):
+    """What a leaf says before its items: parts of their keys, how many there are, what all keys begin with."""
+
+    parts: int
+    items: int
+    prefix: bytes
+    end: int
+    """Where the items begin."""
+
+
+def leaf_head(text: bytes) -> LeafHead:
+    """The head of a leaf, whose items are not looked at.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
     found = _LEAF.match(text)
     if found is None:
         raise ValueError("cannot be read as a leaf")
     parts, count, prefix = int(found[1]), int(found[2]), found[3]
-    cuts = prefix.count(b"\0")
-    if cuts >= parts or count * len(prefix) > SHARED_BYTES:
+    if prefix.count(b"\0") >= parts or count * len(prefix) > SHARED_BYTES:
         raise ValueError(f"cannot be read as a leaf: its keys begin with {prefix[:80]!r}")
-    at = found.end()
-    items = _ENTRIES if parts == ENTRY_PARTS else _NAMES[cuts]
-    if items.fullmatch(text, at) is None or text.count(b"\0", at) != count * (parts - cuts):
+    return LeafHead(parts, count, prefix, found.end())
+
+
+def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
+    """How many items of a leaf lie there; of each its form is checked.
+
+    Raises:
+        ValueError: it is not the form of items.
+    """
+    cuts = head.prefix.count(b"\0")
+    items = _ENTRIES if head.parts == ENTRY_PARTS else _NAMES[cuts]
+    count, rest = divmod(text.count(b"\0", start, end), head.parts - cuts)
+    if rest or items.fullmatch(text, start, end) is None:
         raise ValueError("cannot be read as a leaf: its items")
-    if parts == NAME_PARTS:
-        _check_count(2 * count, text.count(b"\n", at))
-    return parts, count, prefix, at
+    if head.parts == NAME_PARTS:
+        _check_count(2 * count, text.count(b"\n", start, end))
+    return count
+
+
+def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> list[Key]:
+    """The keys of the texts that those items of a leaf of `id_to_entry` name; `count_items` has passed them.
+
+    Raises:
+        ValueError: an item's key is not its entry's id, or is another's too.
+    """
+    prefix = head.prefix
+    texts = _TEXTS.findall(text, start, end)
+    if [prefix + rest for rest, *_ in texts] != [file_id for *_, file_id, _ in texts]:
+        raise ValueError("cannot be read as a leaf: a key is not its entry's id")
+    keys = dict([item[4:] for item in texts])
+    _check_count(len(texts), len(keys))
+    return [file_id + b"\0" + revision for file_id, revision in keys.items()]
+
+
+def read_before(head: LeafHead, text: bytes, start: int, end: int) -> tuple[int, list[Key]]:
+    """The number of those items of a leaf that was read before, and the keys of the texts they name."""
+    if head.parts == NAME_PARTS:
+        return text.count(b"\0", start, end) // (head.parts - head.prefix.count(b"\0")), []
+    keys = [item[4] + b"\0" + item[5] for item in _TEXTS.findall(text, start, end)]
+    return len(keys), keys
+
+
+def _open_leaf(text: bytes) -> LeafHead:
+    """The head of a leaf whose items have their form and number."""
+    head = leaf_head(text)
+    _check_count(head.items, count_items(head, text, head.end, len(text)))
+    return head
 
 
 def _check_count(said: int, found: int) -> None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from smartserver.errors import shown
 from smartserver.records.bzr import is_node, leaf_texts, read_inventory, read_node, read_revision
+from smartserver.records.bzr_changes import leaf_changes
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.rules import NOTHING, References, Rules
+from smartserver.records.rules import NOTHING, Changes, References, Rules
 
 REVISION: Final = 0
 SIGNATURE: Final = 1
@@ -57,3 +58,10 @@ class BzrRules(Rules):
         if kind == REVISION:
             return INVENTORY, (key,)
         return NOTHING
+
+    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+        """Of a leaf, what the items name that differ."""
+        if kind != CHK or meta:
+            return None
+        found = leaf_changes(text, base)
+        return None if found is None else (TEXT, found.now, found.before)

@@ -15,6 +15,10 @@ References = tuple[int, Sequence[Key]]
 
 NOTHING: Final[References] = (0, ())
 
+Changes = tuple[int, Sequence[Key], Sequence[Key]]
+"""The kind that two versions of a record refer to, and keys of the newer one and of the older one: all that only one of
+them refers to, and perhaps some that both do."""
+
 
 class Rules:
     """The rules of a system; kinds are indexes into its kinds."""
@@ -56,3 +60,14 @@ class Rules:
         """
         del kind, key, meta, text
         return NOTHING
+
+    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+        """What a record refers to that its base, of the same kind, does not; None: `references` of both say it.
+
+        `base`: the text of a record whose references were read before, for it was proved.
+
+        Raises:
+            ValueError: the record cannot be parsed.
+        """
+        del kind, meta, text, base
+        return None

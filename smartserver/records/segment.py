@@ -112,10 +112,19 @@ def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
         Malformed: this is no segment, or `buf` ends before they do.
         LimitExceeded: a length or count is over its limit.
     """
+    return decode_revision(buf, at).parents
+
+
+def decode_revision(buf: Buffer, at: int) -> Announced:
+    """The revision whose segment is at `at`, of which no more than its parents need be in `buf`.
+
+    Raises:
+        Malformed, LimitExceeded: as `decode_parents`.
+    """
     _, at = decode(buf, at)
     buf = bytes(buf)
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
-    return _read_parents(buf, at, revision)[0]
+    return Announced(revision, _read_parents(buf, at, revision)[0])
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
@@ -317,8 +326,11 @@ def _bytes(value: bytes) -> bytes:
 
 
 def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[bytes, int]:
-    length, begin = decode(buf, at)
-    _limit(f"bytes of a {what}", length, most)
+    begin = at + 1
+    if at >= len(buf) or (length := buf[at]) >= 0x80:  # Nearly all are one byte.
+        length, begin = decode(buf, at)
+    if length > most:
+        _limit(f"bytes of a {what}", length, most)
     end = begin + length
     if length < least or end > len(buf):
         raise Malformed(at, f"a {what} is empty or cut off")

@@ -49,6 +49,11 @@ class RecentRecords:
             _, dropped = self._records.popitem(last=False)
             self._size -= len(dropped.text) + len(dropped.key)
 
+    def clear(self) -> None:
+        """Keep none."""
+        self._records.clear()
+        self._size = 0
+
 
 class Frame(NamedTuple):
     """Where a frame of the stream lies in the quarantined pack, and how it decodes."""

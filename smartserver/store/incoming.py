@@ -109,6 +109,8 @@ class Intake:
             MissingBase: records rest on what neither their revision nor an ancestor introduced.
             NoSpace, TransportFailed.
         """
+        # Nothing is decoded any more, and what refers to itself lives on until the next collection.
+        self._arrivals.recent.clear()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         return None if self._draft is None else self._draft.seal()
@@ -130,6 +132,7 @@ class Intake:
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
+        self._arrivals.recent.clear()
         if self._draft is not None:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
                 self._draft.close()

@@ -137,8 +137,19 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        needed = self.references(record)
-        self._need(entry, needed, NOTHING if base is None else self.references(base))
+        if base is None or entry.kind not in self._rules.content_keys:
+            # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
+            self._need(entry, self.references(record), NOTHING)
+            return
+        try:
+            changes = self._rules.changes(entry.kind, entry.meta, record.text, base.text)
+        except ValueError as wrong:
+            raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
+        if changes is None:
+            self._need(entry, self.references(record), self.references(base))
+        else:
+            kind, now, before = changes
+            self._need(entry, (kind, frozenset(now)), (kind, frozenset(before)))
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""

@@ -158,3 +158,12 @@ BlockOfTexts: Any = groupcompress.GroupCompressBlock
 
 TextsOfBlock: Any = groupcompress._LazyGroupContentManager
 """A block and the texts in it, from or to the bytes in which Breezy sends both over a network."""
+
+TextCompressor: Any = groupcompress.GroupCompressor
+"""What makes the content of a block, text after text."""
+
+encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
+"""A number as it lies before what it is the length of."""
+
+bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
+"""What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""

@@ -8,11 +8,12 @@ it counts; whatever goes wrong, even after the last byte, leaves the repository 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from smartserver.records.check import verify_record
@@ -23,10 +24,12 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, content
+from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_plan import INVENTORY, NO_PARENTS, PAGE, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.brz_worker import Worker
+from smartserver.vcs.collector import rare_collections
 
 CACHE = 64 << 20
 """Bytes of texts kept as bases."""
@@ -69,9 +72,12 @@ def insert(
     """
     repository.check_format()
     breezy = repository.breezy
-    with tempfile.TemporaryFile(buffering=0) as spool:
+    with tempfile.TemporaryFile(buffering=0) as spool, rare_collections():
         arrived = _Arrived(repository, spool.fileno(), progress)
-        with breezy.lock_write():
+        with breezy.lock_write(), contextlib.ExitStack() as undo:
+            if is_alone(breezy):
+                arrived.references = References()
+                undo.enter_context(instead_of_breezys_look(breezy))
             sink = breezy._get_sink()
             try:
                 tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
@@ -119,7 +125,10 @@ class _Arrived:
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
+        self._repository = breezy
         self.revisions = 0
+        self.references: References | None = None
+        """What the records refer to, where it is looked for here."""
 
     @property
     def objects(self) -> int:
@@ -136,6 +145,8 @@ class _Arrived:
             yield "texts", self._proved(self._texts())
         else:
             yield "texts", self._worker.finish(self._prove)
+        if self.references is not None:
+            self.references.check(self._repository, self._rows[PAGE], self._rows[TEXT])
 
     def close(self) -> None:
         """Stop what still goes on."""
@@ -153,22 +164,39 @@ class _Arrived:
             expected = dict.fromkeys([key for key in texts_of if key not in self._named])
             for key in pages:
                 text = self._text(PAGE, key)
-                if expected and holds_entries(text):
-                    self._look(text, expected)
+                if self.references is not None:
+                    named = self._refer(self.references, key, text)
+                    self._look(text, [each for each in named if each in expected], expected)
+                elif expected and holds_entries(text):
+                    self._look(text, list(expected), expected)
                 yield content((key,), None, key[5:], [text])
+            if expected and self.references is not None:
+                # Named by an item that the page it came with has from an earlier one.
+                for text in [self._text(PAGE, key) for key in pages]:
+                    if holds_entries(text):
+                        self._look(text, list(expected), expected)
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
-    def _look(self, page: bytes, expected: dict[Key, None]) -> None:
+    def _refer(self, references: References, key: Key, text: bytes) -> Sequence[Key]:
+        """Take what a page refers to; the texts it names, as far as it is read."""
+        row = self._rows[PAGE][key]
+        base = self._cache.get(PAGE, row.base) if row.base and not row.here else None
+        try:
+            return references.page(text, base)
+        except ValueError as wrong:
+            raise WrongContent(key, str(wrong)) from wrong
+
+    def _look(self, page: bytes, wanted: Collection[Key], expected: dict[Key, None]) -> None:
         """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
-        if len(expected) > _MANY:
+        if len(wanted) > _MANY:
             for row in rows(page):
                 key = row[0] + b"\0" + row[3]
                 if key in expected:
                     self._named[key] = row[4]
                     del expected[key]
             return
-        for key in list(expected):
+        for key in wanted:
             found = sha1_named(page, *key.split(b"\0"))
             if found is not None:
                 self._named[key] = found
@@ -230,6 +258,11 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             if self._named[key] != sha1:
                 raise WrongContent(key, "its inventory is not the one its record names")
+            if self.references is not None:
+                try:
+                    self.references.inventory(text)
+                except ValueError as wrong:
+                    raise WrongContent(key, str(wrong)) from wrong
             parents = row.parents
             if row.meta:
                 parents = () if row.meta == NO_PARENTS else tuple(row.meta.split(b"\0"))

@@ -1,4 +1,4 @@
-"""The bytes of Breezy's own records: pages of maps, inventories, revisions. No Breezy is needed to read them.
+"""The bytes of Breezy's own records: pages of maps, inventories, revisions.
 
 A page is a leaf (`chkleaf:`) or an inner page (`chknode:`). Both begin with five lines: what they are, the most bytes
 of a leaf, the parts of a key, the count of entries, and a prefix that all lines of entries leave out. An entry of a
@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from smartserver.records.alike import common_end, common_start
+from smartserver.vcs.brz_compat import bdecode
 
 LEAF = b"chkleaf:\n"
 INNER = b"chknode:\n"
@@ -134,30 +137,6 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
     return found[0], found[1]
 
 
-def common_start(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def common_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes both end with, `most` at most."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def _body(page: bytes) -> bytes:
     head = page.split(b"\n", _HEAD)
     if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
@@ -225,50 +204,10 @@ def revision(text: bytes) -> RevisionRecord:
         ValueError: it is none.
     """
     try:
-        value, end = _bdecode(text, 0)
-        fields: dict[Bencoded, Bencoded] = dict([_pair(each) for each in _list(value)])
-        name, parents, sha1 = fields[b"revision-id"], _list(fields[b"parent-ids"]), fields[b"inventory-sha1"]
-        if end != len(text) or fields[b"format"] != 10:
+        fields = dict(bdecode(text))
+        name, parents, sha1 = fields[b"revision-id"], fields[b"parent-ids"], fields[b"inventory-sha1"]
+        if fields[b"format"] != 10 or not all(isinstance(each, bytes) for each in (name, sha1, *parents)):
             raise ValueError
-        if not isinstance(name, bytes) or not isinstance(sha1, bytes):
-            raise ValueError
-        ids = tuple([parent for parent in parents if isinstance(parent, bytes)])
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("it cannot be read as a revision of format 10") from None
-    return RevisionRecord(name, ids, sha1)
-
-
-Bencoded = bytes | int | list["Bencoded"] | dict[bytes, "Bencoded"]
-
-
-def _list(value: Bencoded) -> list[Bencoded]:
-    if not isinstance(value, list):
-        raise ValueError
-    return value
-
-
-def _pair(value: Bencoded) -> tuple[Bencoded, Bencoded]:
-    name, what = _list(value)
-    return name, what
-
-
-def _bdecode(text: bytes, at: int) -> tuple[Bencoded, int]:
-    head = text[at : at + 1]
-    if head == b"i":
-        end = text.index(b"e", at)
-        return int(text[at + 1 : end]), end + 1
-    if head in (b"l", b"d"):
-        found: list[Bencoded] = []
-        at += 1
-        while text[at : at + 1] != b"e":
-            value, at = _bdecode(text, at)
-            found.append(value)
-        if head == b"l":
-            return found, at + 1
-        pairs = zip(found[::2], found[1::2], strict=True)
-        return {name: value for name, value in pairs if isinstance(name, bytes)}, at + 1
-    colon = text.index(b":", at)
-    end = colon + 1 + int(text[at:colon])
-    if end > len(text):
-        raise ValueError
-    return text[colon + 1 : end], end
+    return RevisionRecord(name, tuple(parents), sha1)

@@ -22,6 +22,7 @@ from smartserver.vcs.brz_compat import NULL, Store, StoreKey
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
+from smartserver.vcs.collector import rare_collections
 
 REVISION, SIGNATURE, INVENTORY, PAGE, TEXT = range(5)
 """The kinds, as `records.check.KINDS_OF` lists them."""
@@ -102,7 +103,7 @@ class BrzPlan:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
         if self.graph:
-            with self._repository.locked():
+            with self._repository.locked(), rare_collections():
                 export = _Export(self._repository, self.bulk, self._excluded, partial=self._partial)
                 yield from export.segments(self.graph)
 
@@ -142,7 +143,7 @@ class _Export:
             TEXT: breezy.texts,
         }
         self._excluded = excluded
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE)
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
         self._pages: dict[Key, Page] = {}
         self._roots: dict[RevisionId, Roots] = {}
         self._before: dict[tuple[int, Key], bytes] = {}

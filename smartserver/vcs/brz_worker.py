@@ -17,10 +17,22 @@ from typing import Any
 
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError, WrongContent
-from smartserver.vcs.brz_compat import BlockOfTexts, Content, GroupedTexts, Store, StoreKey, TextsOfBlock
+from smartserver.vcs.brz_compat import (
+    BlockOfTexts,
+    Content,
+    GroupedTexts,
+    Store,
+    StoreKey,
+    TextCompressor,
+    TextsOfBlock,
+    encode_length,
+)
 
 _LENGTH = 8
 """Bytes that say how long a block is."""
+
+WHOLE_FROM = 3
+"""A difference longer than the text divided by this is not stored, but the text."""
 
 _WRONG = 1
 """The status of a process that met a record that is wrong."""
@@ -119,6 +131,34 @@ def _noted(stream: Iterator[Content], sha1s: list[bytes]) -> Iterator[Content]:
         yield each
 
 
+class Sparing(TextCompressor):  # type: ignore[misc]
+    """Breezy's compressor, which looks for what a text has in common with the whole texts of its block alone.
+
+    Breezy looks in the differences before it, too. Those of a file of many versions are made of ever more and ever
+    smaller pieces, so that finding them costs most of the time; here a text that has changed by a third lies whole.
+    """
+
+    _skipped = 0
+    """Bytes since the last whole text, which nothing is looked for in."""
+
+    def _compress(
+        self, key: object, chunks: list[bytes], input_len: int, max_delta_size: float, soft: bool = False
+    ) -> tuple[int, int, str]:
+        text = b"".join(chunks)
+        delta = self._delta_index.make_delta(text, input_len // WHOLE_FROM)
+        if delta is None:
+            kind, head, content = "fulltext", b"f" + encode_length(input_len), text
+            self._delta_index.add_source(text, len(head) + self._skipped)
+            self._skipped = 0
+        else:
+            kind, head, content = "delta", b"d" + encode_length(len(delta)), delta
+            self._skipped += len(head) + len(content)
+        start = self.endpoint
+        self._output_chunks([head, content])
+        self.input_bytes += input_len
+        return start, self.endpoint, kind
+
+
 class _Blocks:
     """What Breezy's own store takes for an index and a pack file: each block goes on in its form for networks."""
 
@@ -127,7 +167,9 @@ class _Blocks:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._block = b""
-        self._store: Store = GroupedTexts(self, self, True)
+        store: Any = GroupedTexts(self, self, True)
+        store._make_group_compressor = lambda: Sparing(store._get_compressor_settings())
+        self._store: Store = store
 
     def insert(self, stream: Iterator[Content]) -> None:
         """Make blocks of all that comes."""

@@ -383,9 +383,26 @@ def test_a_text_that_neither_came_nor_is_here() -> None:
         b"r0", (), header.entries[:-1], [bytes(frame) for frame in frames(header, segment)][:-1], KINDS
     )
     target = new_repository("memory:///incomplete-target")
-    with pytest.raises(VcsError, match=r"did not take what was pulled.*missing text keys"):
+    with pytest.raises(VcsError, match="lacks a text that what was pulled refers to: the-root-1 of r0"):
         insert(BrzRepository(target), [cut])
     assert not any(all_keys(target).values())
+
+
+@pytest.mark.usefixtures("working")
+def test_a_page_that_neither_came_nor_is_here() -> None:
+    (segment,) = whole(line("memory:///incomplete-pages", 1))
+    header = decode_segment(segment, 0, KINDS)
+    names_of_folders = max(n for n, entry in enumerate(header.entries) if entry.kind == PAGE)
+    kept = [n for n in range(len(header.entries)) if n != names_of_folders]
+    found = [bytes(frame) for frame in frames(header, segment)]
+    cut = encode_segment(b"r0", (), [header.entries[n] for n in kept], [found[n] for n in kept], KINDS)
+    target = new_repository("memory:///incomplete-pages-target")
+    with pytest.raises(VcsError, match="lacks a page that what was pulled refers to: sha1:"):
+        insert(BrzRepository(target), [cut])
+    assert not any(all_keys(target).values())
+    assert "_check_new_inventories" not in vars(target._pack_collection), (
+        "Breezy looks no more, for whoever writes next"
+    )
 
 
 @pytest.mark.usefixtures("working")

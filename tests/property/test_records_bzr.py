@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.bzr import Inventory, is_node, leaf_texts, read_entry, read_leaf
+from smartserver.records.bzr_changes import leaf_changes
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check import rules_of
 from smartserver.records.check_bzr import CHK
@@ -76,6 +77,36 @@ def test_both_readers_of_a_leaf_agree(record: Record, data: st.DataObject) -> No
         if leaf.parts == 1:
             assert [read_entry(value).text_key for value in leaf.items.values()] == texts
             assert all(read_entry(value).file_id == file_id for file_id, value in leaf.items.items())
+
+
+def leaf(ids: list[int]) -> bytes:
+    """A leaf of entries, in which what an id is in is its revision too."""
+    items = [b"%d\0004\ndir: %d\n\n\nr%d\n" % (each // 3, each // 3, each) for each in ids]
+    return b"chkleaf:\n65536\n1\n%d\n\n%b" % (len(ids), b"".join(items))
+
+
+@given(st.lists(st.integers(0, 60), unique_by=lambda each: each // 3), st.data())
+def test_what_changed_of_a_leaf_is_what_reading_both_says(ids: list[int], data: st.DataObject) -> None:
+    """And a leaf that cannot be read whole cannot be read from its changes."""
+    old = leaf(ids)
+    start = data.draw(st.integers(0, len(ids)))
+    stop = data.draw(st.integers(start, len(ids)))
+    new = leaf([*ids[:start], *data.draw(st.lists(st.integers(0, 60), max_size=4)), *ids[stop:]])
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(new) - 1))
+        new = new[:at] + data.draw(st.sampled_from(PIECES)) + new[at + 1 :]
+    try:
+        texts = set(leaf_texts(new))
+    except ValueError:
+        with contextlib.suppress(ValueError):
+            assert leaf_changes(new, old) is None
+        return
+    found = leaf_changes(new, old)
+    if found is not None:
+        before = set(leaf_texts(old))
+        assert set(found.now) - set(found.before) == texts - before
+        assert set(found.now) <= texts
+        assert set(found.before) <= before
 
 
 @given(st.lists(st.sampled_from([*SAMPLES, NODE, *PIECES]), max_size=4).map(b"".join), st.data())

@@ -132,6 +132,34 @@ def history(path: Path, repeat: int, stages: bool) -> None:
 
 
 @command.command()
+@click.argument("path", required=False, type=SOURCE)
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Timed rounds.")
+@click.option(
+    "-n", "most", type=click.IntRange(1), default=3000, show_default=True, help="The oldest revisions of a git history."
+)
+@click.option(
+    "--tools",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the programs of an environment with Breezy are, for where this one has none.",
+)
+def brz(path: Path | None, repeat: int, most: int, tools: Path | None) -> None:
+    """Push and branch of a Breezy history, ours beside stock Breezy over bzr://: time, CPU, memory, bytes, sizes.
+
+    PATH is a bzr branch, or a git repository or bundle of which the oldest revisions are converted; without it a
+    history of 300 revisions is made. Stock pushes from and serves a repository of one pack. The branch over hpss://
+    must equal the source: revno, testament of the tip, and what `brz check` says and counts. Exit status 1 when ours
+    takes longer than stock, or a process over 300 MB.
+
+    \b
+    smartserver bench brz ~/src/branch
+    smartserver bench brz history.bundle -n 10000 --repeat 1
+    """
+    from smartserver.cli.bench.brz import run_brz
+
+    _finish(*run_brz(path, repeat, most, tools, _say))
+
+
+@command.command()
 @click.argument("path", type=SOURCE)
 @click.option("-n", "count", type=click.IntRange(1), default=500, show_default=True, help="The newest commits.")
 @click.option("--branch", help="Whose commits; by default HEAD's.")

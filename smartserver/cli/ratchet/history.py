@@ -19,8 +19,10 @@ MOST = 3000
 """Revisions of a git history that are converted, the first ones."""
 
 
-def prepare(source: Path | None, folder: Path, environment: Mapping[str, str]) -> str:
+def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], most: int = MOST) -> str:
     """Make `brz`, a shared repository with the branch `trunk`, in one pack, below `folder`; what it was made from.
+
+    `most`: revisions of a git history that are converted, the first ones.
 
     Raises:
         CommandError: `source` is nothing that can be converted.
@@ -40,8 +42,8 @@ def prepare(source: Path | None, folder: Path, environment: Mapping[str, str]) -
         stream.write_bytes(history.git_stream(REVISIONS, FILES))
         made_from = "made here"
     else:
-        _first_revisions(source, folder / "git", environment, stream)
-        made_from = f"git, its first {MOST} revisions at most"
+        _first_revisions(source, folder / "git", environment, stream, most)
+        made_from = f"git, its first {most} revisions at most"
     if stream.exists():
         _import(stream, folder / "brz", environment)
         (folder / "brz" / "main").rename(trunk)
@@ -59,10 +61,10 @@ def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> N
         raise CommandError(f"brz fast-import: {next((line for line in said if 'ERROR' in line), said[-1])}")
 
 
-def _first_revisions(source: Path, copy: Path, environment: Mapping[str, str], stream: Path) -> None:
+def _first_revisions(source: Path, copy: Path, environment: Mapping[str, str], stream: Path, most: int) -> None:
     """Write the newest revision of the main line with only first ones behind it as `git fast-import` reads it."""
     branch = histories.copy(source, copy, environment)
-    first = run(["git", "rev-list", "--topo-order", "--reverse", branch], copy, environment).split()[:MOST]
+    first = run(["git", "rev-list", "--topo-order", "--reverse", branch], copy, environment).split()[:most]
     main_line = set(run(["git", "rev-list", "--first-parent", branch], copy, environment).split())
     newest = next(revision for revision in reversed(first) if revision in main_line)
     run(["git", "update-ref", "refs/heads/main", newest], copy, environment)

@@ -151,11 +151,3 @@ def test_what_differs_of_two_leaves(seed: int) -> None:
         assert set(new) - set(old) == set(brz_pages.rows(two)) - set(brz_pages.rows(one))
         assert set(old) - set(new) == set(brz_pages.rows(one)) - set(brz_pages.rows(two))
         items = {key: value for key, value in other.items() if key != b"zz"}
-
-
-def test_what_two_texts_begin_and_end_with() -> None:
-    assert brz_pages.common_start(b"", b"x") == 0
-    assert brz_pages.common_start(b"abcd", b"abxd") == 2
-    assert brz_pages.common_start(b"abc", b"abcd") == 3
-    assert brz_pages.common_end(b"abcd", b"abxcd", 4) == 2
-    assert brz_pages.common_end(b"aaaa", b"aaa", 1) == 1

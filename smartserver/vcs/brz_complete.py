@@ -1,0 +1,85 @@
+"""Whether all that records refer to came with them or is here: what Breezy looks for before it ends a write group.
+
+Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
+at while its text is at hand, and a leaf that rests on one that came as far as it differs from that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from smartserver.records.bzr import is_node, leaf_texts, read_node
+from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.model import Key
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.brz_compat import Repository, Store
+from smartserver.vcs.brz_pages import roots
+
+
+class References:
+    """What pages and inventories refer to."""
+
+    def __init__(self) -> None:
+        self._pages: set[Key] = set()
+        self._texts: set[Key] = set()
+
+    def page(self, text: bytes, base: bytes | None) -> Sequence[Key]:
+        """Take a page; `base`: that of a page taken before. The texts it names that `base` does not, and some more.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        if is_node(text):
+            self._pages.update(read_node(text).children.values())
+            return ()
+        changed = None if base is None else leaf_changes(text, base)
+        named = leaf_texts(text) if changed is None else changed.now
+        self._texts.update(named)
+        return named
+
+    def inventory(self, text: bytes) -> None:
+        """Take an inventory.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        self._pages.update(filter(None, roots(text)))
+
+    def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
+        """Check that all of it is among `pages` and `texts`, which came, or in the repository.
+
+        Raises:
+            VcsError: something is not.
+        """
+        _check(repository.chk_bytes, self._pages.difference(pages), "page")
+        _check(repository.texts, self._texts.difference(texts), "text")
+
+
+def _check(store: Store, keys: Collection[Key], what: str) -> None:
+    wanted = {tuple(key.split(b"\0")) for key in keys}
+    missing = wanted.difference(store.get_parent_map(wanted)) if wanted else ()
+    if missing:
+        named = b" of ".join(min(missing)).decode("utf-8", "backslashreplace")
+        raise VcsError(f"the repository lacks a {what} that what was pulled refers to: {named}")
+
+
+def is_alone(repository: Repository) -> bool:
+    """Whether a repository rests on no other: of one that does, Breezy asks for more than is referred to."""
+    return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
+
+
+@contextlib.contextmanager
+def instead_of_breezys_look(repository: Repository) -> Iterator[None]:
+    """Keep Breezy from looking for what is missing while the context is open; whoever opens it looks."""
+    collection = _collection(repository)
+    collection._check_new_inventories = list
+    try:
+        yield
+    finally:
+        del collection._check_new_inventories
+
+
+def _collection(repository: Repository) -> Any:
+    return getattr(repository, "_pack_collection", None)
