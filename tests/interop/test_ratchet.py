@@ -51,7 +51,7 @@ def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkey
     assert (result.exit_code, "there is push, new repository" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("at", ["history", "bzr:// revno", "hpss:// revno"])
+@pytest.mark.parametrize("at", ["history", "hpss:// revno"])
 def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, at: str) -> None:
     command = [sys.executable, "-m", "smartserver.cli.main", "bench", "ratchet", "--only", "revno"]
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -61,7 +61,7 @@ def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, at: s
         assert running.stderr is not None
         for line in running.stderr:
             if line.strip() == at:
-                assert (of(temporary) != []) == (at != "history"), "the server of this side"
+                assert (of(temporary) != []) == (at != "history"), "the servers of both sides"
                 os.killpg(running.pid, signal.SIGINT)  # As a terminal does it: the children get it too.
                 break
         printed, rest = running.communicate()
