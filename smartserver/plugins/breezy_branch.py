@@ -16,8 +16,8 @@ from breezy.tag import Tags
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
-from smartserver.plugins import breezy_remembered
-from smartserver.plugins.breezy_checkouts import is_read, watch
+from smartserver.plugins import breezy_changes, breezy_remembered
+from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
@@ -102,7 +102,7 @@ class HpssTags(Tags):
                     raise errors.TagAlreadyExists(tag_name) from None
             else:
                 return
-        remote.set_tags({tag_name: self._now(revision)})
+        breezy_changes.set_tags(remote, {tag_name: self._now(revision)})
 
     def _now(self, revision: RevisionId) -> RevisionId:
         remote = self.branch.remote
@@ -122,12 +122,13 @@ class HpssTags(Tags):
                 return
         remote.confirm()
         self.lookup_tag(tag_name)
-        remote.set_tags({tag_name: None})
+        breezy_changes.set_tags(remote, {tag_name: None})
 
     def rename_revisions(self, rename_map: dict[RevisionId, RevisionId]) -> None:
         """Let tags of renamed revisions follow them."""
         tags = self.get_tag_dict()
-        self.branch.remote.set_tags({name: rename_map[tag] for name, tag in tags.items() if tag in rename_map})
+        changes = {name: rename_map[tag] for name, tag in tags.items() if tag in rename_map}
+        breezy_changes.set_tags(self.branch.remote, changes)
 
     def _set_tag_dict(self, result: dict[str, RevisionId]) -> None:
         """Make the tags be these."""
@@ -137,7 +138,7 @@ class HpssTags(Tags):
         }
         changes.update(dict.fromkeys(present.keys() - result.keys()))
         if changes:
-            self.branch.remote.set_tags(changes)
+            breezy_changes.set_tags(self.branch.remote, changes)
 
 
 class _ConfigFile(MemoryTransport):
@@ -148,13 +149,13 @@ class _ConfigFile(MemoryTransport):
         self._branch = branch
 
     def get_bytes(self, relpath: str) -> bytes:
-        content = b"" if is_read() else self._branch.remote.state().config
+        content = self._branch.remote.state().config
         if not content:
             raise NoSuchFile(relpath)
         return content
 
     def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
-        self._branch.remote.set_config(raw_bytes)
+        breezy_changes.set_config(self._branch.remote, raw_bytes)
 
     def external_url(self) -> str:
         return self._branch.base
@@ -302,7 +303,7 @@ class HpssBranch(Branch):
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
         uncommits = is_running("uncommit") and not has_option("--keep-tags")
-        self.remote.move(revision_id, revno, self._tags_above(revision_id) if uncommits else ())
+        breezy_changes.move(self.remote, revision_id, revno, self._tags_above(revision_id) if uncommits else ())
         self._clear_cached_state()
 
     def _tags_above(self, revision_id: RevisionId) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from breezy import controldir, errors
+from breezy.config import LocationStack
 from breezy.workingtree import WorkingTree
 
 from smartserver.plugins.breezy_compat import chk_inventory, dirstate_tree
@@ -32,23 +33,6 @@ class Changed:
     """Where it was."""
     text: Key
     """What it was."""
-
-
-_readers: list[None] = []
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    _readers.append(None)
-    try:
-        yield
-    finally:
-        _readers.pop()
-
-
-def is_read() -> bool:
-    """Whether a checkout is read just now to find out what to ask of its branch: nothing can be asked meanwhile."""
-    return bool(_readers)
 
 
 class Checkout:
@@ -71,13 +55,8 @@ class Checkout:
 
     @contextmanager
     def _locked(self) -> Iterator[Any]:
-        """The tree, or another of the same: Breezy asks for the branch's configuration in the midst of locking one."""
-        state = self._tree._dirstate
-        is_whole = self._tree.is_locked() and state is not None and state._lock_token is not None
-        with _reading():
-            tree = self._tree if is_whole else WorkingTree.open(self.root)
-            with tree.lock_read():
-                yield tree
+        with self._tree.lock_read():
+            yield self._tree
 
     def parents(self) -> list[RevisionId]:
         """The parents of its tree of which it has the inventories: ghosts are left out."""
@@ -85,6 +64,12 @@ class Checkout:
             state = tree.current_dirstate()
             ghosts = state.get_ghosts()
             return [revision for revision in state.get_parent_ids() if revision not in ghosts]
+
+    def ghosts(self) -> list[RevisionId]:
+        """The parents of its tree of which it has nothing."""
+        with self._locked() as tree:
+            found: list[RevisionId] = tree.current_dirstate().get_ghosts()
+            return found
 
     def inventory(self, revision: RevisionId) -> Any:
         """The inventory of one of `parents`."""
@@ -178,12 +163,16 @@ _watched: list[Any] = []
 
 
 def watch() -> None:
-    """Learn of each working tree that is opened on a branch of a server, which was opened before; no hook says that."""
+    """Learn of each working tree that is opened on a branch of a server, which was opened before; no hook says that.
+
+    In the midst of locking one Breezy reads an option, of how often it writes what it knows of files: of a branch on a
+    server that is not asked for, or what only looks at files would take a round trip.
+    """
     kind = dirstate_tree()
     if kind is None or kind in _watched:
         return
     _watched.append(kind)
-    stock = kind.__init__
+    stock, stock_limit = kind.__init__, kind._worth_saving_limit
 
     def opened(self: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
         from smartserver.plugins.breezy_branch import HpssBranch
@@ -192,4 +181,11 @@ def watch() -> None:
         if isinstance(branch, HpssBranch):
             _trees.append(weakref.ref(self))
 
-    kind.__init__ = opened
+    def worth_saving_limit(self: Any) -> int:
+        from smartserver.plugins.breezy_branch import HpssBranch
+
+        if not isinstance(self.branch, HpssBranch):
+            return int(stock_limit(self))
+        return int(LocationStack(self.branch.base).get("bzr.workingtree.worth_saving_limit"))
+
+    kind.__init__, kind._worth_saving_limit = opened, worth_saving_limit

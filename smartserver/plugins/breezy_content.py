@@ -64,6 +64,8 @@ class Content:
         self._below: set[RevisionId] = set()
         self._has_graph = False
         self._has_versions = False
+        self._absent: set[RevisionId] = set()
+        """Ghosts, as an answer has shown."""
         self._rebuilt: dict[RevisionId, bool] = {}
         """The revisions whose pages a checkout was asked for, and whether it had them."""
 
@@ -94,9 +96,10 @@ class Content:
         content = self.remote.read(chosen, trees, ids=self.wanted.ids, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
-            self.wanted = Wanted(inside.chosen, inside.trees)
+            self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
             chosen, trees = inside.chosen, inside.trees
         asked_for = self.wanted.chosen is chosen
+        had = [] if trees is None else trees.had
         first: RevisionId | None = None
         for part in content.parts:
             first = first or part.revision
@@ -105,6 +108,8 @@ class Content:
                 # An inventory without its pages is none.
                 if record.kind != INVENTORY or trees is None or trees.paths != []:
                     self.records[record.kind, record.key] = record
+        self._absent.update(had)
+        self._absent -= self.parents.keys()
         if asked_for and chosen is not None and self.wanted.ends and (chosen.oldest in self.parents or not chosen.bare):
             # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
             named_parents = {each for parents in self.parents.values() for each in parents}
@@ -179,6 +184,10 @@ class Content:
         for part in _parts(list(keys)):
             self._ask(None, TreesField(files=part))
 
+    def is_absent(self, revision: RevisionId) -> bool:
+        """Whether the server has said that it has no such revision."""
+        return revision in self._absent
+
     def rebuild(self) -> None:
         """Take pages from the checkouts that have them, where the server's inventories name just those."""
         for kind, revision in list(self.records):
@@ -206,8 +215,10 @@ class Content:
         self.records[kind, joined] = Record(kind, joined, meta, text)
 
     @property
-    def is_of_folder(self) -> bool:
-        """Whether versions were asked for of what turns out to be a folder: its log compares every tree there is."""
+    def needs_history(self) -> bool:
+        """Whether the command reads every tree there is: for a log of a folder they are all compared."""
+        if self.wanted.history:
+            return True
         trees = self.wanted.trees
         if trees is None or not trees.versions:
             return False
@@ -297,6 +308,10 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         if self._kind == CHK:
             self._content.rebuild()
             missing = self._missing(missing)
+            if not missing:
+                return
+        if self._kind in (REVISION, INVENTORY):
+            missing = [key for key in missing if not self._content.is_absent(key[0])]
             if not missing:
                 return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))

@@ -9,6 +9,7 @@ from breezy import errors
 
 from smartserver.client.repository import RefUpdate
 from smartserver.errors import BranchExists, NotDone, StaleLease
+from smartserver.plugins.breezy_changes import tags_updates
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.fields import HERE
@@ -47,8 +48,6 @@ def _is_below(path: str, at: str) -> bool:
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
     """Make the branch if the other one is still there; False: it is not."""
-    from smartserver.plugins.breezy_remote import tags_updates
-
     stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
     made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]

@@ -12,6 +12,7 @@ from breezy.transport import Transport
 
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
+from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
@@ -168,7 +169,7 @@ class HpssDir(BzrDir):
         """Remove a branch."""
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if not remote.delete():
+        if not delete(remote):
             raise errors.NotBranchError(path=self.user_url)
 
     # -- the repository, the tree, the rest

@@ -20,6 +20,12 @@ from smartserver.vcs.brz import BrzRepository
 NEED_NO_HISTORY = ("bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag")
 """Commands that read of a branch its tip, tags and configuration alone, but where a revision is named."""
 
+FETCHES = (
+    "bind", "branch", "checkout", "commit", "fetch-ghosts", "join", "merge", "missing", "pull", "push", "rebase",
+    "reconfigure", "send", "switch", "update",
+)  # fmt: skip
+"""Commands that put what they ask for into a local repository, or compare it with one."""
+
 
 def is_running(*commands: str) -> bool:
     """Whether it is one of these."""
@@ -34,6 +40,11 @@ def has_option(*beginnings: str) -> bool:
 def wants_history() -> bool:
     """Whether the history of a branch is going to be asked for."""
     return not (is_running(*NEED_NO_HISTORY) or copies_there()) or has_option("-r", "--revision")
+
+
+def reads_here() -> bool:
+    """Whether history that is asked for is read, and not put into a repository of the user's."""
+    return bool(hpss.running) and not is_running(*FETCHES)
 
 
 def may_remember() -> bool:

@@ -32,6 +32,8 @@ class History:
         self._places: dict[RevisionId, tuple[int, int]] = {}
         self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         self._ghosts: set[RevisionId] = set()
+        self.size = 0
+        """Bytes of what came so far."""
 
     @property
     def parents(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
@@ -48,14 +50,13 @@ class History:
         body, self._body = self._body, None
         if body is None:
             return
-        at = 0
         for segment in counted("Receiving revisions", self._segments(body), self.count):
             header = decode_revision(segment, 0)  # The rest is read by whoever inserts it.
             self._spool.write(segment)
-            self._places[header.revision] = (at, len(segment))
+            self._places[header.revision] = (self.size, len(segment))
             self._parents[header.revision] = tuple([parent.id for parent in header.parents])
             self._ghosts.update([parent.id for parent in header.parents if parent.absent])
-            at += len(segment)
+            self.size += len(segment)
         if len(self._places) != self.count:
             raise CorruptRecord(
                 b"", b"", f"the server sent {len(self._places)} revisions, having announced {self.count}"

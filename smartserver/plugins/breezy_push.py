@@ -12,10 +12,11 @@ from breezy.revision import NULL_REVISION
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
-from smartserver.plugins.breezy_remote import KINDS, VCS, Remote, outcomes, tags_updates
+from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
@@ -153,7 +154,7 @@ def _push_rest(tags: Mapping[str, RevisionId], remote: Remote, how: How) -> dict
         if how is How.ADD and there.get(name, tag) != tag
     }
     changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, how)
-    return conflicts | (remote.push_tags(changes) if changes else {})
+    return conflicts | (push_tags(remote, changes) if changes else {})
 
 
 def _revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:

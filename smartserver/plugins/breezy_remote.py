@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from breezy import urlutils
-from breezy.errors import CommandError
 from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import (
-    MapUpdated,
     NewRepository,
     Pushed,
     PushSource,
     RefUpdate,
     RemoteRepository,
-    Updated,
 )
-from smartserver.errors import NoSuchBranch, NotDone, StaleLease, WrongVcs
-from smartserver.plugins import breezy_advice, breezy_remembered
+from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.plugins import breezy_advice
+from smartserver.plugins.breezy_changes import Nothing
 from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
@@ -38,19 +36,19 @@ from smartserver.plugins.breezy_guess import (
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_shadow import shadow_of
 from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY
-from smartserver.records.model import Announced, Key, RevisionId, Tip
+from smartserver.records.model import RevisionId, Tip
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
+from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.repository_verify import VerifyResult
-from smartserver.verbs.rules import Create, Rule
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
@@ -58,10 +56,6 @@ if TYPE_CHECKING:
 
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
-
-MOVED = (
-    "the branch has moved since it was last seen from here: nothing was changed; what is there is known now: try again"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +90,8 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self._rests_on_shadow = False
+        self.shadow = shadow_of(self)
         self.assumed: State | None = None
         """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
         self.is_assumed = False
@@ -197,14 +193,21 @@ class Remote:
             self._learn_beside()
         if self._state is None:
             asked = wanted()
-            if asked is not None:
+            if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
-            elif wants_history():
-                self._ask_history()
+            elif asked is not None or wants_history():
+                self._ask_history(on_shadow=True)
             else:
                 self._ask_state()
         assert self._state is not None, "asked"
         return self._state
+
+    def _better_whole(self, asked: Wanted) -> bool:
+        """Whether whole revisions are fewer bytes than what a command reads."""
+        if asked.inside is not None and asked.inside.history and self.knowledge.leads_inside:
+            return True
+        # Where earlier commands have left the history, only what is new of it comes.
+        return asked.is_deep and self.shadow is not None and self.shadow.is_there()
 
     def _learn_beside(self) -> None:
         """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
@@ -269,8 +272,14 @@ class Remote:
 
     def history(self) -> History:
         """The revisions of it that `target` lacks."""
+        if self._rests_on_shadow:
+            self.ask_anew()
+        return self.arrived()
+
+    def arrived(self) -> History:
+        """The revisions of it that came: those that neither `target` nor the shadow have."""
         if self._history is None:
-            self._ask_history()
+            self._ask_history(on_shadow=True)
         assert self._history is not None, "asked"
         with self.words():
             self._history.receive()
@@ -290,9 +299,9 @@ class Remote:
             self.content = Content(self.repository, asked)
             with self.words():
                 self.content.begin()
-            if self.content.is_of_folder:
+            if self.content.needs_history:
                 self.content = None
-                self._ask_history()
+                self._ask_history(on_shadow=True)
                 return
             self._server.contents[place] = self.content
         else:
@@ -301,8 +310,8 @@ class Remote:
             self._learned()
 
     def read_for(self, asked: Wanted) -> Content:
-        """What was read, if that has the inventories this wants; else it is read."""
-        had = asked.trees.had if asked.trees is not None else ()
+        """What was read, if that has the first inventory this wants; else it is read."""
+        had = asked.trees.had[:1] if asked.trees is not None else ()
         content = self.content
         if content is None or any((INVENTORY, revision) not in content.records for revision in had):
             content = Content(self.repository, asked)
@@ -316,12 +325,20 @@ class Remote:
         """Ask for the history once more: these revisions, though below what the target has, are not there."""
         self._ask_history(absent)
 
-    def _ask_history(self, absent: Collection[RevisionId] = ()) -> None:
+    def ask_anew(self) -> None:
+        """Ask for the history, and not only for what the shadow lacks."""
+        self._ask_history()
+
+    def _ask_history(self, absent: Collection[RevisionId] = (), *, on_shadow: bool = False) -> None:
         target = self.target
         with self.words():
             haves: list[RevisionId] = []
+            if on_shadow and self.shadow is not None:
+                haves, absent = self.shadow.haves()
+            self._rests_on_shadow = bool(haves)
             if target is not None:
-                haves = BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
+                haves += BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
+            haves = list(dict.fromkeys(haves))[:MAX_HAVES]
             self._server.settle()
             pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
             self._history = History(pulled.body, pulled.result.segments, KINDS)
@@ -383,71 +400,11 @@ class Remote:
         self._server.settle()
         return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
 
-    def push_tags(self, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
-        """Send changes of tags; what became of each. To be called in `words`."""
-        return outcomes(self.push([], tags_updates(entries), Nothing()).maps)
-
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
         self._target, self._guessed = target, True
         self._history = History(iter(()), 0, KINDS)
         self._learned()
-
-    def move(self, tip: RevisionId, revno: int, tags: Iterable[str] = ()) -> None:
-        """Move the tip to a revision that is there, if nobody has moved it since it was read, and remove tags."""
-        update = RefUpdate(HERE, tip, Rule.LEASE, Create.NO, self.state().tip, b"%d" % revno)
-        assumed = self.is_assumed
-        with self.words():
-            try:
-                there = self.state().tags
-                entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
-                self._change(update, tags_updates(entries))
-            except StaleLease:
-                if not assumed:
-                    raise
-                raise CommandError(MOVED) from None
-
-    def set_tags(self, changes: Mapping[str, RevisionId | None]) -> None:
-        """Set tags, or remove them where the revision is None."""
-        entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
-        with self.words():
-            self.push_tags(entries)
-            self._learned()
-
-    def set_config(self, content: bytes) -> None:
-        """Replace the configuration, if nobody has changed it since it was read.
-
-        Raises:
-            NotAsRemembered: it was remembered, and is another.
-        """
-        if self.is_assumed:
-            breezy_remembered.set_config(self, content)
-            return
-        change = EntryChange(b"", content or None, How.EQUAL, self.state().config or None)
-        with self.words():
-            done = self.push([], [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)], Nothing())
-            _check(done.maps)
-            self._learned()
-
-    def change_maps(self, maps: Sequence[MapUpdateRequest]) -> None:
-        """Change maps, all of it or nothing."""
-        with self.words():
-            _check(self.push([], maps).maps)
-            self._learned()
-
-    def delete(self) -> bool:
-        """Remove the branch; whether there was one."""
-        with self.words():
-            return bool(self._change(RefUpdate(HERE, None)).old)
-
-    def _change(self, update: RefUpdate, maps: Sequence[MapUpdateRequest] = ()) -> Updated:
-        pushed = self.push([update], maps)
-        (done,) = pushed.refs
-        if done.error is not None and not isinstance(done.error, NotDone):
-            raise done.error
-        _check(pushed.maps)
-        self._learned()
-        return done
 
     def make(self) -> bool:
         """Make a repository at the path itself, without a branch; whether there was none."""
@@ -457,50 +414,6 @@ class Remote:
             made = self._server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         self._state = State(self.path, "")
         return made
-
-
-class Nothing:
-    """What a change sends that needs no revisions."""
-
-    graph: Sequence[Announced] = ()
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Nothing:
-        """Nothing."""
-        return self
-
-    def segments(self) -> Iterable[bytes]:
-        """None."""
-        return ()
-
-    def without_bases(self, keys: Collection[Key]) -> Nothing:
-        """The same."""
-        return self
-
-
-def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
-    """Changes of tags as calls, each with no more of them than one takes."""
-    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
-    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), HERE) for part in parts]
-
-
-def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
-    """What became of each tag.
-
-    Raises:
-        CodedError: a call was refused.
-    """
-    _check(done)
-    return {
-        change.key.decode("utf-8", "replace"): outcome
-        for each in done
-        for change, outcome in zip(each.update.entries, each.entries, strict=True)
-    }
-
-
-def _check(done: Sequence[MapUpdated]) -> None:
-    for each in done:
-        if each.error is not None:
-            raise each.error
 
 
 def _revno(attributes: bytes) -> int:

@@ -1,7 +1,7 @@
 """`HpssRepository`: what of a repository on a server a pull brought, as a repository of Breezy's.
 
 Questions of ancestry are answered from what came and from the local repository it came for. Whatever else is asked goes
-to a shadow: a repository in memory that holds what came, stacked on the local one.
+to a repository that holds what came, on this disk (`breezy_shadow`), or in memory and stacked on the local one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
-from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
 from smartserver.plugins.breezy_content import repository_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
+from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
@@ -170,7 +170,8 @@ class HpssRepository:
         self.remote.look()
         content = self.remote.content
         if content is None:
-            return self.remote.history().parents
+            shadow = self.remote.shadow
+            return self.remote.history().parents if shadow is None else shadow.parents()
         with self.remote.asking():
             return content.parents_of(revisions)
 
@@ -279,7 +280,7 @@ class HpssRepository:
     # -- everything else
 
     def shadow(self) -> Repository:
-        """All that came, in memory, and below it the local repository."""
+        """All that came, and below it the local repository."""
         if self._shadow is None:
             self.remote.look()
             content = self.remote.content
@@ -292,10 +293,7 @@ class HpssRepository:
             self._shadow = shadow
         return self._shadow
 
-    @staticmethod
-    def in_memory() -> Repository:
-        """A new repository that is nowhere else."""
-        return format_2a().initialize_on_transport(MemoryTransport()).create_repository()
+    in_memory = staticmethod(in_memory)
 
     def asking(self) -> AbstractContextManager[None]:
         """Around what reads more."""
@@ -303,6 +301,8 @@ class HpssRepository:
 
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
+        if self.remote.shadow is not None:
+            return self.remote.shadow.repository()
         history = self.remote.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
         made = self.in_memory()
@@ -316,5 +316,5 @@ class HpssRepository:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        trace.mutter("hpss: %s is read from a repository in memory", name)
+        trace.mutter("hpss: %s is read from what came", name)
         return getattr(self.shadow(), name)

@@ -10,6 +10,7 @@ from breezy import gpg
 from breezy.errors import NoSuchRevision
 from breezy.repository import Repository
 
+from smartserver.plugins.breezy_changes import change_maps
 from smartserver.plugins.breezy_compat import Testament
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
@@ -82,5 +83,6 @@ class Signatures:
         entries = [EntryChange(revision, signature) for revision, signature in self._new.items()]
         parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
         if parts:
-            self._repository.remote.change_maps([MapUpdateRequest(SIGNATURES, MapKind.OPAQUE, part) for part in parts])
+            updates = [MapUpdateRequest(SIGNATURES, MapKind.OPAQUE, part) for part in parts]
+            change_maps(self._repository.remote, updates)
         self.drop()

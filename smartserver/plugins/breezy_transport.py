@@ -15,7 +15,12 @@ from smartserver.client.url import BadUrl, parse
 from smartserver.plugins.breezy_server import Place, Server, server_of
 
 
-def _parse(url: str) -> Place:
+def parse_url(url: str) -> Place:
+    """Where a URL leads to.
+
+    Raises:
+        BadUrl: it is none of ours.
+    """
     return parse_ssh(url) if url.lower().startswith(SCHEME) else parse(url)
 
 
@@ -33,7 +38,7 @@ class HpssTransport(ConnectedTransport):
         from smartserver.plugins import breezy_dir  # noqa: F401  # Its changes of Breezy are wanted before it is used.
 
         try:
-            self.location: Place = _parse(urlutils.split_segment_parameters(self.base)[0])
+            self.location: Place = parse_url(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
 

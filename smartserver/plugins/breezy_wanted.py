@@ -49,6 +49,13 @@ class Wanted:
     """Whether it is as if nothing were below the oldest that is chosen."""
     ids: Sequence[RevisionId] = ()
     """Revisions whose ancestors are among those that may be chosen, too."""
+    history: bool = False
+    """Whether it is whole revisions that the command reads: fewer bytes than all trees."""
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether what is read grows with the whole history."""
+        return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
 class Unclear(Exception):
@@ -232,13 +239,14 @@ def _commit(arguments: Arguments) -> Wanted | None:
     checkout = checkout_of((arguments.get("selected_list") or ["."])[0])
     if checkout is None:
         return None
-    return commit_on(checkout.parents(), _texts(checkout) if arguments.get("show_diff") else [])
+    files = _texts(checkout) if arguments.get("show_diff") else []
+    return commit_on(checkout.parents(), checkout.ghosts(), files)
 
 
-def commit_on(parents: Sequence[RevisionId], files: Sequence[Key] = ()) -> Wanted:
+def commit_on(parents: Sequence[RevisionId], ghosts: Sequence[RevisionId] = (), files: Sequence[Key] = ()) -> Wanted:
     """What a commit reads of its parents; where they are several, their history says which texts come from which."""
     chosen = ChosenField(bare=True) if len(parents) > 1 else None
-    trees = TreesField(texts=False, had=list(parents), files=list(files))
+    trees = TreesField(texts=False, had=[*parents, *ghosts], files=list(files))
     return Wanted(chosen, trees, ids=parents[1:])
 
 
@@ -304,11 +312,12 @@ def _log(arguments: Arguments) -> Wanted | None:
     ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
     if given:  # Of a range it compares each tree with the one before.
         inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))
+    elif each is not None:  # What each revision changed is compared with the file.
+        inside = Wanted(trees=TreesField([TIP], paths=[], texts=False), history=True)
     else:
-        part = TreesField(list(ends_at), each=each is not None, versions=True, **place)
-        inside = Wanted(ChosenField(bare=each is None, merges=True), part)
+        inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
     if place.get("paths", [b""]) != [b""]:
-        return inside
+        return None if inside.history else inside
     merged = (
         arguments.get("include_merged") or arguments.get("include_merges") or arguments.get("levels") not in (None, 1)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from smartserver.records.alike import common_end, common_start
-from smartserver.records.bzr import ENTRY_PARTS, LeafHead, count_items, is_node, item_texts, leaf_head
+from smartserver.records.bzr import ENTRY_PARTS, LeafHead, count_items, is_node, item_texts, leaf_head, read_before
 from smartserver.records.model import Key
 
 
@@ -33,14 +33,13 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
         return None
     start, new_end, old_end = _differing(new, head.end, old, earlier.end)
     count = count_items(head, new, start, new_end)
-    count_before = count_items(earlier, old, start - head.end + earlier.end, old_end)
+    count_before, before = read_before(earlier, old, start - head.end + earlier.end, old_end)
     if head.items - count != earlier.items - count_before:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
     if head.parts != ENTRY_PARTS:
         return Changed([], [])
     now = item_texts(head, new, start, new_end)
-    before = item_texts(earlier, old, start - head.end + earlier.end, old_end)
     if len(now) != count:
         raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
     _refuse_doubles(head, now, before, new, start, new_end)

@@ -253,6 +253,26 @@ def test_one_commit_after_another(users: Users) -> None:
     assert (users.path("got") / "run").read_text() == "5\n"
 
 
+def test_commit_on_pages_of_another_size(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the checkout has gives other pages than the server's: those are asked for, and the result is right."""
+    users.make("small")
+    for name in ("one", "two", "three"):
+        (users.path("small") / name).write_text(name)
+    with in_process():
+        serializer = WorkingTree.open(str(users.path("small"))).branch.repository._format._serializer
+        monkeypatch.setattr(serializer, "maximum_size", 300)
+        commit(users, "small", "in small pages")
+        monkeypatch.undo()
+    assert users.run("small", "push", "-q", users.url("small")).status == 0
+    assert users.run(LIGHT, "switch", "-q", "--force", users.url("small")).status == 0
+    (users.path(LIGHT) / "one").write_text("more\n")
+    done = users.run(LIGHT, "commit", "-m", "on it", "-Dhpss")
+    assert "Committed revision 2.\n" in done.said
+    assert done.counts.rounds_without_handshake == 3
+    assert users.run("", "branch", "-q", users.url("small"), "got").status == 0
+    users.check("got")
+
+
 def test_switch(users: Users) -> None:
     folder = users.path(LIGHT)
     said = users.ask("switch, lightweight", LIGHT, "switch", "old")
@@ -315,8 +335,10 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     commit(users, "side", "beside")
     if source == "the server":
         assert users.run("side", "push", "-q", users.url("side")).status == 0
-    done = users.run(LIGHT, "merge", "-q", users.url("side") if source == "the server" else "../side")
-    assert done.status == 1, done.said
+    # The last one remembers where from.
+    users.ask(
+        "merge, lightweight", LIGHT, "merge", users.url("side") if source == "the server" else "../side", status=1
+    )
     (users.path(LIGHT) / "run").write_text("#!/bin/sh\n# beside\nexit\n")
     assert users.run(LIGHT, "resolve", "-q", "--all").status == 0
     ordinary = ordinary_checkout(users)
@@ -328,3 +350,46 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     same_revision(users, ordinary)
     users.check("got")
     assert users.ask("status, lightweight", LIGHT, "status") == ""
+
+
+def test_what_only_looks_at_files_asks_nobody(users: Users) -> None:
+    added(users.path(LIGHT), users)
+    users.ask("add, lightweight", LIGHT, "diff", status=1)
+    for words in (["ls"], ["mv", "run", "walk"], ["ignore", "*.o"], ["unknowns"], ["remove", "--keep", "walk"]):
+        users.ask("add, lightweight", LIGHT, *words)
+
+
+def test_commit_where_a_ghost_is_merged(users: Users) -> None:
+    changed(users.path(LIGHT), users)
+    ordinary = ordinary_checkout(users)
+    with in_process():
+        tree = WorkingTree.open(str(users.path(ordinary)))
+        tree.set_parent_ids([tree.last_revision(), b"ghost"])
+    dirstate = Path(".bzr") / "checkout" / "dirstate"
+    shutil.copyfile(users.path(ordinary) / dirstate, users.path(LIGHT) / dirstate)
+    said = users.ask("commit, lightweight", LIGHT, "commit", "-m", "a ghost")
+    assert said.endswith("Committed revision 3.\n")
+    same_revision(users, ordinary)
+
+
+def test_log_of_a_folder(users: Users) -> None:
+    said = users.ask("log, a folder, lightweight", LIGHT, "log", "--line", "folder1")
+    assert said.endswith("first\n")
+    assert "second" not in said
+
+
+def test_update_with_changes(users: Users) -> None:
+    """What was changed here is merged; what it was comes with what is new."""
+    folder = users.path("a") / "folder1" / "deep1" / "file001.txt"
+    folder.write_text("1\n" * 20 + "theirs\n")
+    users.commit("a", "other")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    mine = users.path(LIGHT) / "folder1" / "deep1" / "file001.txt"
+    mine.write_text("mine\n" + "1\n" * 20)
+    said = users.ask("update, lightweight", LIGHT, "update")
+    assert "Updated to revision 3" in said
+    assert mine.read_text() == "mine\n" + "1\n" * 20 + "theirs\n"
+    assert "Tree is up to date" in users.ask("update, lightweight", LIGHT, "update")
+    assert "Updated to revision 1" in users.ask("update, lightweight", LIGHT, "update", "-r", "1")
+    assert not (users.path(LIGHT) / "only-in-trunk").exists()
+    assert mine.read_text() == "mine\n" + "1\n" * 20

@@ -1,4 +1,5 @@
-"""plugins.breezy_upkeep, plugins.breezy_remembered, plugins.breezy_copy, plugins.breezy_signatures: commands of brz
+"""plugins.breezy_upkeep, plugins.breezy_changes, plugins.breezy_remembered, plugins.breezy_copy,
+plugins.breezy_signatures: commands of brz
 that keep a repository on a server in order or change a branch there, in the round trips of `budgets.toml` and without a
 VFS call."""
 
@@ -10,6 +11,7 @@ import pytest
 from brz_sides import LOOPBACK, SHIM, Users
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
+    breezy_changes,
     breezy_copy,
     breezy_remembered,
     breezy_signatures,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 
-from breezy.commands import Command
+from breezy.commands import Command, plugin_cmds
 from breezy.controldir import ControlDirFormat, Prober
 from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
@@ -73,6 +73,7 @@ for scheme in SCHEMES:
     register_transport_proto(scheme, help="Each command one round trip (smartserver).", register_netloc=True)
     register_lazy_transport(scheme, "smartserver.plugins.breezy_transport", "HpssTransport")
 ControlDirFormat.register_prober(HpssProber)
+plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy_commands")
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "extend_command", _record, "what hpss:// is asked for")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "pre_command", _begin, "what hpss:// is asked for")

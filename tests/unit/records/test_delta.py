@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -256,6 +256,26 @@ def test_frames_no_writer_makes(frame: bytes, why: str) -> None:
 def test_the_widest_window_is_taken() -> None:
     frame = b"\x40\x88\x00\x00" + block(1, 256, True, b"a")
     assert delta.decompress(ZSTD, frame, 256) == b"a" * 256
+
+
+@pytest.mark.usefixtures("zstd")
+def test_a_frame_does_not_depend_on_those_before() -> None:
+    text = bytes(range(97, 123)) * 700
+    cases = [(level, size, base) for level in (3, 8, 9) for size in (9, 1024, 1025, 16384) for base in (0, 700)]
+    make = _alone(text)
+    alone = {case: make(*case) for case in cases}
+    for level, size, base in [*cases, *reversed(cases)]:
+        assert delta.compress(text[:size], text[1 : 1 + base], level)[1] == alone[level, size, base]
+
+
+def _alone(text: bytes) -> Callable[[int, int, int], bytes]:
+    """What a thread makes of a text that has made nothing yet."""
+
+    def make(level: int, size: int, base: int) -> bytes:
+        with ThreadPoolExecutor(1) as fresh:
+            return fresh.submit(delta.compress, text[:size], text[1 : 1 + base], level).result()[1]
+
+    return make
 
 
 @pytest.mark.usefixtures("zstd")

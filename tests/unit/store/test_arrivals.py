@@ -125,3 +125,13 @@ def test_recent_records_are_bounded() -> None:
     assert recent.get(0, b"large") is None
     recent.put(Record(0, b"7", b"", b"never two texts"))
     assert recent.get(0, b"7") == Record(0, b"7", b"", b"x" * 30)
+
+
+def test_recent_records_can_be_dropped() -> None:
+    recent = RecentRecords(limit=1000)
+    recent.put(Record(0, b"a", b"", TEXT))
+    recent.clear()
+    assert recent.get(0, b"a") is None
+    for key in (b"b", b"c"):  # There is room for as much as before.
+        recent.put(Record(0, key, b"", TEXT))
+    assert recent.get(0, b"b") is not None

@@ -175,3 +175,15 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
     transaction = repository.begin(b"", "user")
     assert not transaction.is_ancestor(b"ghost", b"child")
     assert repository.verify().problems == ()
+
+
+def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
+    """An intake refers to itself: what it held would stay until the next collection, beside what the next one holds."""
+    body = history.body(history.line(4))
+    sent = receive(repository)
+    sent.write(body)
+    recent = sent._intake._arrivals.recent
+    assert recent._records
+    sent.finish(4, len(body))
+    assert not recent._records
+    sent.abandon()

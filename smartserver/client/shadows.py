@@ -1,0 +1,243 @@
+"""Where shadows lie: copies of repositories on servers, kept to be read. What they take is bounded.
+
+The rule of this file: a shadow may be gone at any time, and that is no loss; what is there was made whole before it got
+its name. There is a folder for each, named after its repository's URL and incarnation: one made anew never meets what
+was copied of the one before. A lock says that it is in use, another that it is written to; both end with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+SHADOW_BYTES: Final = 1_000_000_000
+"""Bytes of one shadow, unless the user says otherwise: fifty times what a history of 50,000 revisions takes."""
+
+ALL_SHADOWS: Final = 4
+"""How many times that all of a user's together may take."""
+
+USE = ".use"
+WRITE = ".write"
+NEW = ".new"
+GONE = ".gone-"
+
+URL_FILE = "url"
+"""In a shadow's folder, the URL of what it is a copy of."""
+
+
+class Kept(NamedTuple):
+    """A shadow that is there."""
+
+    name: str
+    url: str
+    size: int
+    used: float
+    """When it was last used, in seconds since 1970."""
+
+
+class Shadows:
+    """Those of one user, in a folder that nobody else may read."""
+
+    def __init__(self, folder: str, limit: int = SHADOW_BYTES) -> None:
+        """`limit`: bytes of one; all together may take `ALL_SHADOWS` times that."""
+        self.folder = folder
+        self.limit = limit
+
+    def place(self, url: str, incarnation: bytes) -> Place:
+        """Where the shadow of one repository is, or would be."""
+        return Place(self, f"{_digest(url)}-{incarnation.hex()}", url)
+
+    def kept(self) -> list[Kept]:
+        """All that are there, the one used last first."""
+        found = []
+        for name in self._names():
+            path = os.path.join(self.folder, name)
+            if "." not in name and os.path.isdir(path):
+                found.append(Kept(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
+        return sorted(found, key=lambda each: each.used, reverse=True)
+
+    def remove(self, name: str) -> bool:
+        """Remove one, unless it is in use; whether it is gone."""
+        path = os.path.join(self.folder, name)
+        with contextlib.suppress(OSError), _locked(path + USE) as alone:
+            if alone:
+                discard(path)
+        return not os.path.isdir(path)
+
+    def make_room(self, wanted: int, best: str = "") -> bool:
+        """Remove shadows, the least recently used first, until there is room for so many bytes more; whether there is.
+
+        `best`: the one that stays in any case.
+        """
+        self._sweep()
+        left = self.limit * ALL_SHADOWS - wanted - size_of(self.folder)
+        for each in reversed(self.kept()):
+            if left >= 0:
+                break
+            if each.name != best and self.remove(each.name):
+                left += each.size
+        return left >= 0
+
+    def _sweep(self) -> None:
+        """Remove what processes left that were ended."""
+        for name in self._names():
+            path = os.path.join(self.folder, name)
+            if GONE in name:
+                shutil.rmtree(path, ignore_errors=True)
+            elif name.endswith(NEW):
+                with contextlib.suppress(OSError), _locked(path.removesuffix(NEW) + WRITE) as alone:
+                    if alone:
+                        shutil.rmtree(path, ignore_errors=True)
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.folder)
+        except OSError:
+            return []
+
+
+class Place:
+    """Where the shadow of one repository is, or would be."""
+
+    def __init__(self, shadows: Shadows, name: str, url: str) -> None:
+        self.name = name
+        self.path = os.path.join(shadows.folder, name)
+        self._shadows = shadows
+        self._url = url
+        self._in_use = False
+
+    def use(self) -> bool:
+        """Keep it from being removed as long as this object lives; whether there is one.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        if not self._in_use and os.path.isdir(self.path):
+            lock = _lock(self.path + USE, fcntl.LOCK_SH)
+            if lock is None:
+                return False  # Somebody removes it.
+            self._in_use = True
+            weakref.finalize(self, _end_use, self._shadows, self.name, lock)
+            with contextlib.suppress(OSError):
+                os.utime(self.path + USE)
+        return self._in_use and os.path.isdir(self.path)
+
+    def size(self) -> int:
+        """Bytes it takes."""
+        return size_of(self.path)
+
+    def takes(self, more: int) -> bool:
+        """Whether it may grow by so many bytes; others are removed for that."""
+        return self.size() + more <= self._shadows.limit and self._shadows.make_room(more, self.name)
+
+    @contextmanager
+    def writing(self) -> Iterator[bool]:
+        """Around what adds to it or makes it; False: another process does. What is made and not published is removed.
+
+        Raises:
+            OSError: it cannot be written to.
+        """
+        os.makedirs(self._shadows.folder, mode=0o700, exist_ok=True)
+        with _locked(self.path + WRITE) as alone:
+            try:
+                yield alone
+            finally:
+                if alone:
+                    shutil.rmtree(self.path + NEW, ignore_errors=True)
+
+    def begin(self) -> str:
+        """A new folder to make it in; to be called in `writing`."""
+        path = self.path + NEW
+        shutil.rmtree(path, ignore_errors=True)
+        os.mkdir(path, mode=0o700)
+        return path
+
+    def publish(self, path: str) -> None:
+        """Give what was made in that folder its name; to be called in `writing`."""
+        with open(os.path.join(path, URL_FILE), "w", encoding="utf-8") as file:
+            file.write(self._url)
+        os.rename(path, self.path)
+        older = self.name.partition("-")[0]
+        for each in self._shadows.kept():  # Of the repository that was at this URL before.
+            if each.name.partition("-")[0] == older and each.name != self.name:
+                self._shadows.remove(each.name)
+
+    def throw_away(self) -> None:
+        """Remove it, whoever uses it: it is damaged."""
+        discard(self.path)
+
+
+def discard(path: str) -> None:
+    """Remove a folder, its name at once; nothing is left of it where that can be done."""
+    gone = f"{path}{GONE}{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        os.rename(path, gone)
+    except OSError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def size_of(folder: str) -> int:
+    """Bytes of all files in a folder and below it."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):  # It was removed meanwhile.
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
+def _end_use(shadows: Shadows, name: str, lock: int) -> None:
+    """Let it be removed; it is, where it has become larger than it may be."""
+    os.close(lock)
+    if size_of(os.path.join(shadows.folder, name)) > shadows.limit:
+        shadows.remove(name)
+
+
+def _digest(url: str) -> str:
+    return hashlib.blake2b(url.encode(), digest_size=16).hexdigest()
+
+
+def _used(path: str) -> float:
+    for each in (path + USE, path):
+        with contextlib.suppress(OSError):
+            return os.stat(each).st_mtime
+    return 0.0
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""
+
+
+def _lock(path: str, how: int) -> int | None:
+    """Lock a file, which is made, and stays; None: another process holds it."""
+    file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BaseException as wrong:
+        os.close(file)
+        if isinstance(wrong, BlockingIOError):
+            return None
+        raise
+    return file
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[bool]:
+    """Hold a lock alone; False: another process holds it."""
+    lock = _lock(path, fcntl.LOCK_EX)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            os.close(lock)

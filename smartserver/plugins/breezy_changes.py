@@ -1,0 +1,132 @@
+"""Changes of a branch on a server, decided on what was read of it: each is one request, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from breezy.errors import CommandError
+
+from smartserver.client.repository import MapUpdated, RefUpdate, Updated
+from smartserver.errors import NotDone, StaleLease
+from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_remembered import CONFIG, TAGS
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
+from smartserver.verbs.rules import Create, Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_remote import Remote
+
+MOVED = (
+    "the branch has moved since it was last seen from here: nothing was changed; what is there is known now: try again"
+)
+
+
+def push_tags(remote: Remote, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
+    """Send changes of tags; what became of each. To be called in its `words`."""
+    return outcomes(remote.push([], tags_updates(entries)).maps)
+
+
+def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) -> None:
+    """Move the tip to a revision that is there, if nobody has moved it since it was read, and remove tags."""
+    update = RefUpdate(HERE, tip, Rule.LEASE, Create.NO, remote.state().tip, b"%d" % revno)
+    assumed = remote.is_assumed
+    with remote.words():
+        try:
+            there = remote.state().tags
+            entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
+            _change(remote, update, tags_updates(entries))
+        except StaleLease:
+            if not assumed:
+                raise
+            raise CommandError(MOVED) from None
+
+
+def set_tags(remote: Remote, changes: Mapping[str, RevisionId | None]) -> None:
+    """Set tags, or remove them where the revision is None."""
+    entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
+    with remote.words():
+        push_tags(remote, entries)
+        remote.learn_answer()
+
+
+def set_config(remote: Remote, content: bytes) -> None:
+    """Replace the configuration, if nobody has changed it since it was read.
+
+    Raises:
+        NotAsRemembered: it was remembered, and is another.
+    """
+    if remote.is_assumed:
+        breezy_remembered.set_config(remote, content)
+        return
+    change = EntryChange(b"", content or None, How.EQUAL, remote.state().config or None)
+    change_maps(remote, [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)])
+
+
+def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
+    """Change maps."""
+    with remote.words():
+        _check(remote.push([], maps).maps)
+        remote.learn_answer()
+
+
+def delete(remote: Remote) -> bool:
+    """Remove the branch; whether there was one."""
+    with remote.words():
+        return bool(_change(remote, RefUpdate(HERE, None)).old)
+
+
+def _change(remote: Remote, update: RefUpdate, maps: Sequence[MapUpdateRequest] = ()) -> Updated:
+    pushed = remote.push([update], maps)
+    (done,) = pushed.refs
+    if done.error is not None and not isinstance(done.error, NotDone):
+        raise done.error
+    _check(pushed.maps)
+    remote.learn_answer()
+    return done
+
+
+class Nothing:
+    """What a change sends that needs no revisions."""
+
+    graph: Sequence[Announced] = ()
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Nothing:
+        """Nothing."""
+        return self
+
+    def segments(self) -> Iterable[bytes]:
+        """None."""
+        return ()
+
+    def without_bases(self, keys: Collection[Key]) -> Nothing:
+        """The same."""
+        return self
+
+
+def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
+    """Changes of tags as calls, each with no more of them than one takes."""
+    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), HERE) for part in parts]
+
+
+def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
+    """What became of each tag.
+
+    Raises:
+        CodedError: a call was refused.
+    """
+    _check(done)
+    return {
+        change.key.decode("utf-8", "replace"): outcome
+        for each in done
+        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+    }
+
+
+def _check(done: Sequence[MapUpdated]) -> None:
+    for each in done:
+        if each.error is not None:
+            raise each.error

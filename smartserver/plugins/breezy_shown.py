@@ -1,0 +1,130 @@
+"""`Shown`: a store of a shadow as Breezy is given it: what the branch reaches of it, and nothing that is damaged.
+
+Each text is read whole before it is given out, so that damage shows here, where it can be fetched again, and not where
+the text is used.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from breezy.errors import BzrError
+
+from smartserver.plugins.breezy_compat import AbsentContentFactory, ChunkedContentFactory, VersionedFiles
+from smartserver.vcs.base import VcsError
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_shadow import Shadow
+
+StoreKey = tuple[bytes, ...]
+"""A key as Breezy's stores have it."""
+
+DAMAGE = (BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, zlib.error, struct.error)
+"""What Breezy raises where a file of a repository is not what it wrote."""
+
+NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
+STORES = (*NAMED_BY_REVISION, "chk_bytes", "texts")
+
+
+class Damaged(ValueError):
+    """What ought to be in a shadow is not."""
+
+
+class Shown(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
+    """One store of a shadow: what the branch reaches of it, and where it is damaged what is fetched again."""
+
+    def __init__(self, name: str, shadow: Shadow) -> None:
+        self._name = name
+        self._shadow = shadow
+
+    def _shown(self, keys: Iterable[StoreKey]) -> list[StoreKey]:
+        wanted = list(dict.fromkeys(keys))
+        if self._name not in NAMED_BY_REVISION:
+            return wanted
+        shown = self._shadow.shows([key[-1] for key in wanted])
+        return [key for key in wanted if key[-1] in shown]
+
+    def _read(self, read: Callable[[Any], Any]) -> Any:
+        return self._shadow.try_twice(lambda: read(self._shadow.store(self._name)))
+
+    def keys(self) -> set[StoreKey]:
+        """Those of what the branch reaches."""
+        if self._name == "revisions":
+            return {(revision,) for revision in self._shadow.parents()}
+        return set(self._shown(self._read(lambda store: store.keys())))
+
+    def get_parent_map(self, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[StoreKey, ...] | None]:
+        """The parents of those of `keys` that are there."""
+        shown = self._shown(keys)
+        found: dict[StoreKey, tuple[StoreKey, ...] | None] = self._read(lambda store: store.get_parent_map(shown))
+        return found
+
+    def get_known_graph_ancestry(self, keys: Iterable[StoreKey]) -> Any:
+        """The graph of `keys` and all below them."""
+        shown = self._shown(keys)
+        return self._read(lambda store: store.get_known_graph_ancestry(shown))
+
+    def get_sha1s(self, keys: Iterable[StoreKey]) -> dict[StoreKey, bytes]:
+        """The SHA-1 of each of those of `keys` that are there."""
+        shown = self._shown(keys)
+        found: dict[StoreKey, bytes] = self._read(lambda store: store.get_sha1s(shown))
+        return found
+
+    def get_record_stream(self, keys: Iterable[StoreKey], ordering: str, include_delta_closure: bool) -> Iterator[Any]:
+        """The texts of `keys`, each read whole before it is given out: damage shows here, not where it is used."""
+        wanted = list(dict.fromkeys(keys))
+        left = dict.fromkeys(self._shown(wanted))
+        for key in wanted:
+            if key not in left:
+                yield AbsentContentFactory(key)
+        while left:
+            try:
+                for each in self._shadow.store(self._name).get_record_stream(list(left), ordering, True):
+                    key = tuple(each.key)
+                    if each.storage_kind != "absent":
+                        made = ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
+                    elif self._ought_to_have(key) and self._shadow.mend(Damaged(f"{key!r} is missing")):
+                        break
+                    else:
+                        made = AbsentContentFactory(key)
+                    del left[key]
+                    yield made
+                else:
+                    return
+            except DAMAGE as wrong:
+                if not self._shadow.mend(wrong):
+                    raise
+
+    def _ought_to_have(self, key: StoreKey) -> bool:
+        """Whether there is a text of that key if nothing is damaged."""
+        return self._name == "chk_bytes" or (self._name != "signatures" and key[-1] in self._shadow.parents())
+
+    def iter_lines_added_or_present_in_keys(
+        self, keys: Iterable[StoreKey], pb: object = None
+    ) -> Iterator[tuple[bytes, StoreKey]]:
+        """Every line of `keys`."""
+        for each in self.get_record_stream(keys, "unordered", True):
+            if each.storage_kind != "absent":
+                for line in each.get_bytes_as("lines"):
+                    yield line, each.key
+
+    def get_annotator(self) -> Any:
+        """What says where lines are from."""
+        from breezy.annotate import Annotator
+
+        return Annotator(self)
+
+    def annotate(self, key: StoreKey) -> Any:
+        """Where the lines of a text are from."""
+        return self.get_annotator().annotate_flat(key)
+
+    def without_fallbacks(self) -> Shown:
+        """It has none."""
+        return self
+
+    def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
+        """Every text can be read."""
+        return frozenset()

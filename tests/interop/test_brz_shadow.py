@@ -1,0 +1,426 @@
+"""plugins.breezy_shadow, plugins.breezy_shown, plugins.breezy_commands: what a command read of a server's history is
+kept: the next one is sent only what is new. Whatever becomes of what is kept, what is said is right, in two round trips
+at most."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from brz_sides import SHIM, Users
+from git_sides import Done, environment
+
+from smartserver.plugins import breezy_commands, breezy_shadow, breezy_shown  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LARGE = 400_000
+"""Bytes nobody would send twice."""
+
+LITTLE = 3000
+"""Bytes that a command needs to learn that there is nothing new, at most."""
+
+WORDS = ("grep", "-r", "1..", "t")
+"""A command that reads the trees of all revisions."""
+
+LIGHT = "empty/light"
+"""A lightweight checkout outside of every repository, where commands run."""
+
+
+@pytest.fixture
+def users(users: Users) -> Users:
+    """With much content, and a checkout that nobody has used yet."""
+    users.commit("a", "large", random.Random(1).randbytes(LARGE))
+    assert users.run("a", "push").status == 0
+    users.path("empty").mkdir()
+    assert users.run("empty", "checkout", "--lightweight", "-r", "1", users.url(), "light").status == 0
+    users.forget("empty")
+    return users
+
+
+def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **variables: str) -> Done:
+    """Run a command in so many round trips at most; it says of the branch what it says of user a's."""
+    words = words or WORDS
+    asked = [word.replace("URL", users.url(branch)) for word in words]
+    done = users.run(LIGHT, *asked, "-Dhpss", **variables)
+    closing = re.findall(r"HPSS calls: (\d+) \((\d+) vfs\)", done.err)
+    assert len(closing) == 1, done.said
+    assert int(closing[0][0]) <= trips, done.said
+    assert closing[0][1] == "0"
+    assert done.counts.rounds <= trips + 1, (done.counts, done.said)
+    local = users.run("a", *[word.replace("URL", str(users.path("a"))) for word in words])
+    assert done.status == local.status, done.said
+    ordered = sorted if words[0] == "grep" else list  # It shows a tree's files in the order a repository has them.
+    assert ordered(done.out.splitlines()) == ordered(local.out.splitlines()), done.said
+    return done
+
+
+def said(done: Done) -> list[str]:
+    """What a command said besides, but for Breezy's closing line."""
+    return [line for line in done.err.splitlines() if not line.startswith("HPSS calls")]
+
+
+def little(done: Done) -> Done:
+    """What came was that nothing is new."""
+    assert done.counts.bytes_down < LITTLE, done.counts
+    assert done.counts.bytes_up < LITTLE, done.counts
+    assert said(done) == []
+    return done
+
+
+def folder(users: Users) -> Path:
+    """Where shadows are."""
+    return users.cache("empty") / "smartserver" / "shadows"
+
+
+def kept(users: Users) -> list[Path]:
+    """The shadows that are there."""
+    found = folder(users).iterdir() if folder(users).is_dir() else ()
+    return [path for path in found if path.is_dir()]
+
+
+def files(users: Users, part: str) -> list[Path]:
+    """Files of the one shadow."""
+    (path,) = kept(users)
+    return sorted(each for each in (path / ".bzr" / "repository").glob(part) if each.is_file())
+
+
+# -- what it costs
+
+
+def test_the_second_use_costs_what_is_new(users: Users) -> None:
+    first = read(users)
+    assert first.counts.bytes_down > LARGE
+    assert said(first) == []
+    for words in (
+        WORDS,
+        ("log", "-v", "URL/one"),
+        ("log", "-n0", "URL"),
+        ("annotate", "URL/two"),
+        ("tags", "-d", "URL"),
+    ):
+        little(read(users, 1, *words))
+    little(read(users, 1, "cat-revision", "-r", "2"))
+    users.commit("a", "more")
+    assert users.run("a", "push").status == 0
+    assert read(users).counts.bytes_down < LITTLE
+    little(read(users))
+    (path,) = kept(users)
+    assert path.stat().st_mode & 0o077 == 0 or folder(users).stat().st_mode & 0o077 == 0
+
+
+def test_only_what_needs_history_keeps_it(users: Users) -> None:
+    for words in (
+        ("cat", "URL/one"),
+        ("ls", "-d", "URL"),
+        ("log", "URL"),
+        ("log", "-l1", "URL"),
+        ("annotate", "URL/one"),
+        ("tags", "-d", "URL"),
+        ("revno", "URL"),
+    ):
+        assert read(users, 1, *words).counts.bytes_down < LARGE
+    assert users.run("empty", "branch", users.url(), "new").status == 0
+    assert users.run("empty", "log", users.url()).status == 0
+    assert kept(users) == []
+
+
+def test_log_v_of_one_file(users: Users) -> None:
+    """That a URL leads into a branch shows in the first answer, or is known."""
+    users.forget("empty")
+    assert "added:" in users.ask("log -v, one file, not met", "empty", "log", "-v", users.url("trunk/one"))
+    users.forget("empty")
+    assert users.run("empty", "revno", users.url()).status == 0
+    assert "added:" in users.ask("log -v, one file", "empty", "log", "-v", users.url("trunk/one"))
+    little(read(users, 1, "log", "-v", "URL/one"))
+
+
+def test_branches_of_one_repository_share_it(users: Users) -> None:
+    read(users)
+    assert users.run("a", "push", users.url("side")).status == 0
+    # The tip is one of those kept.
+    little(read(users, 1, "log", "-v", "URL/one", branch="side"))
+    assert len(kept(users)) == 1
+
+
+def test_what_the_local_repository_has_does_not_come(users: Users) -> None:
+    """It may not be there the next time: nothing is kept that rests on it."""
+    users.commit("a", "more")
+    assert users.run("b", "pull").status == 0
+    assert users.run("a", "push").status == 0
+    words = ("log", "-v", users.url("trunk/one"))
+    done = users.run("b", *words)
+    assert done.counts.bytes_down < LITTLE
+    assert not (users.cache("b") / "smartserver" / "shadows").exists()
+    assert done.out == users.run("a", "log", "-v", "one").out
+    read(users)
+    # Both together have everything.
+    users.commit("a", "another")
+    assert users.run("a", "push").status == 0
+    users.path("b").rename(users.path("empty") / "b")
+    within = users.run("empty/b", "log", "-v", users.url("trunk/another"))
+    assert within.counts.bytes_down < LITTLE
+    assert within.out == users.run("a", "log", "-v", "another").out
+
+
+# -- what is shown
+
+
+def test_what_the_branch_does_not_reach_is_not_shown(users: Users) -> None:
+    read(users)
+    gone = users.tip("a")[1].decode()
+    assert users.run("a", "uncommit", "--force", "-q").status == 0
+    assert users.run("a", "push", "--overwrite", "-q", "-r", "2").status == 0
+    assert users.run("a", "pull", "-q", "--overwrite", users.url()).status == 0
+    little(read(users))
+    little(read(users, 1, "log", "-v", "URL/one"))
+    for words in (("cat-revision", gone), ("grep", "-r", f"revid:{gone}", "t")):
+        done = users.run(LIGHT, *words)
+        assert done.status in (3, 4), done.said  # What grep says of it is a traceback, of any branch.
+        assert done.out == ""
+        assert gone in done.err
+
+
+def test_who_may_not_read_any_more_is_shown_nothing(users: Users, tmp_path: Path) -> None:
+    read(users)
+    (users.served.root / users.place).rename(users.served.root / f"{users.place}-away")
+    done = users.run(LIGHT, *WORDS)
+    assert (done.status, done.out) == (3, ""), done.said
+    assert "Not a branch" in done.err
+
+
+def test_a_repository_made_anew(users: Users) -> None:
+    """One with the same revisions, and one with others."""
+    read(users)
+    shutil.rmtree(users.served.root / users.place)
+    assert users.run("a", "push", "--overwrite", users.url("")).status == 0
+    assert users.run("a", "push", "--overwrite", users.url()).status == 0
+    assert said(read(users, 2)) == []
+    little(read(users))
+    assert len(kept(users)) == 1
+    shutil.rmtree(users.served.root / users.place)
+    users.make("c")
+    users.commit("c", "two")
+    shutil.rmtree(users.path("a"))
+    users.path("c").rename(users.path("a"))
+    assert users.run("a", "push", users.url("")).status == 0
+    assert users.run("a", "push", users.url()).status == 0
+    read(users, 2)
+    little(read(users))
+
+
+# -- what becomes of it
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "garbage": lambda content: random.Random(2).randbytes(len(content)),
+    "gone": lambda content: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("pack-names", "garbage"),
+        ("pack-names", "empty"),
+        ("packs/*", "cut"),
+        ("packs/*", "gone"),
+        ("indices/*.rix", "gone"),
+        ("indices/*.cix", "empty"),
+        ("indices/*.tix", "garbage"),
+        ("format", "empty"),
+    ],
+)
+def test_it_is_damaged(users: Users, part: str, damage: str) -> None:
+    read(users)
+    for file in files(users, part):
+        content = DAMAGES[damage](file.read_bytes())
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+    done = read(users, 2)
+    assert len([line for line in said(done) if "damaged" in line]) == len(said(done)) <= 1, done.said
+    little(read(users))
+
+
+def test_one_byte_is_another(users: Users) -> None:
+    read(users)
+    (pack,) = files(users, "packs/*")
+    sound = pack.read_bytes()
+    for at in random.Random(3).sample(range(len(sound)), 12):
+        (pack,) = files(users, "packs/*")
+        content = bytearray(pack.read_bytes())
+        content[at % len(content)] ^= 0x55
+        pack.chmod(0o600)
+        pack.write_bytes(content)
+        read(users, 2)
+
+
+def test_it_is_gone(users: Users) -> None:
+    read(users)
+    shutil.rmtree(folder(users))
+    assert said(read(users)) == []
+    shutil.rmtree(users.cache("empty") / "smartserver" / "remotes")
+    assert said(read(users)) == []
+    little(read(users))
+
+
+BREAKS = """
+import os, signal
+from smartserver.client import shadows
+from smartserver.plugins import breezy_shadow
+
+WHEN = os.environ["WHEN"]
+
+def killed(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def full(repository, history):
+    if "://" in repository.user_url and repository.user_url.startswith("file"):
+        raise OSError(28, "No space left on device")
+    insert(repository, history)
+
+insert = breezy_shadow._insert
+if WHEN == "full":
+    breezy_shadow._insert = full
+elif WHEN == "before":
+    shadows.Place.publish = killed
+elif WHEN == "locked":
+    from breezy.bzr import pack_repo
+    pack_repo.RepositoryPackCollection._unlock_names = killed
+elif WHEN == "uploading":
+    from breezy.bzr import pack_repo
+    pack_repo.NewPack.finish = killed
+elif WHEN == "after":
+    publish = shadows.Place.publish
+    shadows.Place.publish = lambda *arguments: (publish(*arguments), killed())
+"""
+
+
+@pytest.fixture
+def breaks(users: Users) -> str:
+    """Plugins of brz: ours, and one that breaks off when it is told to."""
+    path = users.folder / "breaks.py"
+    path.write_text(BREAKS)
+    return f"hpss@{SHIM}:breaks@{path}"
+
+
+def broken(users: Users, breaks: str, when: str) -> Done:
+    return users.run(LIGHT, *WORDS, plugin=breaks, WHEN=when)
+
+
+@pytest.mark.parametrize(
+    ("when", "left"), [("before", ""), ("after", ""), ("locked", "lock/held/*"), ("uploading", "upload/*")]
+)
+def test_a_process_that_is_killed(users: Users, breaks: str, when: str, left: str) -> None:
+    assert broken(users, breaks, when).status == -9
+    assert said(read(users)) == []
+    little(read(users))
+    assert [path for path in folder(users).iterdir() if path.name.endswith(".new")] == []
+    for name in ("more", "another"):
+        users.commit("a", name)
+        assert users.run("a", "push").status == 0
+        if left and name == "more":
+            assert broken(users, breaks, when).status == -9
+            assert files(users, left)
+        assert said(read(users)) == []
+        little(read(users))
+    if left:
+        assert files(users, left) == []
+
+
+def test_a_full_disk(users: Users, breaks: str) -> None:
+    for _ in range(2):
+        done = broken(users, breaks, "full")
+        assert done.status == 0
+        assert re.fullmatch(r"hpss: the history of \S+ is held in memory, not kept: .*No space.*\n", done.err)
+        assert done.counts.rounds <= 2
+    assert kept(users) == []
+    read(users)
+    users.commit("a", "next")
+    assert users.run("a", "push").status == 0
+    done = broken(users, breaks, "full")
+    assert (done.status, done.counts.rounds) == (0, 2), done.said
+    assert "next" in done.out
+    assert "No space" in done.err
+    assert said(read(users)) == []
+    little(read(users))
+
+
+def test_there_is_no_folder_for_it(users: Users) -> None:
+    place = users.folder / "cache-of-none"
+    (place / "smartserver").mkdir(parents=True)
+    (place / "smartserver" / "shadows").write_bytes(b"")
+    done = read(users, XDG_CACHE_HOME=str(place))
+    assert len(said(done)) == 1
+    assert "held in memory" in done.err
+
+
+def test_two_at_once(users: Users) -> None:
+    for _ in range(2):
+        env = {
+            **environment(users.folder / ".home"),
+            "BRZ_LOG": str(users.log),
+            "BRZ_PLUGINS_AT": f"hpss@{SHIM}",
+            "XDG_CACHE_HOME": str(users.cache("empty")),
+        }
+        both = [
+            subprocess.Popen(
+                [sys.executable, "-m", "breezy", *WORDS],
+                cwd=users.path(LIGHT),
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(3)
+        ]
+        outs = [each.communicate(timeout=120) for each in both]
+        assert [each.returncode for each in both] == [0, 0, 0], outs
+        assert len({out for out, _ in outs}) == 1
+        assert {err for _, err in outs} == {b""}
+        users.commit("a", "more")
+        assert users.run("a", "push").status == 0
+    read(users)
+    little(read(users))
+
+
+# -- what the user says
+
+
+def test_its_size_is_the_users(users: Users) -> None:
+    config = users.folder / ".home" / ".config" / "breezy" / "breezy.conf"
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=200K").status == 0, config
+    done = read(users)
+    assert len(said(done)) == 1
+    assert "more than hpss.shadow_size" in done.err
+    assert kept(users) == []
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=1M").status == 0
+    assert said(read(users)) == []
+    assert len(kept(users)) == 1
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=0").status == 0
+    assert read(users).counts.bytes_down > LARGE
+    assert "At most 0.0 MB" in users.run("empty", "hpss-shadows").out
+
+
+def test_they_are_shown_and_removed(users: Users) -> None:
+    assert users.run("empty", "hpss-shadows").out.startswith("At most 1000.0 MB of one repository, 4000.0 MB in all")
+    read(users)
+    (size,) = re.findall(r"^ +([0-9.]+) MB  \S+ \S+  URL$", users.run("empty", "hpss-shadows").out, re.MULTILINE)
+    assert float(size) >= 0.4
+    assert users.run("empty", "hpss-shadows", "--clear", users.url("")[:-4] + "x").out == ""
+    assert len(kept(users)) == 1
+    assert users.run("empty", "hpss-shadows", "--clear", users.url()).out.endswith("removed\n")
+    assert kept(users) == []
+    read(users)
+    assert users.run("empty", "hpss-shadows", "--clear").status == 0
+    assert kept(users) == []
+    assert users.run("empty", "hpss-shadows", "file:///tmp").status == 3
