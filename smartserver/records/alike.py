@@ -17,10 +17,11 @@ def common_start(one: bytes, other: bytes) -> int:
 
 def common_end(one: bytes, other: bytes, most: int) -> int:
     """How many bytes both end with, `most` at most."""
+    end, other_end = len(one), len(other)
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
+        if one[end - middle : end - low] == other[other_end - middle : other_end - low]:
             low = middle
         else:
             high = middle - 1

@@ -6,7 +6,7 @@ read whole once, or against another that was; so what both begin and end with ne
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from smartserver.records.alike import common_end, common_start
 from smartserver.records.bzr import ENTRY_PARTS, LeafHead, count_items, is_node, item_texts, leaf_head, read_before
@@ -14,10 +14,13 @@ from smartserver.records.model import Key
 
 
 class Changed(NamedTuple):
-    """The keys of the texts that the items name which differ: of the new leaf, and of the old one."""
+    """The keys of texts that only the new leaf names, and those that only the old one does."""
 
-    now: list[Key]
-    before: list[Key]
+    now: frozenset[Key]
+    before: frozenset[Key]
+
+
+NOTHING: Final = Changed(frozenset(), frozenset())
 
 
 def leaf_changes(new: bytes, old: bytes) -> Changed | None:
@@ -38,12 +41,14 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
     if head.parts != ENTRY_PARTS:
-        return Changed([], [])
+        return NOTHING
     now = item_texts(head, new, start, new_end)
     if len(now) != count:
         raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
-    _refuse_doubles(head, now, before, new, start, new_end)
-    return Changed(now, before)
+    one, other = frozenset(now), frozenset(before)
+    found = Changed(one - other, other - one)
+    _refuse_doubles(head, found, new, start, new_end)
+    return found
 
 
 def _differing(new: bytes, new_start: int, old: bytes, old_start: int) -> tuple[int, int, int]:
@@ -61,16 +66,16 @@ def _differing(new: bytes, new_start: int, old: bytes, old_start: int) -> tuple[
     return new_start + start, len(new) - left, len(old) - left
 
 
-def _refuse_doubles(head: LeafHead, now: list[Key], before: list[Key], new: bytes, start: int, end: int) -> None:
+def _refuse_doubles(head: LeafHead, found: Changed, new: bytes, start: int, end: int) -> None:
     """Check that no item that differs has the key of one that does not.
 
     Raises:
         ValueError: one has.
     """
-    # What was among the old ones that differ was nowhere else.
-    known = {key[: key.index(b"\0")] for key in before}
+    # What was among the old items that differ was nowhere else.
+    known = {key[: key.index(b"\0")] for key in found.before}
     cut = len(head.prefix)
-    for key in now:
+    for key in found.now:
         file_id = key[: key.index(b"\0")]
         if file_id in known:
             continue

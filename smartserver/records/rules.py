@@ -15,9 +15,8 @@ References = tuple[int, Sequence[Key]]
 
 NOTHING: Final[References] = (0, ())
 
-Changes = tuple[int, Sequence[Key], Sequence[Key]]
-"""The kind that two versions of a record refer to, and keys of the newer one and of the older one: all that only one of
-them refers to, and perhaps some that both do."""
+Changes = tuple[int, frozenset[Key], frozenset[Key]]
+"""The kind that two versions of a record refer to, and the keys that only the newer one and only the older one does."""
 
 
 class Rules:

@@ -149,7 +149,7 @@ class SegmentProof:
             self._need(entry, self.references(record), self.references(base))
         else:
             kind, now, before = changes
-            self._need(entry, (kind, frozenset(now)), (kind, frozenset(before)))
+            self._need(entry, (kind, now), (kind, before))
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""

@@ -7,7 +7,7 @@ at while its text is at hand, and a leaf that rests on one that came as far as i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from smartserver.records.bzr import is_node, leaf_texts, read_node
@@ -25,8 +25,8 @@ class References:
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
 
-    def page(self, text: bytes, base: bytes | None) -> Sequence[Key]:
-        """Take a page; `base`: that of a page taken before. The texts it names that `base` does not, and some more.
+    def page(self, text: bytes, base: bytes | None) -> Iterable[Key]:
+        """Take a page; `base`: that of a page taken before. The texts it names that `base` does not.
 
         Raises:
             ValueError: it cannot be read.
@@ -35,7 +35,7 @@ class References:
             self._pages.update(read_node(text).children.values())
             return ()
         changed = None if base is None else leaf_changes(text, base)
-        named = leaf_texts(text) if changed is None else changed.now
+        named: Collection[Key] = leaf_texts(text) if changed is None else changed.now
         self._texts.update(named)
         return named
 

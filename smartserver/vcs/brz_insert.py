@@ -13,7 +13,7 @@ import hashlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from smartserver.records.check import verify_record
@@ -178,7 +178,7 @@ class _Arrived:
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
-    def _refer(self, references: References, key: Key, text: bytes) -> Sequence[Key]:
+    def _refer(self, references: References, key: Key, text: bytes) -> Iterable[Key]:
         """Take what a page refers to; the texts it names, as far as it is read."""
         row = self._rows[PAGE][key]
         base = self._cache.get(PAGE, row.base) if row.base and not row.here else None

@@ -39,11 +39,11 @@ BATCH = 32 << 20
 NO_PARENTS = NULL
 """The meta of an inventory without parents in Breezy's index whose revision has some: no revision is called so."""
 
-_CACHE = 64 << 20
+_CACHE = 32 << 20
 """Bytes of text kept as bases."""
 
 _PAGES = 16 << 20
-"""Bytes of pages kept from one chunk to the next."""
+"""Bytes that pages kept from one chunk to the next take."""
 
 _ROOTS = 20_000
 """Inventories whose roots are kept."""
@@ -309,11 +309,11 @@ class _Export:
 
     def _forget(self) -> None:
         """Drop what is held beyond its limits, the oldest first."""
-        size = sum([len(page.text) for page in self._pages.values()])
+        size = sum([page.size for page in self._pages.values()])
         for key in list(self._pages):
             if size <= _PAGES:
                 break
-            size -= len(self._pages.pop(key).text)
+            size -= self._pages.pop(key).size
         for name in list(self._roots)[: max(0, len(self._roots) - _ROOTS)]:
             del self._roots[name]
 

@@ -20,23 +20,26 @@ Nodes = list[Node]
 Asking = Generator[Collection[Key], None, None]
 
 
+_CHILD = 150
+"""Bytes of a child beside its page's text."""
+
+
 class Page:
     """A page, read as far as it was asked for."""
 
-    __slots__ = ("_rows", "children", "text")
+    __slots__ = ("children", "size", "text")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.children: dict[bytes, Key] | None = None if is_leaf(text) else children(text)
         """Of an inner page."""
-        self._rows: list[Row] | None = None
+        self.size = len(text) + _CHILD * len(self.children or ())
+        """Bytes of memory, about."""
 
     @property
     def rows(self) -> list[Row]:
-        """What a leaf of the map of entries holds."""
-        if self._rows is None:
-            self._rows = rows(self.text)
-        return self._rows
+        """What a leaf of the map of entries holds; read anew each time, for it takes ten times what the text does."""
+        return rows(self.text)
 
 
 class NewPage(NamedTuple):

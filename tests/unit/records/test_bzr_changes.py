@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.bzr_changes import NOTHING, leaf_changes
 
 OLD, NEW, NAMES = FIRST[2].text, SECOND[2].text, FIRST[3].text
 NODE = b"chknode:\n65536\n1\n1\n\na\0sha1:%040d\n" % 0
@@ -24,15 +24,12 @@ def names(*ids: bytes, prefix: bytes = b"") -> bytes:
 def test_one_item_changed() -> None:
     found = leaf_changes(NEW, OLD)
     assert found is not None
-    assert b"readme-id\0joe@example.org-2" in found.now
-    assert b"readme-id\0joe@example.org-1" in found.before
-    assert len(found.now) < 5, "what is alike was read"
+    assert found.now == {b"readme-id\0joe@example.org-2"}
+    assert found.before == {b"readme-id\0joe@example.org-1"}
 
 
 def test_nothing_changed() -> None:
-    found = leaf_changes(OLD, OLD)
-    assert found is not None
-    assert set(found.now) == set(found.before)
+    assert leaf_changes(OLD, OLD) == NOTHING
 
 
 @pytest.mark.parametrize("prefix", [b"", b"id-"])
@@ -43,16 +40,28 @@ def test_items_added_and_removed(prefix: bytes) -> None:
         more = [*ids[:at], b"id-new", *ids[at:]]
         found = leaf_changes(leaf(*more, prefix=prefix), old)
         assert found is not None
-        assert set(found.now) - set(found.before) == {b"id-new\0r1"}
+        assert found.now == {b"id-new\0r1"}
         found = leaf_changes(old, leaf(*more, prefix=prefix))
         assert found is not None
-        assert set(found.before) - set(found.now) == {b"id-new\0r1"}
+        assert found.before == {b"id-new\0r1"}
+
+
+def test_only_what_differs_is_read() -> None:
+    """Items ahead and behind that no leaf could have are not seen: who compares has read the old leaf before."""
+    old = (
+        leaf(*[b"id-%02d" % number for number in range(40)])
+        .replace(b"dir: id-03", b"nonsense")
+        .replace(b"dir: id-36", b"?")
+    )
+    found = leaf_changes(old.replace(b"id-20\n\n\nr1", b"id-20\n\n\nr2"), old)
+    assert found is not None
+    assert found.now == {b"id-20\0r2"}
 
 
 def test_names_refer_to_nothing() -> None:
-    assert leaf_changes(NAMES, NAMES) == ([], [])
+    assert leaf_changes(NAMES, NAMES) == NOTHING
     for prefix in (b"", b"root\0", b"ro"):
-        assert leaf_changes(names(b"a", b"b", b"c", prefix=prefix), names(b"a", b"c", prefix=prefix)) == ([], [])
+        assert leaf_changes(names(b"a", b"b", b"c", prefix=prefix), names(b"a", b"c", prefix=prefix)) == NOTHING
 
 
 @pytest.mark.parametrize(
