@@ -201,6 +201,12 @@ class Plugin(Side):
     label: ClassVar[str] = "hpss://"
 
     @classmethod
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
+        """Without what keeps a stock brz from loading our plugin."""
+        found = super().settings(folder, path)
+        return {name: value for name, value in found.items() if name not in WITHOUT_PLUGIN}
+
+    @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
         """Ours, from here: it need not be installed beside Breezy."""
         plugins = super().plugins(signing)
