@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from breezy import urlutils
 from breezy.plugins import hpss
 from breezy.repository import Repository
 
@@ -22,8 +20,8 @@ from smartserver.client.repository import (
 )
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins import breezy_advice
+from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_changes import Nothing
-from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
     copies_there,
@@ -81,8 +79,8 @@ class Remote:
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
         self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
-        self._server = transport.server
-        self.repository = RemoteRepository(self._server.client, self.path, self.knowledge, below=True)
+        self.server = transport.server
+        self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         breezy_advice.listen(self)
         self.named = b""
         """What a refusal calls the branch: it is all that says so where the server was not met before."""
@@ -108,7 +106,7 @@ class Remote:
     def asking(self) -> Iterator[None]:
         """Around what reads more, when nothing else is unread."""
         with self.words():
-            self._server.settle()
+            self.server.settle()
             yield
 
     # -- what it is
@@ -168,7 +166,7 @@ class Remote:
 
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
-        return self._server is other._server
+        return self.server is other.server
 
     def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
         """Take in what another branch's answer said of this one."""
@@ -190,7 +188,7 @@ class Remote:
         if self._state is None and copies_there():
             self.assume()
         if self._state is None:
-            self._learn_beside()
+            learn_beside(self)
         if self._state is None:
             asked = wanted()
             if asked is not None and not self._better_whole(asked):
@@ -209,54 +207,13 @@ class Remote:
         # Where earlier commands have left the history, only what is new of it comes.
         return asked.is_deep and self.shadow is not None and self.shadow.is_there()
 
-    def _learn_beside(self) -> None:
-        """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
-        if (
-            is_running("switch")
-            and (checkout := open_checkout(str(hpss.arguments.get("directory") or "."))) is not None
-        ):
-            self._learn_from_new(checkout)
-            return
-        beside = next((other for other in self._server.remotes.values() if other is not self), None)
-        if beside is None or self.target is None:
-            return
-        if not beside.is_known:
-            beside._ask_history()
-        known = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
-        value = known.ref(known.named or b"")
-        if known.at == beside.look().at and value is not None and self.target.has_revision(value[0].id):
-            self.knowledge = self.repository.knowledge = known
-            self._learned()
+    def learn_from(self, known: Knowledge, content: Content | None = None) -> None:
+        """Take in what another branch's answer said of this one, and what was read; else all that it takes is here."""
+        self.knowledge = self.repository.knowledge = known
+        self._learned()
+        self.content = content
+        if content is None:
             self._history = History(iter(()), 0, KINDS)
-
-    def _learn_from_new(self, checkout: Checkout) -> None:
-        """Learn from what is said of the branch that a lightweight checkout of this one is switched to."""
-        other = self._switched_to(checkout)
-        if other is None or other is self:
-            return
-        at = other.look().at
-        known = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
-        if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
-            self.knowledge = self.repository.knowledge = known
-            self._learned()
-            self.content = other.content
-
-    def _switched_to(self, checkout: Checkout) -> Remote | None:
-        """The branch on the same server that a lightweight checkout is switched to."""
-        from smartserver.plugins.breezy_transport import HpssTransport
-
-        given = str(hpss.arguments.get("to_location") or "")
-        if not given or hpss.arguments.get("create_branch"):
-            return None
-        if not given.startswith(hpss.SCHEMES):
-            if ":" in given or os.path.exists(given):
-                return None
-            given = urlutils.join(checkout.branch, "..", urlutils.escape(given))
-        transport = HpssTransport(given)
-        if transport.server is not self._server:
-            return None
-        other = Remote(transport, transport.get_segment_parameters().get("branch", ""))
-        return self._server.remotes.setdefault(other.path, other)
 
     def state(self) -> State:
         """What it is.
@@ -287,14 +244,14 @@ class Remote:
 
     def _ask_state(self) -> None:
         with self.words():
-            self._server.settle()
+            self.server.settle()
             self.repository.learn_refs()
             self._learned()
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
         place = (len(hpss.running), self.path)  # Another command in this process asks anew.
-        self.content = self._server.contents.get(place)
+        self.content = self.server.contents.get(place)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
@@ -303,7 +260,7 @@ class Remote:
                 self.content = None
                 self._ask_history(on_shadow=True)
                 return
-            self._server.contents[place] = self.content
+            self.server.contents[place] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():
@@ -339,10 +296,10 @@ class Remote:
             if target is not None:
                 haves += BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             haves = list(dict.fromkeys(haves))[:MAX_HAVES]
-            self._server.settle()
+            self.server.settle()
             pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
             self._history = History(pulled.body, pulled.result.segments, KINDS)
-            self._server.read_on(self._history)
+            self.server.read_on(self._history)
             self._learned()
 
     def remembered_tags(self) -> dict[str, RevisionId]:
@@ -380,7 +337,7 @@ class Remote:
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
         """Make one call on the repository, and learn what the answer says of it."""
         with self.words():
-            self._server.settle()
+            self.server.settle()
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
                 raise result
@@ -397,7 +354,7 @@ class Remote:
         new: NewRepository | None = None,
     ) -> Pushed:
         """Send a change, all of it or nothing; to be called in `words`."""
-        self._server.settle()
+        self.server.settle()
         return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
 
     def is_now(self, target: Repository) -> None:
@@ -410,8 +367,8 @@ class Remote:
         """Make a repository at the path itself, without a branch; whether there was none."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
-            self._server.settle()
-            made = self._server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+            self.server.settle()
+            made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         self._state = State(self.path, "")
         return made
 

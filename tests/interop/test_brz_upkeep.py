@@ -1,7 +1,6 @@
-"""plugins.breezy_upkeep, plugins.breezy_changes, plugins.breezy_remembered, plugins.breezy_copy,
-plugins.breezy_signatures: commands of brz
-that keep a repository on a server in order or change a branch there, in the round trips of `budgets.toml` and without a
-VFS call."""
+"""plugins.breezy_upkeep, plugins.breezy_changes, plugins.breezy_remembered, plugins.breezy_copy, plugins.breezy_beside,
+plugins.breezy_signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
+round trips of `budgets.toml` and without a VFS call."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import pytest
 from brz_sides import LOOPBACK, SHIM, Users
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
+    breezy_beside,
     breezy_changes,
     breezy_copy,
     breezy_remembered,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Sequence, Set
@@ -418,8 +417,9 @@ def lossless(path: Path, count: int, seed: int) -> None:
     smartserver bench lossless ~/src/branch
     smartserver bench lossless ~/src/branch -n 3 --seed 7
     """
-    if importlib.util.find_spec("breezy") is None or importlib.util.find_spec("breezy.bzr") is None:
-        raise CommandError("there is no Breezy for this Python: pip install 'smartserver[brz]'")
+    from smartserver.cli.breezy import breezy_library
+
+    breezy_library(None)
     from smartserver.cli.bench.lossless import run_lossless
 
     _finish(*run_lossless(path, count, seed, _say))

@@ -190,7 +190,7 @@ ROWS: tuple[Row, ...] = (
     Row("tag", f"tag -d {TRUNK} v1", right=lambda ran: ran.side.tagged("project/trunk", "v1"), old=9),
     Row("tags", f"tags -d {TRUNK}", same=True, before=(f"tag -d {TRUNK} v1",), old=6),
     # It shows what it removes: that is one more where the local side has not got it.
-    Row("uncommit", f"uncommit --force {TRUNK}", budget=2, right=revno(-1), old=14),
+    Row("uncommit, not remembered", f"uncommit --force {TRUNK}", budget=2, right=revno(-1), old=14),
     Row("remove-branch", "remove-branch {project}/old", right=lambda ran: not ran.side.there("project/old"), old=5),
     Row(
         "switch", "switch {project}/old", "light", old=21,

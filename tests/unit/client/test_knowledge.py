@@ -236,6 +236,20 @@ def test_two_branches_of_a_repository_share_what_is_known_of_it(tmp_path: Path) 
     assert below(tmp_path, "project2").at is None
 
 
+def test_whether_a_path_led_into_a_branch(tmp_path: Path) -> None:
+    first = below(tmp_path, "project/trunk")
+    assert not first.leads_inside, "nobody knows"
+    first.learn(full({b"trunk": value(1), b"team/fix": value(2)}), ["x"], opened("project"))
+    found = {
+        path: below(tmp_path, f"project/{path}").leads_inside
+        for path in ("trunk", "trunk/doc/a", "team/fix", "team/fix/doc", "team", "other")
+    }
+    assert [path for path, inside in found.items() if inside] == ["trunk/doc/a", "team/fix/doc"]
+    first.learn(full({b".": value(1)}), ["x"], opened("project", b"."))
+    assert below(tmp_path, "project/doc").leads_inside
+    assert not below(tmp_path, "project").leads_inside
+
+
 def test_a_repository_at_the_root(tmp_path: Path) -> None:
     below(tmp_path, "trunk").learn(full({b"trunk": value(1)}), [], opened(""))
     found = below(tmp_path, "a/b")

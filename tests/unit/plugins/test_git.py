@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import FakeLocal, key
 
+from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RefUpdate, Updated
 from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.git_hint import Hint, parse
 from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.wire.messages import Advice
 
 PUSH = parse(["git", "push", "o"])
 
@@ -167,3 +170,15 @@ def test_a_mirror_tells_of_refs_it_did_not_know() -> None:
     assert conversation.said == [
         "hpss: refs/heads/theirs was made meanwhile and is still there: push again to have it removed"
     ]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_the_server_advises_is_shown_once_unless_git_is_quiet(tmp_path: Path, quiet: bool) -> None:
+    remote = FakeRemote({MAIN: key(1)})
+    remote.knowledge = Knowledge(str(tmp_path), "hpss://h:1/x")
+    talk = Conversation(f"option verbosity {0 if quiet else 1}\nlist\n", remote)
+    talk.run()
+    for _ in range(2):
+        talk.git.advised([Advice("packs", {"packs": 40}), Advice("of a later release", {})])
+    assert talk.said == ([] if quiet else ["hpss: hpss://h:1/x: it lies in 40 packs: "
+                                           "`smartserver pack hpss://h:1/x` joins them"])  # fmt: skip
