@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -26,6 +26,7 @@ from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
 from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
+from smartserver.store.left_hand import LeftHand
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_key, check_name
@@ -56,6 +57,7 @@ class RepositoryTransaction:
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
         """How many refs lie below each part of a name; counted when it is first asked for."""
+        self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
         self._announced = tuple(announced)
         self._stored = snapshot.graph if snapshot is not None else Graph()
@@ -306,13 +308,11 @@ class RepositoryTransaction:
         self.deleted = True
 
     def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        snapshot = self._present()
-        line = _left_hand(snapshot, self._stored_ordinal(revision))
-        found = next(itertools.islice(line, steps, None), None)
-        return None if found is None else snapshot.revision(found)
+        found = self._line(revision).at(steps)
+        return None if found is None else self._present().revision(found)
 
     def left_hand_length(self, revision: RevisionId) -> int:
-        return sum(1 for _ in _left_hand(self._present(), self._stored_ordinal(revision)))
+        return self._line(revision).length()
 
     def plan_content(
         self,
@@ -337,7 +337,7 @@ class RepositoryTransaction:
         chosen: Iterable[int]
         if left_hand and wanted:
             reached = set(had)
-            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
+            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, self._line(wants[0]))
         else:
             chosen = reversed(graph.missing(wanted, had, cut))
         return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
@@ -378,6 +378,12 @@ class RepositoryTransaction:
             raise NoSuchRepository(self._path)
         return self.snapshot
 
+    def _line(self, revision: RevisionId) -> LeftHand:
+        found = self._lines.get(revision)
+        if found is None:
+            found = self._lines[revision] = LeftHand(self._present(), self._stored_ordinal(revision))
+        return found
+
     def _stored_ref(self, name: bytes) -> RefValue | None:
         return None if self.created is not None else self._present().view.ref(name)
 
@@ -409,13 +415,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
-
-
-def _left_hand(snapshot: Snapshot, ordinal: int | None) -> Iterator[int]:
-    """A revision, its first parent, that one's, and so on."""
-    while ordinal is not None:
-        yield ordinal
-        ordinal = snapshot.first_parent(ordinal)
 
 
 def _folders_of(name: bytes) -> list[bytes]:
