@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -362,14 +362,16 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
-        """The bytes of what a plan says.
+    def open_body(
+        self, plan: PullPlan | ContentPlan, go_on: Callable[[], None] = lambda: None
+    ) -> SegmentReader | BulkReader | ContentReader:
+        """The bytes of what a plan says. `go_on`: see `ContentReader`.
 
         Raises:
             NoSuchRepository: there is none.
         """
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._present(), self._content(), plan)
+            return ContentReader(self._present(), self._content(), plan, go_on)
         segments = self._present().read_ranges(plan.ranges)
         return BulkReader(segments) if plan.bulk else segments
 
