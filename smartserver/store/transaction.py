@@ -24,6 +24,7 @@ from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
+from smartserver.store.document import MAP
 from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
 from smartserver.store.left_hand import LeftHand
@@ -57,6 +58,8 @@ class RepositoryTransaction:
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
         """How many refs lie below each part of a name; counted when it is first asked for."""
+        self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
+        """By ref, what was set here that belongs to it: map and key."""
         self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
         self._announced = tuple(announced)
@@ -182,6 +185,9 @@ class RepositoryTransaction:
         elif declared != kind:
             raise WrongMapKind(name, declared, kind)
         check_key(key)
+        of, belongs, _ = key.partition(b"\0")
+        if belongs and value is not None:
+            self._belonging.setdefault(of, set()).add((name, key))
         changes = self.entries.setdefault(name, {})
         if value == self._stored_map(name).get(key):
             changes.pop(key, None)
@@ -189,11 +195,13 @@ class RepositoryTransaction:
             changes[key] = value
 
     def remove_entries(self, of: bytes) -> None:
-        first = of + b"\0"
-        for name in self.maps():
-            kind = self.map_kind(name)
-            for key in [key for key in self.map(name) if key.startswith(first)]:
-                self.set_map(name, kind or "", key, None)
+        found = self._belonging.pop(of, set())
+        if self.created is None:
+            view = self._present().view
+            found |= {(name, key) for name in view.maps for key in view.lookup(MAP + name).starting(of + b"\0")}
+        for name, key in sorted(found):
+            if self.entry(name, key) is not None:
+                self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
         self.remembered = True
