@@ -15,7 +15,7 @@ from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Over
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
 from smartserver.plugins.breezy_copy import copy
-from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -73,7 +73,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         Raises:
             CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
         """
-        if is_running("push") and has_option("--stacked"):
+        if is_running("push") and (given("stacked") or given("stacked_on")):
             raise errors.CommandError(STACKED)
         return HpssDir(transport, self)
 
@@ -108,7 +108,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             if is_running("switch"):
-                remote = self.root_transport.server.remotes.setdefault(remote.path, remote)
+                remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
 

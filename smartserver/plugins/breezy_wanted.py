@@ -70,8 +70,9 @@ def wanted() -> Wanted | None:
     """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none."""
     if not hpss.running:
         return None
-    ask = _COMMANDS.get(hpss.running[-1])
-    return None if ask is None else ask(hpss.arguments)
+    command = hpss.running[-1]
+    ask = _COMMANDS.get(command.name)
+    return None if ask is None else ask(command.arguments)
 
 
 def _revision(spec: Any) -> Named | None:
