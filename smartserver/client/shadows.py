@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 SHADOW_BYTES: Final = 1_000_000_000
-"""Bytes of one shadow, unless the user says otherwise: fifty times what a history of 50,000 revisions takes."""
+"""Bytes of one shadow, unless the user says otherwise: a history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_SHADOWS: Final = 4
 """How many times that all of a user's together may take."""

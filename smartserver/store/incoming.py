@@ -138,6 +138,15 @@ class Intake:
                 self._draft.close()
             self._draft.quarantine.discard()
 
+    def release(self) -> None:
+        """Let go of all that is known of the records; nothing is asked of it any more.
+
+        It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
+        next collection.
+        """
+        self._arrivals = Arrivals(_nowhere, _nothing)
+        self._draft = None
+
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
@@ -361,3 +370,11 @@ class Intake:
         if self._draft is None:
             raise LookupError("nothing was written yet")
         return self._draft.read(offset, size)
+
+
+def _nowhere(offset: int, size: int) -> bytes:
+    raise LookupError(f"{size} bytes at {offset} of a pack that was let go of")
+
+
+def _nothing(_kind: int, _key: Key) -> None:
+    return None

@@ -159,10 +159,12 @@ class Upload:
         """Keep the published pack, and give up its quarantine."""
         if self._intake.quarantine is not None:
             self._intake.quarantine.leave()
+        self._intake.release()
 
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
         self._intake.discard()
+        self._intake.release()
         self._abandoned()
 
     def _match(self, segment: Segment) -> None:

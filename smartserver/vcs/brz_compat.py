@@ -159,8 +159,11 @@ BlockOfTexts: Any = groupcompress.GroupCompressBlock
 TextsOfBlock: Any = groupcompress._LazyGroupContentManager
 """A block and the texts in it, from or to the bytes in which Breezy sends both over a network."""
 
-TextCompressor: Any = groupcompress.GroupCompressor
-"""What makes the content of a block, text after text."""
+TextCompressor: Any = groupcompress.PyrexGroupCompressor
+"""What makes the content of a block, text after text, where Breezy has its compiled parts."""
+
+COMPILED: bool = groupcompress.GroupCompressor is TextCompressor
+"""Whether it has."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""

@@ -18,6 +18,7 @@ from typing import Any
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.brz_compat import (
+    COMPILED,
     BlockOfTexts,
     Content,
     GroupedTexts,
@@ -168,7 +169,8 @@ class _Blocks:
         self._write = write
         self._block = b""
         store: Any = GroupedTexts(self, self, True)
-        store._make_group_compressor = lambda: Sparing(store._get_compressor_settings())
+        if COMPILED:
+            store._make_group_compressor = lambda: Sparing(store._get_compressor_settings())
         self._store: Store = store
 
     def insert(self, stream: Iterator[Content]) -> None:

@@ -3,6 +3,7 @@ wrong."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from smartserver.vcs.brz import BrzRepository, WrongFormat
 from smartserver.vcs.brz_compat import Content, content
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import INVENTORY, PAGE, REVISION, TEXT, plan
-from smartserver.vcs.brz_worker import Worker
+from smartserver.vcs.brz_worker import Sparing, Worker
 
 pytestmark = pytest.mark.interop
 
@@ -479,6 +480,23 @@ def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Si
 
 
 # ---- signatures
+
+
+def test_a_text_that_has_changed_by_a_third_lies_whole() -> None:
+    lines = [hashlib.sha1(b"%d" % number).hexdigest().encode() + b"\n" for number in range(600)]
+    edited = [lines[:300], [*lines[:290], b"a line\n", *lines[291:300]], lines[200:500], lines[201:500]]
+    made = Sparing({"max_bytes_to_index": 1 << 20})
+    found = [
+        made.compress((b"file", b"r%d" % number), [b"".join(text)], len(b"".join(text)), None)
+        for number, text in enumerate(edited)
+    ]
+    assert [kind for *_, kind in found] == ["fulltext", "delta", "fulltext", "delta"]
+    block = made.flush()
+    block.set_content(b"".join(block._content_chunks))
+    for number, (sha1, start, end, _) in enumerate(found):
+        text = b"".join(block.extract((b"",), start, end))
+        assert text == b"".join(edited[number])
+        assert sha1 == hashlib.sha1(text).hexdigest().encode()
 
 
 def test_signatures_that_come_later() -> None:

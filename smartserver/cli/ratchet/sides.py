@@ -201,6 +201,11 @@ class Plugin(Side):
     label: ClassVar[str] = "hpss://"
 
     @classmethod
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
+        """As stock's, but that nothing keeps our plugin out."""
+        return {name: value for name, value in super().settings(folder, path).items() if name not in WITHOUT_PLUGIN}
+
+    @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
         """Ours, from here: it need not be installed beside Breezy."""
         plugins = super().plugins(signing)
