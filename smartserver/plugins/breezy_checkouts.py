@@ -18,8 +18,8 @@ from breezy import controldir, errors
 from breezy.config import LocationStack
 from breezy.workingtree import WorkingTree
 
-from smartserver.plugins.breezy_compat import chk_inventory, dirstate_tree
 from smartserver.records.model import Key, RevisionId
+from smartserver.vcs.brz_compat import chk_inventory, dirstate_tree
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""

@@ -13,23 +13,23 @@ from typing import Any
 import msgspec
 from breezy import trace
 from breezy.revision import NULL_REVISION
-from breezy.tsort import topo_sort
 
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber
 from smartserver.plugins.breezy_checkouts import pages_of
-from smartserver.plugins.breezy_compat import (
-    AbsentContentFactory,
-    ChunkedContentFactory,
-    ExistingContent,
-    FulltextContentFactory,
-    VersionedFiles,
-)
 from smartserver.plugins.breezy_wanted import TIP, Named, Wanted
 from smartserver.records.bzr import read_inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.brz_compat import (
+    AbsentContentFactory,
+    ChunkedContentFactory,
+    ExistingContent,
+    FulltextContentFactory,
+    VersionedFiles,
+    topo_sort,
+)
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult

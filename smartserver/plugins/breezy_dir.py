@@ -15,13 +15,13 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
-from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 
 NAME = "hpss"
 """Of the format, in `brz info`."""

@@ -13,13 +13,13 @@ from smartserver.client.repository import NewRepository, Outcome, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
-from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
 from smartserver.verbs.rules import Create, Rule

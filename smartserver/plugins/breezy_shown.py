@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from breezy.errors import BzrError
 
-from smartserver.plugins.breezy_compat import AbsentContentFactory, ChunkedContentFactory, VersionedFiles
 from smartserver.vcs.base import VcsError
+from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, VersionedFiles
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_shadow import Shadow

@@ -1,5 +1,5 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy_branch, plugins.breezy_compat, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
+call: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
 plugins.breezy_inter, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository, plugins.breezy_server,
 plugins.breezy_transport."""
 
@@ -17,7 +17,6 @@ from brz_sides import BUDGETS, Users, in_process
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_branch,
-    breezy_compat,
     breezy_dir,
     breezy_guess,
     breezy_history,
