@@ -25,7 +25,7 @@ from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import NULL, StrictTestament3
+from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import BrzPlan, plan
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -41,7 +41,6 @@ TESTAMENTS = 20
 WRONG = (BzrError, VcsError)
 """What may be raised by what is not as it should be."""
 
-StoreKey = tuple[bytes, ...]
 Digest = tuple[tuple[StoreKey, ...] | None, bytes]
 """The parents of a record as its store has them, and the sha1 of its text."""
 

@@ -15,11 +15,11 @@ from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
 
-from smartserver.plugins.breezy_content import repository_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import make_graph

@@ -1,7 +1,7 @@
 """What the first request of a command asks for: read off the command's name and arguments, before anything is asked.
 
 A command that is not here, or that names a revision in a way only a look at the branch can tell, asks for something
-else first. What turns out to be missing is asked for then (`breezy_content`): a wrong guess costs a round trip, never
+else first. What turns out to be missing is asked for then (`breezy_stores`): a wrong guess costs a round trip, never
 the right answer.
 """
 
