@@ -320,7 +320,7 @@ class HpssBranch(Branch):
         """Take a commit made in a branch that is bound to this one, and its tags."""
         from smartserver.plugins.breezy_push import push
 
-        push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
+        push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
         return revno, revid
 
     def _get_check_refs(self) -> list[Any]:

@@ -28,6 +28,8 @@ from smartserver.verbs.fields import HERE
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
+TAKES_BRANCHES = "a repository on an hpss:// server takes revisions with a branch that leads to them: push one"
+
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
 
@@ -204,6 +206,11 @@ class HpssRepository:
             ends = [self.get_revision(each) for each in (first, revid)]
             stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
         return stats
+
+    def fetch(self, source: Repository, *arguments: object, **options: object) -> NoReturn:
+        """Nothing leads to revisions that come alone."""
+        # Answered by the copy in memory it would take them, and forget them.
+        raise errors.CommandError(TAKES_BRANCHES)
 
     # -- upkeep
 

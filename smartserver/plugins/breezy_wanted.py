@@ -205,7 +205,7 @@ def _compared(paths: Sequence[str]) -> Wanted | None:
 
 
 def _texts(checkout: Checkout) -> list[Key]:
-    return [each.text for each in checkout.changed()][:MAX_IDS]
+    return checkout.changed()[:MAX_IDS]
 
 
 def _revert(arguments: Arguments) -> Wanted | None:

@@ -152,6 +152,17 @@ print(mine.revno(), len(mine.repository.all_revision_ids()))
     users.check("c")
 
 
+def test_revisions_that_nothing_leads_to_are_not_taken(users: Users) -> None:
+    source = """
+there, mine = Branch.open(url), Branch.open(".")
+try:
+    there.repository.fetch(mine.repository, mine.last_revision())
+except breezy.errors.CommandError as refused:
+    print(refused)
+"""
+    assert "push" in program(users, "a", source, url=users.url())
+
+
 def test_a_branch_is_unlocked_where_its_options_could_not_be_written(users: Users) -> None:
     source = """
 import shutil
