@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 StoreKey = tuple[bytes, ...]
 """A key as Breezy's stores have it."""
 
-DAMAGE = (BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, zlib.error, struct.error)
-"""What Breezy raises where a file of a repository is not what it wrote."""
+DAMAGE = (
+    BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, AttributeError, zlib.error,
+    struct.error,
+)  # fmt: skip
+"""What Breezy raises where a file of a repository is not what it wrote: where one is a folder, it finds no `seek`."""
 
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
 STORES = (*NAMED_BY_REVISION, "chk_bytes", "texts")
