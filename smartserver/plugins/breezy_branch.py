@@ -16,7 +16,7 @@ from breezy.tag import Tags
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
-from smartserver.plugins import breezy_changes, breezy_remembered
+from smartserver.plugins import breezy_append, breezy_changes, breezy_remembered
 from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
@@ -286,6 +286,12 @@ class HpssBranch(Branch):
         with self.lock_write():
             self.get_config_stack().set("parent_location", url or "")
 
+    def _set_nick(self, nick: str) -> None:
+        with self.lock_write():
+            self.get_config_stack().set("nickname", nick)
+
+    nick = property(Branch._get_nick, _set_nick)
+
     def set_push_location(self, location: str) -> None:
         """Remember where it is pushed to."""
         with self.lock_write():
@@ -302,6 +308,7 @@ class HpssBranch(Branch):
             return
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
+        breezy_append.check(self, revision_id)
         uncommits = is_running("uncommit") and not given("keep_tags")
         breezy_changes.move(self.remote, revision_id, revno, self._tags_above(revision_id) if uncommits else ())
         self._clear_cached_state()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from breezy.errors import CommandError
 
 from smartserver.client.repository import MapUpdated, RefUpdate, Updated
-from smartserver.errors import NotDone, StaleLease
+from smartserver.errors import NotDone, StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE, MAX_IDS
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
 
 MOVED = (
-    "the branch has moved since it was last seen from here: nothing was changed; what is there is known now: try again"
+    "the branch or its options have changed since they were last seen from here: nothing was changed; what is there is "
+    "known now: try again"
 )
 
 
@@ -37,8 +39,8 @@ def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) 
         try:
             there = remote.state().tags
             entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
-            _change(remote, update, tags_updates(entries))
-        except StaleLease:
+            _change(remote, update, [*tags_updates(entries), options_are(remote.state().config)])
+        except (StaleLease, StaleEntry):
             if not assumed:
                 raise
             raise CommandError(MOVED) from None
@@ -109,6 +111,6 @@ def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
 
 
 def _check(done: Sequence[MapUpdated]) -> None:
-    for each in done:
-        if each.error is not None:
-            raise each.error
+    said = [each.error for each in done if each.error is not None]
+    for error in sorted(said, key=lambda error: isinstance(error, NotDone)):  # Why it was not comes first.
+        raise error

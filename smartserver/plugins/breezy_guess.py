@@ -51,7 +51,7 @@ def may_remember() -> bool:
     """Whether what a branch on the server is to become follows from what is remembered of it, as far as that is so."""
     if is_running("tag"):
         decides = not given("revision")
-    elif is_running("config"):
+    elif is_running("config", "nick"):
         decides = not given("remove")
     else:
         decides = is_running("uncommit")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from breezy import errors
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
-from smartserver.errors import BranchExists, DivergedBranches
+from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
+from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
@@ -21,8 +23,11 @@ from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
+
+TRIES = 3
+"""Times that a push is planned on what is there, where that has become another meanwhile."""
 
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
 
@@ -110,12 +115,23 @@ def _send(
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
     how = How.SET if "tags" in overwrite else How.ADD
-    changes = _changes(tags, remote.remembered_tags(), how)
-    rule = Rule.FORCE if "history" in overwrite else Rule.FF
-    update = RefUpdate(HERE, tip, rule, create, attributes=b"%d" % revno)
-    local = BrzRepository(source.repository)
+    local, forced = _Source(BrzRepository(source.repository)), "history" in overwrite
+    is_sure = remote.is_known and not remote.is_assumed
     with remote.words():
-        pushed = remote.push([update], tags_updates(changes), _Source(local), NewRepository(VCS, KINDS))
+        for _ in range(TRIES):
+            if _violates(source, target, tip, forced=forced):
+                if not is_sure:
+                    remote.look_again()  # What is remembered refuses nothing.
+                if _violates(source, target, tip, forced=forced):
+                    raise errors.AppendRevisionsOnlyViolation(target.base)
+            changes = tags_updates(_changes(tags, remote.remembered_tags(), how))
+            update, options = _update(source, target, tip, revno, create, forced=forced)
+            pushed = remote.push([update], [*options, *changes], local, NewRepository(VCS, KINDS))
+            said = [*[each.error for each in pushed.refs], *[each.error for each in pushed.maps]]
+            if not any(isinstance(error, (StaleLease, StaleEntry)) for error in said):
+                break
+            remote.learn_refusal()
+            is_sure = True
         (done,) = pushed.refs
         old = done.old
         if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
@@ -130,7 +146,7 @@ def _send(
             remote.named = done.error.ref
             updated = {}
         else:
-            updated = outcomes(pushed.maps)
+            updated = outcomes(pushed.maps[len(options) :])
         updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
     remote.is_now(source.repository)
     target._clear_cached_state()
@@ -150,6 +166,30 @@ def _own_revno(source: Branch, tip: RevisionId) -> int:
     """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+
+
+def _violates(source: Branch, target: HpssBranch, tip: RevisionId, *, forced: bool) -> bool:
+    """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
+    there = target.remote.remembered_tip()
+    if there is None or not only_appends(target.base, target.remote.remembered_config()):
+        return False
+    graph = source.repository.get_graph()
+    return not is_on_top(graph, tip, there) and (forced or graph.is_ancestor(there, tip))
+
+
+def _update(
+    source: Branch, target: HpssBranch, tip: RevisionId, revno: int, create: Create, *, forced: bool
+) -> tuple[RefUpdate, list[MapUpdateRequest]]:
+    """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
+    options, there = target.remote.remembered_config(), target.remote.remembered_tip()
+    update = RefUpdate(HERE, tip, Rule.FORCE if forced else Rule.FF, create, attributes=b"%d" % revno)
+    graph = source.repository.get_graph()
+    if only_appends(target.base, options):
+        if there is not None and is_on_top(graph, tip, there):
+            update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
+    elif not forced and is_linear(graph, tip, there):
+        return update, []
+    return update, [options_are(options)]
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:

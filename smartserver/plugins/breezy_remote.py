@@ -176,6 +176,10 @@ class Remote:
         """Take in what an answer said."""
         self._learned()
 
+    def look_again(self) -> None:
+        """Ask what it is now."""
+        self._ask_state()
+
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
         self.learn_answer()
@@ -305,6 +309,15 @@ class Remote:
         branch = self._branch()
         return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
 
+    def remembered_tip(self) -> RevisionId | None:
+        """Its tip as last seen."""
+        value = self.knowledge.ref(self._branch())
+        return None if value is None else value[0].id
+
+    def remembered_config(self) -> bytes:
+        """Its options as last seen."""
+        return self.knowledge.map(CONFIG, self._branch()).get(b"", b"")
+
     def _branch(self) -> bytes:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
@@ -321,8 +334,8 @@ class Remote:
             return
         tip = value[0]
         tags = self.remembered_tags()
-        config = known.map(CONFIG, branch).get(b"", b"")
-        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
+        options = self.remembered_config()
+        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, options)
 
     def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
         """Put those of `revisions` that came into a repository; their other parents are there."""

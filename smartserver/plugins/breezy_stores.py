@@ -52,6 +52,7 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
 
     def _find(self, keys: Collection[StoreKey]) -> dict[StoreKey, tuple[tuple[StoreKey, ...] | None, bytes]]:
         """Parents and text of those of `keys` that are there."""
+        keys = [key for key in keys if None not in key]  # A file that is not in a tree has no id to `brz log`.
         missing = self._missing(keys)
         if (
             missing

@@ -248,6 +248,18 @@ def test_what_is_changed_in_a_branch(users: Users) -> None:
     assert users.served_entries("config") == {}
 
 
+def test_a_branch_is_called_otherwise(users: Users) -> None:
+    words = ("nick", "-d", users.url())
+    assert users.ask("nick, set, not remembered", "", *words, "other") == ""
+    assert users.ask("nick", "", *words) == "other\n"
+    assert users.ask("nick, set", "", *words, "third") == ""
+    assert users.ask("nick", "a", *words) == "third\n"
+    assert users.served_entries("config")[""] == b"nickname = third\n"
+    assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    assert users.run("light", "nick", "fourth").status == 0
+    assert users.run("light", "nick").out == "fourth\n"
+
+
 def test_a_repository_is_made(users: Users) -> None:
     there = users.served.url(f"{users.place}-shared")
     assert "Shared repository with trees" in users.ask("init-shared-repository", "", "init-shared-repository", there)

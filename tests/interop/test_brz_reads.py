@@ -172,6 +172,12 @@ def test_log_of_one_file(both: Both) -> None:
     both.ask("log, one file", "log", "--short", "-r", "..4", "URL/doc/deep/b.txt")
 
 
+def test_log_of_a_path_that_was_renamed(both: Both) -> None:
+    """Breezy looks for it in the first revision, too, and then for the texts of a file without an id."""
+    assert both.ask("log, a path of old", "log", "--line", "URL/run") == ""
+    both.ask("log, one file", "log", "--line", "-r", "1", "URL/run")
+
+
 def test_diff(both: Both) -> None:
     said = both.ask("diff -r", "diff", "-r", "1..-1", "URL", status=1)
     assert "=== renamed file 'run' => 'doc/walk'" in said

@@ -125,7 +125,7 @@ def test_uncommit(users: Users) -> None:
     assert users.run("a", "push", users.url()).status == 0
     done = users.run("b", "uncommit", "--force", users.url())
     assert (done.status, done.counts.rounds) == (3, 2), done
-    assert "the branch has moved since it was last seen from here" in done.err
+    assert "the branch or its options have changed since they were last seen from here" in done.err
     assert users.served_tip() == users.tip("a")
     assert users.run("b", "uncommit", "--force", users.url()).status == 0
     assert users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
