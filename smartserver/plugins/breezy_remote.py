@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from breezy.repository import Repository
 
+from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import (
     NewRepository,
@@ -20,7 +21,6 @@ from smartserver.client.repository import (
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
-from smartserver.plugins.breezy_changes import Nothing
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
     copies_there,
