@@ -20,6 +20,9 @@ from smartserver.vcs.brz_compat import StoreKey, differences, encode_length
 WHOLE_FROM = 3
 """A difference longer than its text divided by this is not stored, but the text."""
 
+LEVEL = 5
+"""Of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""
+
 _FULL = 4 << 20
 """Bytes of content from which on a block gets no further text; as Breezy has it, that and the next."""
 
@@ -33,7 +36,7 @@ _GIVEN = 0x80 | 0x07 | 0x30
 _PIECE = 64 << 10
 """The most bytes one instruction copies; that length is written as 0."""
 
-_WORTH = 64
+_WORTH = 96
 """The fewest bytes that are copied from between the ends: all texts that rest on this one have the piece, too."""
 
 _FAR = 1 << 24
@@ -162,7 +165,7 @@ class Block:
 
     def compressed(self) -> bytes:
         """The block as it lies in a pack."""
-        packer = zlib.compressobj()
+        packer = zlib.compressobj(LEVEL)
         packed = b"".join([*map(packer.compress, self._content), packer.flush()])
         return b"gcb1z\n%d\n%d\n%b" % (len(packed), self.size, packed)
 
@@ -195,7 +198,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
         copies = _copy(at, end - begin)
     else:
         copies = known.copies[first * _COPY : (last + 1) * _COPY]
-        ends += [each + shift for each in known.ends[first:last]]
+        ends += [each + shift for each in known.ends[first:last]] if shift else known.ends[first:last]
         skipped = begin - (known.ends[first - 1] if first else 0)
         if skipped:
             at = int.from_bytes(copies[1:4], "little") + skipped
