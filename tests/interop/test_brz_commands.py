@@ -221,6 +221,18 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
     assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
 
 
+def test_info_of_a_shared_repository(users: Users) -> None:
+    words = ("info", "-v", users.url(""))
+    users.forget("nobody")
+    assert "3 revisions\n" in users.ask("info -v, shared, not met", "", *words)
+    said = users.ask("info -v", "", *words)
+    assert said.startswith("Shared repository")
+    assert re.search(r"Repository:\n +3 revisions\n +[1-9][0-9]* KiB\n", said)
+    said = users.run("", "info", "-vv", users.url()).out
+    assert "1 committer" in said
+    assert "3 revisions\n" in said
+
+
 def test_what_is_changed_in_a_branch(users: Users) -> None:
     assert users.ask("tag, not remembered", "", "tag", "-d", users.url(), "v3") == "Created tag v3.\n"
     assert users.served_entries("tags")["v3"] == users.tip("a")[1]
