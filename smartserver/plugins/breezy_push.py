@@ -11,20 +11,20 @@ from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
-from smartserver.errors import DivergedBranches, StaleEntry, StaleLease
+from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
-from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
-from smartserver.verbs.rules import Rule
+from smartserver.verbs.rules import Create, Rule
 
 TRIES = 3
 """Times that a push is planned on what is there, where that has become another meanwhile."""
@@ -51,10 +51,12 @@ def push(
     revno: int | None = None,
     lossy: bool = False,
     hooks: bool = True,
+    new: bool = False,
 ) -> Pushed:
-    """Push.
+    """Push; `new`: to where no branch is yet.
 
     Raises:
+        AlreadyBranchError: there is one.
         DivergedBranches: the target has revisions that the source has not.
         BzrError: it could not be done.
     """
@@ -66,11 +68,11 @@ def push(
         if tip == NULL_REVISION:
             raise errors.CommandError(EMPTY)
         if revno is None:
-            revno = source.revno() if tip == source.last_revision() else source.revision_id_to_revno(tip)
+            revno = _own_revno(source, tip)
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
-        result = _send(source, target, tip, revno, tags, what)
+        result = _send(source, target, tip, revno, tags, what, Create.MUST if new else Create.YES)
         result.master_branch = target
         result.local_branch = None
         if hooks:
@@ -108,6 +110,7 @@ def _send(
     revno: int,
     tags: dict[str, RevisionId],
     overwrite: Collection[str],
+    create: Create,
 ) -> BranchPushResult:
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
@@ -122,7 +125,7 @@ def _send(
                 if _violates(source, target, tip, forced=forced):
                     raise errors.AppendRevisionsOnlyViolation(target.base)
             changes = tags_updates(_changes(tags, remote.remembered_tags(), how))
-            update, options = _update(source, target, tip, revno, forced=forced)
+            update, options = _update(source, target, tip, revno, create, forced=forced)
             pushed = remote.push([update], [*options, *changes], local, NewRepository(VCS, KINDS))
             said = [*[each.error for each in pushed.refs], *[each.error for each in pushed.maps]]
             if not any(isinstance(error, (StaleLease, StaleEntry)) for error in said):
@@ -131,6 +134,8 @@ def _send(
             is_sure = True
         (done,) = pushed.refs
         old = done.old
+        if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
+            raise errors.AlreadyBranchError(target.base)  # One that is the same is there, too.
         if done.outcome is Outcome.REFUSED:
             if not isinstance(done.error, DivergedBranches):
                 assert done.error is not None, "a refusal says why"
@@ -157,6 +162,12 @@ def _send(
     return result
 
 
+def _own_revno(source: Branch, tip: RevisionId) -> int:
+    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
+    revno, last = source.last_revision_info()
+    return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+
+
 def _violates(source: Branch, target: HpssBranch, tip: RevisionId, *, forced: bool) -> bool:
     """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
     there = target.remote.remembered_tip()
@@ -167,11 +178,11 @@ def _violates(source: Branch, target: HpssBranch, tip: RevisionId, *, forced: bo
 
 
 def _update(
-    source: Branch, target: HpssBranch, tip: RevisionId, revno: int, *, forced: bool
+    source: Branch, target: HpssBranch, tip: RevisionId, revno: int, create: Create, *, forced: bool
 ) -> tuple[RefUpdate, list[MapUpdateRequest]]:
     """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
     options, there = target.remote.remembered_config(), target.remote.remembered_tip()
-    update = RefUpdate(HERE, tip, Rule.FORCE if forced else Rule.FF, attributes=b"%d" % revno)
+    update = RefUpdate(HERE, tip, Rule.FORCE if forced else Rule.FF, create, attributes=b"%d" % revno)
     graph = source.repository.get_graph()
     if only_appends(target.base, options):
         if there is not None and is_on_top(graph, tip, there):
