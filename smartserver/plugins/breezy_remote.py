@@ -280,8 +280,9 @@ class Remote:
             self.content = content
         return content
 
-    def ask_again(self, absent: Collection[RevisionId]) -> None:
-        """Ask for the history once more: these revisions, though below what the target has, are not there."""
+    def ask_again(self, absent: Collection[RevisionId], repository: Repository) -> None:
+        """Ask for the history once more: these revisions, though below what the target has, are not in this one."""
+        self._target, self._guessed = repository if is_usable(repository) else None, True
         self._ask_history(absent)
 
     def ask_anew(self) -> None:
