@@ -19,7 +19,7 @@ from breezy.transport.memory import MemoryTransport
 from smartserver.plugins import breezy_changes, breezy_remembered
 from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
-from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
@@ -83,7 +83,7 @@ class HpssTags(Tags):
         remote = self.branch.remote
         tip = remote.state().tip
         there = remote.state().tags.get(tag_name)
-        if there is not None and (there == tip or not has_option("--force")):
+        if there is not None and (there == tip or not given("force")):
             remote.confirm()
         try:
             return self.get_tag_dict()[tag_name]
@@ -98,7 +98,7 @@ class HpssTags(Tags):
                 breezy_remembered.set_tags(remote, {tag_name: revision})
             except breezy_remembered.NotAsRemembered:
                 there = remote.state().tags.get(tag_name)
-                if there not in (None, self._now(revision)) and not has_option("--force"):
+                if there not in (None, self._now(revision)) and not given("force"):
                     raise errors.TagAlreadyExists(tag_name) from None
             else:
                 return
@@ -302,7 +302,7 @@ class HpssBranch(Branch):
             return
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
-        uncommits = is_running("uncommit") and not has_option("--keep-tags")
+        uncommits = is_running("uncommit") and not given("keep_tags")
         breezy_changes.move(self.remote, revision_id, revno, self._tags_above(revision_id) if uncommits else ())
         self._clear_cached_state()
 
@@ -320,7 +320,7 @@ class HpssBranch(Branch):
         """Take a commit made in a branch that is bound to this one, and its tags."""
         from smartserver.plugins.breezy_push import push
 
-        push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
+        push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
         return revno, revid
 
     def _get_check_refs(self) -> list[Any]:
@@ -376,13 +376,15 @@ class HpssBranch(Branch):
 
     def unlock(self) -> None:
         """Undo one lock; the last one writes the configuration."""
-        if self._locks == 1 and self._mode == "w" and self._store is not None:
-            self._store.save_changes()
-        self._locks -= 1
-        self.repository.unlock()
-        if not self._locks:
-            self._mode = None
-            self._clear_cached_state()
+        try:
+            if self._locks == 1 and self._mode == "w" and self._store is not None:
+                self._store.save_changes()
+        finally:
+            self._locks -= 1
+            self.repository.unlock()
+            if not self._locks:
+                self._mode = None
+                self._clear_cached_state()
 
     def peek_lock_mode(self) -> str | None:
         """`r`, `w` or None."""

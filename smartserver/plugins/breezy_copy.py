@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from breezy import errors
 
-from smartserver.client.repository import RefUpdate
+from smartserver.client.repository import Outcome, RefUpdate
 from smartserver.errors import BranchExists, NotDone, StaleLease
 from smartserver.plugins.breezy_changes import tags_updates
 from smartserver.plugins.breezy_remembered import TAGS
@@ -55,7 +55,7 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) 
         done = target.push([stays, made], tags_updates(entries))
         said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
         failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
-        if any(isinstance(error, BranchExists) for error in failed):
+        if any(isinstance(error, BranchExists) for error in failed) or done.refs[1].outcome is Outcome.UNCHANGED:
             raise errors.AlreadyBranchError(target.url)
         if any(isinstance(error, StaleLease) for error in failed):
             return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any, NoReturn
 
 from breezy import controldir, errors, urlutils
@@ -13,13 +15,13 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
-from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
 from smartserver.plugins.breezy_copy import copy
-from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
@@ -73,7 +75,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         Raises:
             CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
         """
-        if is_running("push") and has_option("--stacked"):
+        if is_running("push") and (given("stacked") or given("stacked_on")):
             raise errors.CommandError(STACKED)
         return HpssDir(transport, self)
 
@@ -108,7 +110,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             if is_running("switch"):
-                remote = self.root_transport.server.remotes.setdefault(remote.path, remote)
+                remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
 
@@ -241,45 +243,18 @@ class HpssDir(BzrDir):
         result.old_revno, result.old_revid = pushed.result.old_revno, pushed.result.old_revid
         return result
 
-    def sprout(
-        self,
-        url: str,
-        revision_id: RevisionId | None = None,
-        force_new_repo: bool = False,
-        recurse: str = "down",
-        possible_transports: list[Transport] | None = None,
-        accelerator_tree: object = None,
-        hardlink: bool = False,
-        stacked: bool = False,
-        source_branch: HpssBranch | None = None,
-        create_tree_if_local: bool = True,
-        lossy: bool = False,
-    ) -> ControlDir:
-        """A new branch elsewhere; on a server of ours by a push."""
-        from breezy.transport import get_transport
 
-        transport = get_transport(url, possible_transports)
-        if not isinstance(transport, HpssTransport):
-            return super().sprout(
-                url,
-                revision_id,
-                force_new_repo,
-                recurse,
-                possible_transports,
-                accelerator_tree,
-                hardlink,
-                stacked,
-                source_branch,
-                create_tree_if_local,
-                lossy,
-            )
-        if stacked:
-            raise errors.CommandError(STACKED)
-        made = ControlDir.open_from_transport(transport)
-        source = source_branch or self.open_branch()
-        if not copy(source.remote, made.open_branch().remote, revision_id):
-            made.push_branch(source, revision_id, remember=False)
-        return made
+def _sprout(source: BzrDir, url: str, revision_id: RevisionId | None, options: Mapping[str, Any]) -> HpssDir:
+    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that."""
+    from smartserver.plugins.breezy_push import push
+
+    if options.get("stacked"):
+        raise errors.CommandError(STACKED)
+    made: HpssDir = ControlDir.open(url, options.get("possible_transports"))
+    branch, target = options.get("source_branch") or source.open_branch(), made.open_branch()
+    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision_id):
+        push(branch, target, stop_revision=revision_id, hooks=False, new=True)
+    return made
 
 
 def _register() -> None:
@@ -315,6 +290,15 @@ def _register() -> None:
         return made.create_repository(), made, False, None
 
     BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
+    stock_sprout = BzrDir.sprout
+
+    def sprout(self: BzrDir, url: str, revision_id: RevisionId | None = None, *rest: Any, **options: Any) -> Any:
+        if not is_ours(url):
+            return stock_sprout(self, url, revision_id, *rest, **options)
+        named = signature(stock_sprout).bind(self, url, revision_id, *rest, **options).arguments
+        return _sprout(self, url, revision_id, named)
+
+    BzrDir.sprout = sprout
 
 
 _register()

@@ -12,12 +12,12 @@ from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_compat import load_formats
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_push import push, send_beside
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import load_formats
 
 
 class FromServer(GenericInterBranch):

@@ -10,19 +10,19 @@ from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
-from smartserver.errors import DivergedBranches
+from smartserver.errors import BranchExists, DivergedBranches
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
-from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
-from smartserver.verbs.rules import Rule
+from smartserver.verbs.rules import Create, Rule
 
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
 
@@ -46,10 +46,12 @@ def push(
     revno: int | None = None,
     lossy: bool = False,
     hooks: bool = True,
+    new: bool = False,
 ) -> Pushed:
-    """Push.
+    """Push; `new`: to where no branch is yet.
 
     Raises:
+        AlreadyBranchError: there is one.
         DivergedBranches: the target has revisions that the source has not.
         BzrError: it could not be done.
     """
@@ -61,11 +63,11 @@ def push(
         if tip == NULL_REVISION:
             raise errors.CommandError(EMPTY)
         if revno is None:
-            revno = source.revno() if tip == source.last_revision() else source.revision_id_to_revno(tip)
+            revno = _own_revno(source, tip)
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
-        result = _send(source, target, tip, revno, tags, what)
+        result = _send(source, target, tip, revno, tags, what, Create.MUST if new else Create.YES)
         result.master_branch = target
         result.local_branch = None
         if hooks:
@@ -103,17 +105,21 @@ def _send(
     revno: int,
     tags: dict[str, RevisionId],
     overwrite: Collection[str],
+    create: Create,
 ) -> BranchPushResult:
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
     how = How.SET if "tags" in overwrite else How.ADD
     changes = _changes(tags, remote.remembered_tags(), how)
-    update = RefUpdate(HERE, tip, Rule.FORCE if "history" in overwrite else Rule.FF, attributes=b"%d" % revno)
+    rule = Rule.FORCE if "history" in overwrite else Rule.FF
+    update = RefUpdate(HERE, tip, rule, create, attributes=b"%d" % revno)
     local = BrzRepository(source.repository)
     with remote.words():
         pushed = remote.push([update], tags_updates(changes), _Source(local), NewRepository(VCS, KINDS))
         (done,) = pushed.refs
         old = done.old
+        if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
+            raise errors.AlreadyBranchError(target.base)  # One that is the same is there, too.
         if done.outcome is Outcome.REFUSED:
             if not isinstance(done.error, DivergedBranches):
                 assert done.error is not None, "a refusal says why"
@@ -138,6 +144,12 @@ def _send(
         (name, tags[name], what.old) for name, what in updated.items() if what.verdict is Verdict.CONFLICT
     }
     return result
+
+
+def _own_revno(source: Branch, tip: RevisionId) -> int:
+    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
+    revno, last = source.last_revision_info()
+    return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:

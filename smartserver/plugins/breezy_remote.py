@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
@@ -253,8 +252,7 @@ class Remote:
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        place = (len(hpss.running), self.path)  # Another command in this process asks anew.
-        self.content = self.server.contents.get(place)
+        self.content = self.server.read.contents.get(self.path)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
@@ -263,7 +261,7 @@ class Remote:
                 self.content = None
                 self._ask_history(on_shadow=True)
                 return
-            self.server.contents[place] = self.content
+            self.server.read.contents[self.path] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():

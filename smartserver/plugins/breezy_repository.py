@@ -15,18 +15,20 @@ from breezy.lock import LogicalLockResult
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
 
-from smartserver.plugins.breezy_compat import Graph, make_graph
-from smartserver.plugins.breezy_content import repository_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import make_graph
 from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
+
+TAKES_BRANCHES = "a repository on an hpss:// server takes revisions with a branch that leads to them: push one"
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -178,7 +180,7 @@ class HpssRepository:
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self)
 
-    def get_graph(self, other_repository: Repository | None = None) -> Graph:
+    def get_graph(self, other_repository: Repository | None = None) -> Any:
         """The graph of both sides, and of another repository's."""
         others = [] if other_repository is None or self.has_same_location(other_repository) else [other_repository]
         return make_graph([_Parents(self), *[other._make_parents_provider() for other in others]])
@@ -204,6 +206,11 @@ class HpssRepository:
             ends = [self.get_revision(each) for each in (first, revid)]
             stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
         return stats
+
+    def fetch(self, source: Repository, *arguments: object, **options: object) -> NoReturn:
+        """Nothing leads to revisions that come alone."""
+        # Answered by the copy in memory it would take them, and forget them.
+        raise errors.CommandError(TAKES_BRANCHES)
 
     # -- upkeep
 

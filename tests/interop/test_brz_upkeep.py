@@ -139,6 +139,7 @@ def test_a_branch_beside_another(users: Users) -> None:
     users.ask("branch, beside, not remembered", "", "branch", users.url(), users.url("one"))
     said = users.ask("branch, beside", "a", "branch", users.url(), users.url("two"))
     assert said == "Branched 3 revisions.\n"
+    assert "Already a branch" in users.run("a", "branch", users.url(), users.url("two")).err, "one that is the same"
     for name in ("one", "two"):
         assert users.served_tip(name) == users.served_tip()
         assert users.served_entries("tags", name) == users.served_entries("tags")
