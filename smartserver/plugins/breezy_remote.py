@@ -205,11 +205,10 @@ class Remote:
 
     def _better_whole(self, asked: Wanted) -> bool:
         """Whether whole revisions are fewer bytes than what a command reads."""
-        if asked.inside is not None and asked.inside.history:
-            if self.knowledge.leads_inside:
-                return True
-            if asked.is_deep and not self.knowledge.met:
-                return True  # It may lead into the branch; where it does not, every tree is read all the same.
+        # Only an answer tells where in the path the branch ends; at its own path every tree is read, too.
+        may_be_inside = self.knowledge.leads_inside or (asked.is_deep and not self.knowledge.met)
+        if asked.inside is not None and asked.inside.history and may_be_inside:
+            return True
         # Where earlier commands have left the history, only what is new of it comes.
         return asked.is_deep and self.shadow is not None and self.shadow.is_there()
 
