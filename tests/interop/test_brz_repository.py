@@ -22,7 +22,8 @@ from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.vcs import brz_insert
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository, WrongFormat
-from smartserver.vcs.brz_block import Text
+from smartserver.vcs.brz_block import Place, Text, fill
+from smartserver.vcs.brz_compat import put_block
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import plan
 from smartserver.vcs.brz_worker import Worker
@@ -477,6 +478,30 @@ def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Si
     finally:
         signal.signal(number, before)
         worker.abandon()
+
+
+def test_a_text_that_is_there_is_not_put_there_again() -> None:
+    target = new_repository("memory:///twice")
+
+    def put(*texts: bytes) -> None:
+        def give(block: bytes, places: list[Place]) -> None:
+            named = [((b"file", place.key), place.parents, place.begin, place.end) for place in places]
+            put_block(target.texts, block, named)
+
+        with target.lock_write():
+            target.start_write_group()
+            fill([Text(text, (), b"", b"the text " + text) for text in texts], give)
+            target.commit_write_group()
+
+    put(b"a", b"b")
+    put(b"b", b"c")
+    with target.lock_read():
+        stream = target.texts.get_record_stream([(b"file", key) for key in (b"a", b"b", b"c")], "unordered", True)
+        assert {each.key[1]: each.get_bytes_as("fulltext") for each in stream} == {
+            key: b"the text " + key for key in (b"a", b"b", b"c")
+        }
+        held = [len(list(pack.text_index.iter_all_entries())) for pack in target._pack_collection.all_packs()]
+        assert sorted(held) == [1, 2]
 
 
 # ---- signatures

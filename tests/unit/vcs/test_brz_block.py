@@ -1,4 +1,5 @@
-"""vcs.brz_block: what Breezy, compiled or not, reads of blocks that are made here is what was put there."""
+"""vcs.brz_block and, of vcs.brz_compat, what it is made with: what Breezy reads of blocks made here, compiled or not,
+is what was put there."""
 
 import hashlib
 import importlib
