@@ -1,5 +1,5 @@
-"""plugins.breezy_append, plugins.breezy_options: a branch with `append_revisions_only` keeps its line of first parents, whoever
-knows of it."""
+"""plugins.breezy_append, plugins.breezy_options: a branch with `append_revisions_only` keeps its line of first parents,
+whoever knows of it."""
 
 from __future__ import annotations
 
