@@ -79,5 +79,5 @@ def parse_ssh(url: str) -> SshLocation:
     # Not `/` itself: it has a folder called `root`, which is what a repository's own file is called.
     top, _, below = there.path.partition("/")
     if not below:
-        raise BadUrl(url, "its path is that of a repository in a folder of the machine's root, or begins with /~/")
+        raise BadUrl(url, "its path must have two parts or more (/srv/project), or be below your home (/~/project)")
     return SshLocation(user, there.host, port, f"/{top}", below)

@@ -13,13 +13,12 @@ from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteL
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 from breezy.tag import Tags
-from breezy.transport import NoSuchFile
-from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins import breezy_append, breezy_changes, breezy_remembered
 from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
+from smartserver.plugins.breezy_options import CONFIG_FILE, OptionFile, OptionStore
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
@@ -27,8 +26,6 @@ from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
-
-CONFIG_FILE = "branch.conf"
 
 
 class HpssBranchFormat(BranchFormat):
@@ -141,44 +138,6 @@ class HpssTags(Tags):
             breezy_changes.set_tags(self.branch.remote, changes)
 
 
-class _ConfigFile(MemoryTransport):
-    """`branch.conf` of a branch on a server, to Breezy a file of its own."""
-
-    def __init__(self, branch: HpssBranch) -> None:
-        super().__init__()
-        self._branch = branch
-
-    def get_bytes(self, relpath: str) -> bytes:
-        content = self._branch.remote.state().config
-        if not content:
-            raise NoSuchFile(relpath)
-        return content
-
-    def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
-        breezy_changes.set_config(self._branch.remote, raw_bytes)
-
-    def external_url(self) -> str:
-        return self._branch.base
-
-
-class _ConfigStore(config.TransportIniFileStore):
-    """What `brz config` reads and writes of the branch."""
-
-    def __init__(self, branch: HpssBranch) -> None:
-        super().__init__(_ConfigFile(branch), CONFIG_FILE)
-        self.branch = branch
-        self.id = "branch"
-
-    def save_changes(self) -> None:
-        """Write what was set; where the configuration is not what was remembered, into what it is."""
-        changes = self.dirty_sections.copy()
-        try:
-            super().save_changes()
-        except breezy_remembered.NotAsRemembered:
-            self.apply_changes(changes)
-            self.save()
-
-
 class HpssBranch(Branch):
     """A branch of a repository on a server; opening it asks nothing."""
 
@@ -189,7 +148,7 @@ class HpssBranch(Branch):
         self._format = HpssBranchFormat()
         self._locks = 0
         self._mode: str | None = None
-        self._store: _ConfigStore | None = None
+        self._store: OptionStore | None = None
         self._commit: Commit | None = None
         watch()
         self.repository = HpssRepository(control, remote)
@@ -270,13 +229,13 @@ class HpssBranch(Branch):
 
     # -- its configuration
 
-    def _get_config_store(self) -> _ConfigStore:
+    def _get_config_store(self) -> OptionStore:
         if self._store is None:
-            self._store = _ConfigStore(self)
+            self._store = OptionStore(self)
         return self._store
 
     def _get_config(self) -> config.TransportConfig:
-        return config.TransportConfig(_ConfigFile(self), CONFIG_FILE)
+        return config.TransportConfig(OptionFile(self), CONFIG_FILE)
 
     def _get_parent_location(self) -> str | None:
         location: str | None = self.get_config_stack().get("parent_location")
@@ -353,6 +312,13 @@ class HpssBranch(Branch):
         stack = self.get_config_stack() if config_stack is None else config_stack
         self._commit = Commit(self, parents)
         return self._commit.builder(stack, timestamp, timezone, committer, revprops, revision_id, lossy)
+
+    def store_uncommitted(self, creator: object) -> NoReturn:
+        """It keeps none of a tree's changes (`brz switch --store`)."""
+        raise errors.StoringUncommittedNotSupported(self)
+
+    def get_unshelver(self, tree: object) -> None:
+        """There is nothing to be brought back."""
 
     def break_lock(self) -> None:
         """Say that there is nothing to break."""

@@ -46,6 +46,8 @@ class Content:
         self.remote = remote
         self._asked = 0
         self._below: set[RevisionId] = set()
+        self._beside: list[RevisionId] = []
+        """What the tree of a lightweight checkout rests on, where the branch does not reach it."""
         self._has_graph = False
         self._has_versions = False
         self._absent: set[RevisionId] = set()
@@ -85,7 +87,7 @@ class Content:
         inside: InsideField | None = None,
     ) -> None:
         stats = self.stats is None and self.wanted.stats
-        content = self.remote.read(chosen, trees, ids=self.wanted.ids, inside=inside, stats=stats)
+        content = self.remote.read(chosen, trees, ids=[*self.wanted.ids, *self._beside], inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
@@ -106,6 +108,10 @@ class Content:
             # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
             named_parents = {each for parents in self.parents.values() for each in parents}
             self._below = named_parents - self.parents.keys()
+            newest = self.tip()[0] if chosen.newest in (None, TIP) else first
+            if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
+                # The branch was overwritten since: where the two part is somewhere below.
+                self._below, self._beside = set(), [chosen.oldest]
         self._has_graph |= chosen is not None and not (chosen.limit or chosen.left_hand or chosen.newest is not None)
         self._has_versions |= trees is not None and trees.versions
         named: dict[RevisionId, Named] = {}
@@ -146,14 +152,32 @@ class Content:
         wanted = list(revisions)
         unknown = {each for each in wanted if each not in self.parents and each != NULL_REVISION}
         if not self._has_graph and not unknown <= self._below:
-            self._ask(ChosenField(bare=True), None)
+            self._ask_graph()
         return {each: self.parents[each] for each in wanted if each in self.parents}
 
     def everything(self) -> Collection[RevisionId]:
         """The tip and all it descends from."""
         if not self._has_graph:
-            self._ask(ChosenField(bare=True), None)
+            self._ask_graph()
         return self.parents
+
+    def _ask_graph(self) -> None:
+        try:
+            self._ask(ChosenField(bare=True), None)
+        except MissingRevision:
+            if not self._beside:
+                raise
+            self._beside = []  # The repository was made anew.
+            self._ask(ChosenField(bare=True), None)
+
+    def _reaches(self, revision: RevisionId, ancestor: RevisionId) -> bool:
+        """Whether one is below another, by what came."""
+        left, seen = [revision], {revision}
+        while left and ancestor not in seen:
+            new = set(self.parents.get(left.pop(), ())) - seen
+            seen |= new
+            left += new
+        return ancestor in seen
 
     def fetch_trees(self, revisions: Collection[RevisionId]) -> None:
         """Read the trees of some revisions, as far as the command reads trees at all."""

@@ -18,7 +18,7 @@ from smartserver.client.repository import (
     RefUpdate,
     RemoteRepository,
 )
-from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
@@ -259,7 +259,12 @@ class Remote:
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
-                self.content.begin()
+                try:
+                    self.content.begin()
+                except Unsupported:  # Which the server says of parts before anybody compares systems.
+                    if self.knowledge.vcs in ("", VCS):
+                        raise
+                    raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
             if self.content.needs_history:
                 self.content = None
                 self._ask_history(on_shadow=True)

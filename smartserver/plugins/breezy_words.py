@@ -43,7 +43,8 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
     except (NoSuchRepository, NoSuchBranch) as wrong:
         raise errors.NotBranchError(path=url) from wrong
     except WrongVcs as wrong:
-        raise errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}")) from wrong
+        use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
+        raise errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}")) from wrong
     except (AccessDenied, StoreDenies) as wrong:
         raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
     except Malformed as wrong:

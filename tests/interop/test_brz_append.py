@@ -1,10 +1,12 @@
-"""plugins.breezy_append: a branch with `append_revisions_only` keeps its line of first parents, whoever knows of it."""
+"""plugins.breezy_append, plugins.breezy_options: a branch with `append_revisions_only` keeps its line of first parents,
+whoever knows of it."""
 
 from __future__ import annotations
 
 import pytest
 from brz_sides import Users
 
+from smartserver.plugins import breezy_options  # noqa: F401  # It runs in a process of its own.
 from smartserver.plugins.breezy_append import OPTION
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -225,6 +225,24 @@ def test_commit_of_what_is_out_of_date(users: Users) -> None:
     assert users.ask("status, lightweight", LIGHT, "status") == ""
 
 
+def test_update_to_a_branch_that_was_overwritten(users: Users) -> None:
+    """What was committed in the checkout is in nobody's reach any more, but in the repository."""
+    for number in (3, 4):
+        (users.path(LIGHT) / "new").write_text(f"{number}\n")
+        assert users.run(LIGHT, "add", "-q").status == 0
+        assert "Committed" in users.ask("commit, lightweight", LIGHT, "commit", "-m", f"number {number}")
+    users.commit("a", "other")
+    users.commit("a", "another")
+    assert users.run("a", "push", "-q", "--overwrite", users.url()).status == 0
+    said = users.ask("update, lightweight, overwritten", LIGHT, "update")
+    assert "Updated to revision 4" in said
+    assert users.run(LIGHT, "status", "--short").out == "+N  new\n"
+    assert "Committed revision 5." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "again")
+    assert users.run("", "uncommit", "--force", "-r", "2", users.url()).status == 0
+    assert "Updated to revision 2" in users.run(LIGHT, "update").said
+    assert sorted(users.run(LIGHT, "status", "--short").out.split()[1::2]) == ["another", "new", "other"]
+
+
 def test_two_commits_at_once(users: Users, tmp_path: Path) -> None:
     """The other's arrives after this one has read where the branch is: while its message is written."""
     users.commit("a", "other")
@@ -376,6 +394,14 @@ def test_log_of_a_folder(users: Users) -> None:
     said = users.ask("log, a folder, lightweight", LIGHT, "log", "--line", "folder1")
     assert said.endswith("first\n")
     assert "second" not in said
+
+
+def test_switch_that_is_to_keep_changes_on_the_server(users: Users) -> None:
+    (users.path(LIGHT) / "run").write_text("changed\n")
+    done = users.run(LIGHT, "switch", "--store", users.url())
+    assert done.status == 3
+    assert done.err == 'brz: ERROR: Branch "URL/trunk/" does not support storing uncommitted changes.\n'
+    assert users.run(LIGHT, "status", "--short").out == " M  run\n"
 
 
 def test_update_with_changes(users: Users) -> None:

@@ -90,9 +90,17 @@ def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
 def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[str], Side]) -> None:
     url = ours("shared").url
     said = users.run("", "branch", url, "c")
-    assert said.err == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1.\n'
+    assert (
+        said.err
+        == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
+    )
+    for command in ("ls", "log"):
+        assert users.run("", command, url).err == said.err
     pushed = users.run("a", "push", url)
-    assert pushed.err == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1.\n'
+    assert (
+        pushed.err
+        == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
+    )
 
 
 def _interruptible() -> None:

@@ -26,7 +26,7 @@ LOCATION = Location("example.org", 4155, "project")
         (
             WrongVcs("project", "git sha1", "bzr 2a"),
             errors.NotBranchError,
-            f'Not a branch: "{URL}": there is a repository of git sha1.',
+            f'Not a branch: "{URL}": there is a repository of git sha1, which git clones and pushes to.',
         ),
         (AccessDenied("write", "read only"), errors.PermissionDenied, f'Permission denied: "{URL}": write: read only'),
         (PermissionDenied("x"), errors.PermissionDenied, f"Permission denied: \"{URL}\": permission denied: 'x'"),
