@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
 CONFIG_FILE = "branch.conf"
+PARENT = "parent_location"
 
 
 class HpssBranchFormat(BranchFormat):
@@ -191,6 +192,8 @@ class HpssBranch(Branch):
         self._mode: str | None = None
         self._store: _ConfigStore | None = None
         self._commit: Commit | None = None
+        self.is_to_be_made = False
+        """Whether the next push to it is refused where there is such a branch."""
         watch()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
@@ -279,12 +282,13 @@ class HpssBranch(Branch):
         return config.TransportConfig(_ConfigFile(self), CONFIG_FILE)
 
     def _get_parent_location(self) -> str | None:
-        location: str | None = self.get_config_stack().get("parent_location")
+        location: str | None = self.get_config_stack().get(PARENT)
         return location
 
     def _set_parent_location(self, url: str | None) -> None:
         with self.lock_write():
-            self.get_config_stack().set("parent_location", url or "")
+            if (url or "") != (self._get_parent_location() or ""):
+                self.get_config_stack().set(PARENT, url or "")
 
     def set_push_location(self, location: str) -> None:
         """Remember where it is pushed to."""

@@ -11,7 +11,7 @@ from smartserver.client.repository import MapUpdated, RefUpdate, Updated
 from smartserver.errors import NotDone, StaleLease
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
@@ -63,6 +63,21 @@ def set_config(remote: Remote, content: bytes) -> None:
         return
     change = EntryChange(b"", content or None, How.EQUAL, remote.state().config or None)
     change_maps(remote, [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)])
+
+
+def making(tip: Tip) -> list[RefUpdate]:
+    """Updates that make a branch, and are refused where there is one.
+
+    What equals the new value is no reason to refuse: so it is made without a revno first, as no branch is.
+    """
+    first = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST)
+    return [first, RefUpdate(HERE, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
+
+
+def first_config(options: Mapping[str, str]) -> MapUpdateRequest:
+    """The configuration of a branch that is made by the same request."""
+    content = "".join(f"{name} = {value}\n" for name, value in options.items()).encode()
+    return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [EntryChange(b"", content, How.SET)], HERE)
 
 
 def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:

@@ -14,7 +14,7 @@ from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
-from smartserver.plugins.breezy_copy import copy
+from smartserver.plugins.breezy_copy import MadeByPush, sprout
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
@@ -161,9 +161,18 @@ class HpssDir(BzrDir):
         """There are none."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
-    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
-        """There are no empty branches."""
-        raise errors.CommandError(MADE_BY_A_PUSH)
+    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> HpssBranch:
+        """A branch that the next push makes.
+
+        Raises:
+            CommandError: none follows (`brz init`): there are no empty branches.
+        """
+        if not isinstance(repository, HpssRepository):
+            raise errors.CommandError(MADE_BY_A_PUSH)
+        name = self._get_selected_branch() if name is None else name
+        made = HpssBranch(self, name, self.remote(name))
+        made.is_to_be_made = True
+        return made
 
     def destroy_branch(self, name: str | None = None) -> None:
         """Remove a branch."""
@@ -180,6 +189,22 @@ class HpssDir(BzrDir):
 
     find_repository = open_repository
 
+    def determine_repository_policy(
+        self,
+        force_new_repo: bool = False,
+        stack_on: str | None = None,
+        stack_on_pwd: str | None = None,
+        require_stacking: bool = False,
+    ) -> MadeByPush:
+        """That of what is branched to here.
+
+        Raises:
+            CommandError: it is to be stacked.
+        """
+        if require_stacking:
+            raise errors.CommandError(STACKED)
+        return MadeByPush(self.open_repository())
+
     def create_repository(self, shared: bool = False) -> HpssRepository:
         """Make a repository at the URL itself."""
         if not self.remote("").make():
@@ -188,7 +213,7 @@ class HpssDir(BzrDir):
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
         """There is none."""
-        raise errors.NotLocalUrl(self.root_transport.base)
+        raise errors.NoWorkingTree(self.root_transport.base)
 
     def has_workingtree(self) -> bool:
         """There is none."""
@@ -276,9 +301,7 @@ class HpssDir(BzrDir):
         if stacked:
             raise errors.CommandError(STACKED)
         made = ControlDir.open_from_transport(transport)
-        source = source_branch or self.open_branch()
-        if not copy(source.remote, made.open_branch().remote, revision_id):
-            made.push_branch(source, revision_id, remember=False)
+        sprout(source_branch or self.open_branch(), made.open_branch(), revision_id)
         return made
 
 

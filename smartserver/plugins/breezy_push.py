@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from breezy import errors
+from breezy import errors, urlutils
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
-from smartserver.errors import DivergedBranches
-from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
+from smartserver.errors import BranchExists, DivergedBranches
+from smartserver.plugins.breezy_branch import PARENT, HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_changes import first_config, making, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.fields import HERE
@@ -47,9 +47,10 @@ def push(
     lossy: bool = False,
     hooks: bool = True,
 ) -> Pushed:
-    """Push.
+    """Push; a branch that is to be made gets the source as its parent, in the same request.
 
     Raises:
+        AlreadyBranchError: the target was to be made, and is there.
         DivergedBranches: the target has revisions that the source has not.
         BzrError: it could not be done.
     """
@@ -90,6 +91,12 @@ def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None 
         remote.learn_answer()
 
 
+def parent_of(source: Branch, target: HpssBranch) -> str:
+    """What a branch made from another remembers as its parent."""
+    url: str = urlutils.relative_url(target.base, source.get_bound_location() or source.user_url)
+    return url
+
+
 def run_hooks(result: BranchPushResult) -> None:
     """Tell whoever wants to know of pushes."""
     for hook in Branch.hooks["post_push"]:
@@ -108,13 +115,20 @@ def _send(
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
     how = How.SET if "tags" in overwrite else How.ADD
     changes = _changes(tags, remote.remembered_tags(), how)
-    update = RefUpdate(HERE, tip, Rule.FORCE if "history" in overwrite else Rule.FF, attributes=b"%d" % revno)
+    rule = Rule.FORCE if "history" in overwrite else Rule.FF
+    updates = [RefUpdate(HERE, tip, rule, attributes=b"%d" % revno)]
+    maps = tags_updates(changes)
+    if target.is_to_be_made:
+        updates = making(Tip(tip, b"%d" % revno))
+        maps.append(first_config({PARENT: parent_of(source, target)}))
     local = BrzRepository(source.repository)
     with remote.words():
-        pushed = remote.push([update], tags_updates(changes), _Source(local), NewRepository(VCS, KINDS))
-        (done,) = pushed.refs
+        pushed = remote.push(updates, maps, _Source(local), NewRepository(VCS, KINDS))
+        done = pushed.refs[0]
         old = done.old
         if done.outcome is Outcome.REFUSED:
+            if isinstance(done.error, BranchExists):
+                raise errors.AlreadyBranchError(target.base)
             if not isinstance(done.error, DivergedBranches):
                 assert done.error is not None, "a refusal says why"
                 raise done.error
@@ -124,7 +138,8 @@ def _send(
             remote.named = done.error.ref
             updated = {}
         else:
-            updated = outcomes(pushed.maps)
+            updated = outcomes(pushed.maps[: len(maps) - target.is_to_be_made])
+            target.is_to_be_made = False
         updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
     remote.is_now(source.repository)
     target._clear_cached_state()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
-from breezy.repository import Repository
+from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_compat import Graph, make_graph
@@ -165,6 +165,18 @@ class HpssRepository:
         self._beside.append(repository)
         if self._shadow is not None:
             self._shadow.add_fallback_repository(repository)
+
+    def fetch(
+        self,
+        source: Repository,
+        revision_id: RevisionId | None = None,
+        find_ghosts: bool = False,
+        fetch_spec: object = None,
+        lossy: bool = False,
+    ) -> FetchResult:
+        """Have what another repository has, too; to the server it goes with the push of what rests on it."""
+        self.rest_on(source.shadow() if isinstance(source, HpssRepository) else source)
+        return FetchResult(0)
 
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
