@@ -13,6 +13,7 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
+from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
 from smartserver.plugins.breezy_copy import MadeByPush, sprout
 from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
@@ -24,8 +25,9 @@ from smartserver.records.model import RevisionId
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("branches", "info", "init")
-"""Commands that go on with the repository where a branch cannot be opened."""
+TRIES_BRANCHES = ("branches", "info", "init", "merge", "pull", "send", "switch")
+"""Commands that go on with the repository where a branch cannot be opened, or that change something here before they
+read it: whether it is there is asked at once."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -122,11 +124,19 @@ class HpssDir(BzrDir):
         possible_transports: object = None,
     ) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
+        branch = self._unasked(name)
+        if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
+            branch.remote.state()
+        return branch
+
+    def _unasked(self, name: str | None) -> HpssBranch:
         name = self._get_selected_branch() if name is None else name
-        remote = self.remote(name)
-        if remote.is_known or is_running(*TRIES_BRANCHES):
-            remote.state()
-        return HpssBranch(self, name, remote)
+        return HpssBranch(self, name, self.remote(name))
+
+    def _is_switched(self) -> bool:
+        """Whether this is the branch of a checkout that is being switched to another: that one is asked first."""
+        refers = refers_to() if is_running("switch") else None
+        return refers is not None and HpssTransport(refers).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
@@ -169,8 +179,7 @@ class HpssDir(BzrDir):
         """
         if not isinstance(repository, HpssRepository):
             raise errors.CommandError(MADE_BY_A_PUSH)
-        name = self._get_selected_branch() if name is None else name
-        made = HpssBranch(self, name, self.remote(name))
+        made = self._unasked(name)
         made.is_to_be_made = True
         return made
 
@@ -255,7 +264,7 @@ class HpssDir(BzrDir):
         """Push a branch, which makes what is not there."""
         from smartserver.plugins.breezy_push import push
 
-        target = self.open_branch(name)
+        target = self._unasked(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
         if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
             source.set_push_location(target.base)
@@ -300,8 +309,8 @@ class HpssDir(BzrDir):
             )
         if stacked:
             raise errors.CommandError(STACKED)
-        made = ControlDir.open_from_transport(transport)
-        sprout(source_branch or self.open_branch(), made.open_branch(), revision_id)
+        made = HpssDir(transport, self._format)
+        sprout(source_branch or self.open_branch(), made._unasked(None), revision_id)
         return made
 
 

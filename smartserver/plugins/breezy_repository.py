@@ -28,6 +28,9 @@ from smartserver.verbs.fields import HERE
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
+READS_TWO = ("merge", "send")
+"""Commands that read two branches, each of which has its own part of a repository here."""
+
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
 
@@ -87,8 +90,8 @@ class HpssRepository:
     control_transport = user_transport
 
     def has_same_location(self, other: Repository) -> bool:
-        """Whether another object is the same repository, and has what this one has: in a merge each read its branch."""
-        return not is_running("merge") and getattr(other, "user_url", None) == self.user_url
+        """Whether another object is the same repository, and has what this one has: some read two branches of one."""
+        return not is_running(*READS_TWO) and getattr(other, "user_url", None) == self.user_url
 
     def supports_rich_root(self) -> bool:
         """As format 2a does."""

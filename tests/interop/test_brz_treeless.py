@@ -1,0 +1,46 @@
+"""Commands that look for a tree first, or write to both of two places, take a branch on a server for what it is: one
+without a tree: plugins.breezy_dir, plugins.breezy_repository."""
+
+from __future__ import annotations
+
+import pytest
+from brz_sides import Users
+
+from smartserver.plugins import breezy_dir, breezy_repository  # noqa: F401  # What the commands run, elsewhere.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+def test_there_is_no_tree(users: Users) -> None:
+    said = users.ask("status, of a server", "", "status", users.url(), status=3)
+    assert said == 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n'
+    revision = users.tip("a")[1].decode()
+    assert f"revision-id: {revision}\n" in users.run("", "version-info", users.url()).out
+    assert users.run("", "ancestry", users.url()).out.splitlines()[-1] == revision
+    assert "3 a <a@example.org>" in users.run("", "stats", users.url()).out
+
+
+def test_a_branch_is_pulled_into_one_on_the_server(users: Users) -> None:
+    users.commit("b", "four")
+    assert users.run("b", "push", users.url("other")).status == 0
+    pulled = users.run("", "pull", "-d", users.url(), users.url("other"))
+    assert (pulled.status, pulled.said) == (0, "Now on revision 4.\n")
+    assert users.served_tip() == users.served_tip("other") == users.tip("b")
+    users.commit("a", "else")
+    refused = users.run("", "pull", "-d", users.url(), str(users.path("a")))
+    assert (refused.status, "These branches have diverged." in refused.err) == (3, True)
+    assert users.served_tip() == users.tip("b")
+
+
+def test_send_from_one_branch_on_the_server_to_another(users: Users) -> None:
+    tip = users.commit("b", "four")
+    assert users.run("b", "push", users.url("other")).status == 0
+    users.commit("a", "else")
+    assert users.run("a", "push").status == 0
+    sent = users.run("", "send", "-f", users.url("other"), "-o", "sent", users.url())
+    assert sent.status == 0, sent.said
+    assert users.run("a", "merge", "../sent").status == 0
+    users.commit_merge("a")
+    with users.branch("a") as branch:
+        assert branch.repository.has_revision(tip)
+        users.check("a")
