@@ -7,7 +7,7 @@ graph, and at last everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -91,9 +91,10 @@ class Content:
         chosen: ChosenField | None,
         trees: TreesField | None,
         inside: InsideField | None = None,
+        ids: Sequence[RevisionId] = (),
     ) -> None:
         stats = self.stats is None and self.wanted.stats
-        content = self.remote.read(chosen, trees, ids=self.wanted.ids, inside=inside, stats=stats)
+        content = self.remote.read(chosen, trees, ids=ids or self.wanted.ids, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
@@ -110,7 +111,7 @@ class Content:
                     self.records[record.kind, record.key] = record
         self._absent.update(had)
         self._absent -= self.parents.keys()
-        if asked_for and chosen is not None and self.wanted.ends and (chosen.oldest in self.parents or not chosen.bare):
+        if asked_for and chosen is not None and self.wanted.ends and (not chosen.bare or self._descends(chosen.oldest)):
             # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
             named_parents = {each for parents in self.parents.values() for each in parents}
             self._below = named_parents - self.parents.keys()
@@ -122,6 +123,23 @@ class Content:
         if chosen is not None and first is not None:
             named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
+
+    def _had(self) -> Sequence[RevisionId]:
+        """The parents of a checkout's tree that the command compares with what is read."""
+        return self.wanted.trees.had if self.wanted.trees is not None else ()
+
+    def _descends(self, oldest: Named | None) -> bool:
+        """Whether the tip is known to descend from a revision."""
+        seen: set[RevisionId] = set()
+        left = [self.tip()[0]]
+        while left:
+            at = left.pop()
+            if at == oldest:
+                return True
+            if at is not None and at not in seen:
+                seen.add(at)
+                left += self.parents.get(at, ())
+        return False
 
     def _number(self, named: Mapping[RevisionId, Named]) -> None:
         """Number the line of first parents from the tip, and from what was asked for by number."""
@@ -154,7 +172,9 @@ class Content:
         wanted = list(revisions)
         unknown = {each for each in wanted if each not in self.parents and each != NULL_REVISION}
         if not self._has_graph and not unknown <= self._below:
-            self._ask(ChosenField(bare=True), None)
+            # What a checkout is based on may be in the branch no more.
+            had = [each for each in self._had() if each not in self._absent]
+            self._ask(ChosenField(bare=True), None, ids=list(dict.fromkeys([*self.wanted.ids, *had])))
         return {each: self.parents[each] for each in wanted if each in self.parents}
 
     def everything(self) -> Collection[RevisionId]:

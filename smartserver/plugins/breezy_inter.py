@@ -8,10 +8,12 @@ from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
 from breezy.errors import NoSuchRevision
+from breezy.plugins import hpss
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_checkouts import checkout_of
 from smartserver.plugins.breezy_compat import load_formats
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_push import push, send_beside
@@ -86,6 +88,10 @@ class ToServer(GenericInterBranch):
         tag_selector: Selector | None = None,
     ) -> PullResult:
         """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
+        if overwrite and checkout_of(str(hpss.arguments.get("directory") or ".")) is not None:
+            # The tree is still what the branch was, which will be out of its reach.
+            self.target.repository.shadow()
+            self.target.repository.fetch(self.source.repository)
         pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
