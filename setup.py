@@ -63,13 +63,12 @@ setup(
     extras_require={
         "brz": BREEZY,
         "test": [
-            *BREEZY,
+            *BREEZY,  # the real one: tests/interop
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",
             "mypy>=1.10",
             "types-setuptools",
-            "breezy>=3.3,<3.4",  # the real one: tests/interop
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
         ],

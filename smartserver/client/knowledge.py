@@ -182,6 +182,18 @@ class Knowledge:
         first = of + b"\0"
         return {key[len(first) :]: value for key, value in entries.items() if key.startswith(first)}
 
+    def beside(self, below: str) -> Knowledge:
+        """What is known of another path on the same server.
+
+        Where that lies below the same repository it is what is in memory: the file may be older, on a full disk.
+        """
+        other = Knowledge(self._folder, self._root + below, below)
+        if self.at is None or not (self.at == "" or f"{below}/".startswith(f"{self.at}/")):
+            return other
+        if other.at is None or len(other.at) <= len(self.at):  # Else another repository lies on the way there.
+            other.at, other._url, other._saved = self.at, self._url, self._saved
+        return other
+
     def tips(self) -> list[bytes]:
         """Every tip seen, those of the refs first, then the ring, newest first; each once."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]

@@ -6,12 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from breezy import urlutils
-from breezy.plugins import hpss
 
-from smartserver.client.knowledge import Knowledge
 from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
-from smartserver.plugins.breezy_guess import is_running
-from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_guess import given, is_ours, is_running
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
@@ -19,18 +16,18 @@ if TYPE_CHECKING:
 
 def learn_beside(remote: Remote) -> None:
     """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
-    checkout = open_checkout(str(hpss.arguments.get("directory") or ".")) if is_running("switch") else None
+    checkout = open_checkout(str(given("directory") or ".")) if is_running("switch") else None
     if checkout is not None:
         _learn_from_new(remote, checkout)
         return
-    beside = next((other for other in remote.server.remotes.values() if other is not remote), None)
+    beside = next((other for other in remote.server.read.remotes.values() if other is not remote), None)
     if beside is None or remote.target is None:
         return
     if not beside.is_known:
         beside.ask_anew()
-    known = _known(remote)
+    at, known = beside.look().at, beside.knowledge.beside(remote.path)
     value = known.ref(known.named or b"")
-    if known.at == beside.look().at and value is not None and remote.target.has_revision(value[0].id):
+    if known.at == at and value is not None and remote.target.has_revision(value[0].id):
         remote.learn_from(known)
 
 
@@ -39,8 +36,7 @@ def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
     other = _switched_to(remote, checkout)
     if other is None or other is remote:
         return
-    at = other.look().at
-    known = _known(remote)
+    at, known = other.look().at, other.knowledge.beside(remote.path)
     if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
         remote.learn_from(known, other.content)
 
@@ -49,21 +45,16 @@ def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
     """The branch on the same server that a lightweight checkout is switched to."""
     from smartserver.plugins.breezy_transport import HpssTransport
 
-    given = str(hpss.arguments.get("to_location") or "")
-    if not given or hpss.arguments.get("create_branch"):
+    place = str(given("to_location") or "")
+    if not place or given("create_branch"):
         return None
-    if not given.startswith(hpss.SCHEMES):
-        if ":" in given or os.path.exists(given):
+    if not is_ours(place):
+        if ":" in place or os.path.exists(place):
             return None
-        given = urlutils.join(checkout.branch, "..", urlutils.escape(given))
-    transport = HpssTransport(given)
+        place = urlutils.join(checkout.branch, "..", urlutils.escape(place))
+    transport = HpssTransport(place)
     if transport.server is not remote.server:
         return None
     other = type(remote)(transport, transport.get_segment_parameters().get("branch", ""))
-    found: Remote = remote.server.remotes.setdefault(other.path, other)
+    found: Remote = remote.server.read.remotes.setdefault(other.path, other)
     return found
-
-
-def _known(remote: Remote) -> Knowledge:
-    """What is known of a branch now, by whatever was answered to whom."""
-    return Knowledge(cache_folder(), root_of(remote.location) + remote.path, remote.path)

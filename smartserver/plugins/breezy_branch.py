@@ -16,10 +16,10 @@ from breezy.tag import Tags
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
-from smartserver.plugins import breezy_changes, breezy_remembered
+from smartserver.plugins import breezy_append, breezy_changes, breezy_remembered
 from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
-from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
 CONFIG_FILE = "branch.conf"
-PARENT = "parent_location"
 
 
 class HpssBranchFormat(BranchFormat):
@@ -84,7 +83,7 @@ class HpssTags(Tags):
         remote = self.branch.remote
         tip = remote.state().tip
         there = remote.state().tags.get(tag_name)
-        if there is not None and (there == tip or not has_option("--force")):
+        if there is not None and (there == tip or not given("force")):
             remote.confirm()
         try:
             return self.get_tag_dict()[tag_name]
@@ -99,7 +98,7 @@ class HpssTags(Tags):
                 breezy_remembered.set_tags(remote, {tag_name: revision})
             except breezy_remembered.NotAsRemembered:
                 there = remote.state().tags.get(tag_name)
-                if there not in (None, self._now(revision)) and not has_option("--force"):
+                if there not in (None, self._now(revision)) and not given("force"):
                     raise errors.TagAlreadyExists(tag_name) from None
             else:
                 return
@@ -192,8 +191,6 @@ class HpssBranch(Branch):
         self._mode: str | None = None
         self._store: _ConfigStore | None = None
         self._commit: Commit | None = None
-        self.is_to_be_made = False
-        """Whether the next push to it is refused where there is such a branch."""
         watch()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
@@ -282,13 +279,18 @@ class HpssBranch(Branch):
         return config.TransportConfig(_ConfigFile(self), CONFIG_FILE)
 
     def _get_parent_location(self) -> str | None:
-        location: str | None = self.get_config_stack().get(PARENT)
+        location: str | None = self.get_config_stack().get("parent_location")
         return location
 
     def _set_parent_location(self, url: str | None) -> None:
         with self.lock_write():
-            if (url or "") != (self._get_parent_location() or ""):
-                self.get_config_stack().set(PARENT, url or "")
+            self.get_config_stack().set("parent_location", url or "")
+
+    def _set_nick(self, nick: str) -> None:
+        with self.lock_write():
+            self.get_config_stack().set("nickname", nick)
+
+    nick = property(Branch._get_nick, _set_nick)
 
     def set_push_location(self, location: str) -> None:
         """Remember where it is pushed to."""
@@ -306,7 +308,8 @@ class HpssBranch(Branch):
             return
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
-        uncommits = is_running("uncommit") and not has_option("--keep-tags")
+        breezy_append.check(self, revision_id)
+        uncommits = is_running("uncommit") and not given("keep_tags")
         breezy_changes.move(self.remote, revision_id, revno, self._tags_above(revision_id) if uncommits else ())
         self._clear_cached_state()
 
@@ -324,7 +327,7 @@ class HpssBranch(Branch):
         """Take a commit made in a branch that is bound to this one, and its tags."""
         from smartserver.plugins.breezy_push import push
 
-        push(source, self, stop_revision=revid, revno=revno, lossy=lossy)
+        push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
         return revno, revid
 
     def _get_check_refs(self) -> list[Any]:
@@ -380,13 +383,15 @@ class HpssBranch(Branch):
 
     def unlock(self) -> None:
         """Undo one lock; the last one writes the configuration."""
-        if self._locks == 1 and self._mode == "w" and self._store is not None:
-            self._store.save_changes()
-        self._locks -= 1
-        self.repository.unlock()
-        if not self._locks:
-            self._mode = None
-            self._clear_cached_state()
+        try:
+            if self._locks == 1 and self._mode == "w" and self._store is not None:
+                self._store.save_changes()
+        finally:
+            self._locks -= 1
+            self.repository.unlock()
+            if not self._locks:
+                self._mode = None
+                self._clear_cached_state()
 
     def peek_lock_mode(self) -> str | None:
         """`r`, `w` or None."""

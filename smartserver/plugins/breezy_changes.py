@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from breezy.errors import CommandError
 
 from smartserver.client.repository import MapUpdated, RefUpdate, Updated
-from smartserver.errors import NotDone, StaleLease
+from smartserver.errors import NotDone, StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
+from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
-from smartserver.records.model import Announced, Key, RevisionId, Tip
+from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
 
 MOVED = (
-    "the branch has moved since it was last seen from here: nothing was changed; what is there is known now: try again"
+    "the branch or its options have changed since they were last seen from here: nothing was changed; what is there is "
+    "known now: try again"
 )
 
 
@@ -37,8 +39,8 @@ def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) 
         try:
             there = remote.state().tags
             entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
-            _change(remote, update, tags_updates(entries))
-        except StaleLease:
+            _change(remote, update, [*tags_updates(entries), options_are(remote.state().config)])
+        except (StaleLease, StaleEntry):
             if not assumed:
                 raise
             raise CommandError(MOVED) from None
@@ -63,21 +65,6 @@ def set_config(remote: Remote, content: bytes) -> None:
         return
     change = EntryChange(b"", content or None, How.EQUAL, remote.state().config or None)
     change_maps(remote, [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)])
-
-
-def making(tip: Tip) -> list[RefUpdate]:
-    """Updates that make a branch, and are refused where there is one.
-
-    What equals the new value is no reason to refuse: so it is made without a revno first, as no branch is.
-    """
-    first = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST)
-    return [first, RefUpdate(HERE, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
-
-
-def first_config(options: Mapping[str, str]) -> MapUpdateRequest:
-    """The configuration of a branch that is made by the same request."""
-    content = "".join(f"{name} = {value}\n" for name, value in options.items()).encode()
-    return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [EntryChange(b"", content, How.SET)], HERE)
 
 
 def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
@@ -142,6 +129,6 @@ def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
 
 
 def _check(done: Sequence[MapUpdated]) -> None:
-    for each in done:
-        if each.error is not None:
-            raise each.error
+    said = [each.error for each in done if each.error is not None]
+    for error in sorted(said, key=lambda error: isinstance(error, NotDone)):  # Why it was not comes first.
+        raise error

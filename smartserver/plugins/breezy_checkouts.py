@@ -11,7 +11,6 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from breezy import controldir, errors
@@ -19,21 +18,12 @@ from breezy.config import LocationStack
 from breezy.plugins import hpss
 from breezy.workingtree import WorkingTree
 
-from smartserver.plugins.breezy_compat import chk_inventory, dirstate_tree
+from smartserver.plugins.breezy_guess import given
 from smartserver.records.model import Key, RevisionId
+from smartserver.vcs.brz_compat import chk_inventory, dirstate_tree
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A file that is not what it was in the tree's first parent."""
-
-    path: bytes
-    """Where it was."""
-    text: Key
-    """What it was."""
 
 
 class Checkout:
@@ -79,18 +69,18 @@ class Checkout:
             with basis.lock_read():
                 return basis.root_inventory
 
-    def changed(self, paths: list[str] | None = None) -> list[Changed]:
-        """The files whose texts a comparison with the first parent reads; of `paths`, where there are any."""
+    def changed(self) -> list[Key]:
+        """The texts that a comparison with the first parent reads: what the files that were changed were there."""
         with self._locked() as tree:
-            found: list[Changed] = []
+            found: list[Key] = []
             if tree.last_revision() not in self.parents():
                 return found
             basis = tree.basis_tree()
             with basis.lock_read():
-                for change in tree.iter_changes(basis, specific_files=paths):
+                for change in tree.iter_changes(basis):
                     if change.kind[0] == "file" and change.versioned[0] and change.changed_content:
                         entry = basis.root_inventory.get_entry(change.file_id)
-                        found.append(Changed(change.path[0].encode(), change.file_id + b"\0" + entry.revision))
+                        found.append(change.file_id + b"\0" + entry.revision)
             return found
 
 
@@ -117,7 +107,7 @@ def open_checkout(path: str) -> Checkout | None:
 def refers_to() -> str | None:
     """The URL of the server's branch that the checkout the command works in is one of; its branch is not opened."""
     try:
-        control = controldir.ControlDir.open_containing(str(hpss.arguments.get("directory") or "."))[0]
+        control = controldir.ControlDir.open_containing(str(given("directory") or "."))[0]
         found = control.get_branch_reference()
     except (errors.BzrError, OSError):
         return None

@@ -15,7 +15,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import RefUpdate
 from smartserver.errors import StaleLease
-from smartserver.plugins.breezy_content import repository_over
+from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_wanted import commit_on
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository

@@ -1,6 +1,4 @@
-"""A branch made on a server: from another of the same repository a ref and its tags, and no record travels; else by a
-push, which is refused where there is a branch.
-"""
+"""A branch made from another of the same repository on the server: a ref and its tags, and no record travels."""
 
 from __future__ import annotations
 
@@ -8,47 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from breezy import errors
-from breezy.branch import Branch
-from breezy.controldir import RepositoryAcquisitionPolicy
 
-from smartserver.client.repository import RefUpdate
+from smartserver.client.repository import Outcome, RefUpdate
 from smartserver.errors import BranchExists, NotDone, StaleLease
-from smartserver.plugins.breezy_changes import making, tags_updates
+from smartserver.plugins.breezy_changes import tags_updates
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.records.model import RevisionId, Tip
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
-    from smartserver.plugins.breezy_branch import HpssBranch
     from smartserver.plugins.breezy_remote import Remote
-    from smartserver.plugins.breezy_repository import HpssRepository
-
-
-class MadeByPush(RepositoryAcquisitionPolicy):  # type: ignore[misc]  # Breezy is not typed.
-    """What Breezy is told where it makes a branch of a local one: the repository is the server's to find or make."""
-
-    def __init__(self, repository: HpssRepository) -> None:
-        super().__init__(None, None, False)
-        self._repository = repository
-
-    def acquire_repository(self, *arguments: object, **options: object) -> tuple[HpssRepository, bool]:
-        """The repository; that it is new, since what it has is not asked for before the push."""
-        return self._repository, True
-
-
-def sprout(source: Branch, target: HpssBranch, revision: RevisionId | None) -> None:
-    """Make `target` of a branch of any server.
-
-    Raises:
-        AlreadyBranchError: there is a branch.
-    """
-    from smartserver.plugins.breezy_push import push
-
-    if copy(source.remote, target.remote, revision):
-        return
-    target.is_to_be_made = True
-    push(source, target, stop_revision=revision)
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
@@ -80,12 +49,13 @@ def _is_below(path: str, at: str) -> bool:
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
     """Make the branch if the other one is still there; False: it is not."""
     stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
+    made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
-        done = target.push([stays, *making(tip)], tags_updates(entries))
+        done = target.push([stays, made], tags_updates(entries))
         said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
         failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
-        if any(isinstance(error, BranchExists) for error in failed):
+        if any(isinstance(error, BranchExists) for error in failed) or done.refs[1].outcome is Outcome.UNCHANGED:
             raise errors.AlreadyBranchError(target.url)
         if any(isinstance(error, StaleLease) for error in failed):
             return False

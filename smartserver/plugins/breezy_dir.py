@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any, NoReturn
 
 from breezy import controldir, errors, urlutils
@@ -14,13 +16,13 @@ from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
-from smartserver.plugins.breezy_compat import BzrDir, BzrDirMetaFormat1
-from smartserver.plugins.breezy_copy import MadeByPush, sprout
-from smartserver.plugins.breezy_guess import has_option, is_running, may_remember
+from smartserver.plugins.breezy_copy import copy
+from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
@@ -75,7 +77,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         Raises:
             CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
         """
-        if is_running("push") and has_option("--stacked"):
+        if is_running("push") and (given("stacked") or given("stacked_on")):
             raise errors.CommandError(STACKED)
         return HpssDir(transport, self)
 
@@ -110,7 +112,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             if is_running("switch"):
-                remote = self.root_transport.server.remotes.setdefault(remote.path, remote)
+                remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
 
@@ -124,12 +126,13 @@ class HpssDir(BzrDir):
         possible_transports: object = None,
     ) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
-        branch = self._unasked(name)
+        branch = self.unasked(name)
         if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
             branch.remote.state()
         return branch
 
-    def _unasked(self, name: str | None) -> HpssBranch:
+    def unasked(self, name: str | None = None) -> HpssBranch:
+        """A branch that need not be there: it is pushed to."""
         name = self._get_selected_branch() if name is None else name
         return HpssBranch(self, name, self.remote(name))
 
@@ -171,17 +174,9 @@ class HpssDir(BzrDir):
         """There are none."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
-    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> HpssBranch:
-        """A branch that the next push makes.
-
-        Raises:
-            CommandError: none follows (`brz init`): there are no empty branches.
-        """
-        if not isinstance(repository, HpssRepository):
-            raise errors.CommandError(MADE_BY_A_PUSH)
-        made = self._unasked(name)
-        made.is_to_be_made = True
-        return made
+    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
+        """There are no empty branches."""
+        raise errors.CommandError(MADE_BY_A_PUSH)
 
     def destroy_branch(self, name: str | None = None) -> None:
         """Remove a branch."""
@@ -197,22 +192,6 @@ class HpssDir(BzrDir):
         return HpssRepository(self, self.remote(self._get_selected_branch()))
 
     find_repository = open_repository
-
-    def determine_repository_policy(
-        self,
-        force_new_repo: bool = False,
-        stack_on: str | None = None,
-        stack_on_pwd: str | None = None,
-        require_stacking: bool = False,
-    ) -> MadeByPush:
-        """That of what is branched to here.
-
-        Raises:
-            CommandError: it is to be stacked.
-        """
-        if require_stacking:
-            raise errors.CommandError(STACKED)
-        return MadeByPush(self.open_repository())
 
     def create_repository(self, shared: bool = False) -> HpssRepository:
         """Make a repository at the URL itself."""
@@ -264,7 +243,7 @@ class HpssDir(BzrDir):
         """Push a branch, which makes what is not there."""
         from smartserver.plugins.breezy_push import push
 
-        target = self._unasked(name)
+        target = self.unasked(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
         if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
             source.set_push_location(target.base)
@@ -275,43 +254,18 @@ class HpssDir(BzrDir):
         result.old_revno, result.old_revid = pushed.result.old_revno, pushed.result.old_revid
         return result
 
-    def sprout(
-        self,
-        url: str,
-        revision_id: RevisionId | None = None,
-        force_new_repo: bool = False,
-        recurse: str = "down",
-        possible_transports: list[Transport] | None = None,
-        accelerator_tree: object = None,
-        hardlink: bool = False,
-        stacked: bool = False,
-        source_branch: HpssBranch | None = None,
-        create_tree_if_local: bool = True,
-        lossy: bool = False,
-    ) -> ControlDir:
-        """A new branch elsewhere; on a server of ours by a push."""
-        from breezy.transport import get_transport
 
-        transport = get_transport(url, possible_transports)
-        if not isinstance(transport, HpssTransport):
-            return super().sprout(
-                url,
-                revision_id,
-                force_new_repo,
-                recurse,
-                possible_transports,
-                accelerator_tree,
-                hardlink,
-                stacked,
-                source_branch,
-                create_tree_if_local,
-                lossy,
-            )
-        if stacked:
-            raise errors.CommandError(STACKED)
-        made = HpssDir(transport, self._format)
-        sprout(source_branch or self.open_branch(), made._unasked(None), revision_id)
-        return made
+def _sprout(source: BzrDir, url: str, revision_id: RevisionId | None, options: Mapping[str, Any]) -> HpssDir:
+    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that."""
+    from smartserver.plugins.breezy_push import push
+
+    if options.get("stacked"):
+        raise errors.CommandError(STACKED)
+    made: HpssDir = ControlDir.open(url, options.get("possible_transports"))
+    branch, target = options.get("source_branch") or source.open_branch(), made.unasked()
+    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision_id):
+        push(branch, target, stop_revision=revision_id, hooks=False, new=True)
+    return made
 
 
 def _register() -> None:
@@ -347,6 +301,15 @@ def _register() -> None:
         return made.create_repository(), made, False, None
 
     BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
+    stock_sprout = BzrDir.sprout
+
+    def sprout(self: BzrDir, url: str, revision_id: RevisionId | None = None, *rest: Any, **options: Any) -> Any:
+        if not is_ours(url):
+            return stock_sprout(self, url, revision_id, *rest, **options)
+        named = signature(stock_sprout).bind(self, url, revision_id, *rest, **options).arguments
+        return _sprout(self, url, revision_id, named)
+
+    BzrDir.sprout = sprout
 
 
 _register()

@@ -5,7 +5,7 @@ It is a guess: a wrong one costs bytes or a round trip.
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 from breezy import errors
 from breezy.controldir import ControlDir
@@ -29,17 +29,17 @@ FETCHES = (
 
 def is_running(*commands: str) -> bool:
     """Whether it is one of these."""
-    return bool(hpss.running) and hpss.running[-1] in commands
+    return bool(hpss.running) and hpss.running[-1].name in commands
 
 
-def has_option(*beginnings: str) -> bool:
-    """Whether a word of the command line begins like one of these."""
-    return any(word.startswith(beginnings) for word in sys.argv[1:])
+def given(name: str) -> Any:
+    """What the command that runs was given for an option or argument; None where it was given nothing, or none runs."""
+    return hpss.running[-1].arguments.get(name) if hpss.running else None
 
 
 def wants_history() -> bool:
     """Whether the history of a branch is going to be asked for."""
-    return not (is_running(*NEED_NO_HISTORY) or copies_there()) or has_option("-r", "--revision")
+    return not (is_running(*NEED_NO_HISTORY) or copies_there()) or bool(given("revision"))
 
 
 def reads_here() -> bool:
@@ -50,25 +50,32 @@ def reads_here() -> bool:
 def may_remember() -> bool:
     """Whether what a branch on the server is to become follows from what is remembered of it, as far as that is so."""
     if is_running("tag"):
-        decides = not has_option("-r", "--revision")
-    elif is_running("config"):
-        decides = not has_option("--remove")
+        decides = not given("revision")
+    elif is_running("config", "nick"):
+        decides = not given("remove")
     else:
         decides = is_running("uncommit")
     # A checkout's own branch is compared with the server's: that must be as it is.
-    return decides and any(scheme in word for word in sys.argv[1:] for scheme in hpss.SCHEMES)
+    return decides and any(is_ours(each) for each in hpss.running[-1].arguments.values())
 
 
 def copies_there() -> bool:
     """Whether a branch is made from one beside it: they are likely to be in one repository."""
-    places = [word.rstrip("/").rpartition("/")[0] for word in sys.argv[1:] if word.startswith(hpss.SCHEMES)]
-    beside = len(places) == 2 and places[0] == places[1]  # From one to another.
-    return is_running("branch") and beside and not has_option("-r", "--revision")
+    places = [given("from_location"), given("to_location")]
+    if not is_running("branch") or given("revision") or not all(map(is_ours, places)):
+        return False
+    one, other = [place.rstrip("/").rpartition("/")[0] for place in places]
+    return bool(one == other)  # From one to another.
+
+
+def is_ours(location: object) -> bool:
+    """Whether something a command was given is a URL of ours."""
+    return isinstance(location, str) and location.startswith(hpss.SCHEMES)
 
 
 def likely_target() -> Repository | None:
     """The repository of the branch that was opened last, else the one around the current folder."""
-    for reference in reversed(hpss.opened):
+    for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
         branch = reference()
         if branch is not None and is_usable(branch.repository):
             return branch.repository
@@ -81,7 +88,7 @@ def likely_target() -> Repository | None:
 
 def local_tips() -> list[RevisionId]:
     """The tips of the local branches that were opened, newest first."""
-    branches = [reference() for reference in reversed(hpss.opened)]
+    branches = [reference() for reference in [*reversed(hpss.opened)]]
     tips = [branch.last_revision() for branch in branches if branch is not None]
     return list(dict.fromkeys([tip for tip in tips if tip != NULL_REVISION]))
 

@@ -32,6 +32,8 @@ class History:
         self._places: dict[RevisionId, tuple[int, int]] = {}
         self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         self._ghosts: set[RevisionId] = set()
+        self._wrong: BaseException | None = None
+        """Why it did not come whole."""
         self.size = 0
         """Bytes of what came so far."""
 
@@ -46,10 +48,19 @@ class History:
         return self._parents
 
     def receive(self) -> None:
-        """Receive all of it, unless that is done; it raises as `parents`."""
+        """Receive all of it, unless that is done; it raises as `parents`, and the same however often it is asked."""
         body, self._body = self._body, None
+        if self._wrong is not None:
+            raise self._wrong
         if body is None:
             return
+        try:
+            self._spool_all(body)
+        except BaseException as wrong:  # What came of it must never be taken for all of it.
+            self._wrong = wrong
+            raise
+
+    def _spool_all(self, body: Iterator[bytes]) -> None:
         for segment in counted("Receiving revisions", self._segments(body), self.count):
             header = decode_revision(segment, 0)  # The rest is read by whoever inserts it.
             self._spool.write(segment)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import breezy
 import breezy.bzr
-from breezy.bzr.testament import StrictTestament3
 from breezy.controldir import ControlDir, format_registry
 from breezy.errors import BzrError
 
@@ -26,7 +25,7 @@ from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import NULL
+from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import BrzPlan, plan
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -42,7 +41,6 @@ TESTAMENTS = 20
 WRONG = (BzrError, VcsError)
 """What may be raised by what is not as it should be."""
 
-StoreKey = tuple[bytes, ...]
 Digest = tuple[tuple[StoreKey, ...] | None, bytes]
 """The parents of a record as its store has them, and the sha1 of its text."""
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from breezy import errors, urlutils
+import msgspec
+from breezy import errors
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
-from smartserver.errors import BranchExists, DivergedBranches
-from smartserver.plugins.breezy_branch import PARENT, HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import first_config, making, outcomes, push_tags, tags_updates
-from smartserver.plugins.breezy_compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
+from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
+from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
-from smartserver.records.model import Announced, Key, RevisionId, Tip
+from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, Verdict
-from smartserver.verbs.rules import Rule
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
+from smartserver.verbs.rules import Create, Rule
+
+TRIES = 3
+"""Times that a push is planned on what is there, where that has become another meanwhile."""
 
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
 
@@ -46,11 +51,12 @@ def push(
     revno: int | None = None,
     lossy: bool = False,
     hooks: bool = True,
+    new: bool = False,
 ) -> Pushed:
-    """Push; a branch that is to be made gets the source as its parent, in the same request.
+    """Push; `new`: to where no branch is yet.
 
     Raises:
-        AlreadyBranchError: the target was to be made, and is there.
+        AlreadyBranchError: there is one.
         DivergedBranches: the target has revisions that the source has not.
         BzrError: it could not be done.
     """
@@ -62,11 +68,11 @@ def push(
         if tip == NULL_REVISION:
             raise errors.CommandError(EMPTY)
         if revno is None:
-            revno = source.revno() if tip == source.last_revision() else source.revision_id_to_revno(tip)
+            revno = _own_revno(source, tip)
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
-        result = _send(source, target, tip, revno, tags, what)
+        result = _send(source, target, tip, revno, tags, what, Create.MUST if new else Create.YES)
         result.master_branch = target
         result.local_branch = None
         if hooks:
@@ -91,12 +97,6 @@ def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None 
         remote.learn_answer()
 
 
-def parent_of(source: Branch, target: HpssBranch) -> str:
-    """What a branch made from another remembers as its parent."""
-    url: str = urlutils.relative_url(target.base, source.get_bound_location() or source.user_url)
-    return url
-
-
 def run_hooks(result: BranchPushResult) -> None:
     """Tell whoever wants to know of pushes."""
     for hook in Branch.hooks["post_push"]:
@@ -110,25 +110,33 @@ def _send(
     revno: int,
     tags: dict[str, RevisionId],
     overwrite: Collection[str],
+    create: Create,
 ) -> BranchPushResult:
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
     how = How.SET if "tags" in overwrite else How.ADD
-    changes = _changes(tags, remote.remembered_tags(), how)
-    rule = Rule.FORCE if "history" in overwrite else Rule.FF
-    updates = [RefUpdate(HERE, tip, rule, attributes=b"%d" % revno)]
-    maps = tags_updates(changes)
-    if target.is_to_be_made:
-        updates = making(Tip(tip, b"%d" % revno))
-        maps.append(first_config({PARENT: parent_of(source, target)}))
-    local = BrzRepository(source.repository)
+    local, forced = _Source(BrzRepository(source.repository)), "history" in overwrite
+    is_sure = remote.is_known and not remote.is_assumed
     with remote.words():
-        pushed = remote.push(updates, maps, _Source(local), NewRepository(VCS, KINDS))
-        done = pushed.refs[0]
+        for _ in range(TRIES):
+            if _violates(source, target, tip, forced=forced):
+                if not is_sure:
+                    remote.look_again()  # What is remembered refuses nothing.
+                if _violates(source, target, tip, forced=forced):
+                    raise errors.AppendRevisionsOnlyViolation(target.base)
+            changes = tags_updates(_changes(tags, remote.remembered_tags(), how))
+            update, options = _update(source, target, tip, revno, create, forced=forced)
+            pushed = remote.push([update], [*options, *changes], local, NewRepository(VCS, KINDS))
+            said = [*[each.error for each in pushed.refs], *[each.error for each in pushed.maps]]
+            if not any(isinstance(error, (StaleLease, StaleEntry)) for error in said):
+                break
+            remote.learn_refusal()
+            is_sure = True
+        (done,) = pushed.refs
         old = done.old
+        if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
+            raise errors.AlreadyBranchError(target.base)  # One that is the same is there, too.
         if done.outcome is Outcome.REFUSED:
-            if isinstance(done.error, BranchExists):
-                raise errors.AlreadyBranchError(target.base)
             if not isinstance(done.error, DivergedBranches):
                 assert done.error is not None, "a refusal says why"
                 raise done.error
@@ -138,8 +146,7 @@ def _send(
             remote.named = done.error.ref
             updated = {}
         else:
-            updated = outcomes(pushed.maps[: len(maps) - target.is_to_be_made])
-            target.is_to_be_made = False
+            updated = outcomes(pushed.maps[len(options) :])
         updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
     remote.is_now(source.repository)
     target._clear_cached_state()
@@ -153,6 +160,36 @@ def _send(
         (name, tags[name], what.old) for name, what in updated.items() if what.verdict is Verdict.CONFLICT
     }
     return result
+
+
+def _own_revno(source: Branch, tip: RevisionId) -> int:
+    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
+    revno, last = source.last_revision_info()
+    return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+
+
+def _violates(source: Branch, target: HpssBranch, tip: RevisionId, *, forced: bool) -> bool:
+    """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
+    there = target.remote.remembered_tip()
+    if there is None or not only_appends(target.base, target.remote.remembered_config()):
+        return False
+    graph = source.repository.get_graph()
+    return not is_on_top(graph, tip, there) and (forced or graph.is_ancestor(there, tip))
+
+
+def _update(
+    source: Branch, target: HpssBranch, tip: RevisionId, revno: int, create: Create, *, forced: bool
+) -> tuple[RefUpdate, list[MapUpdateRequest]]:
+    """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
+    options, there = target.remote.remembered_config(), target.remote.remembered_tip()
+    update = RefUpdate(HERE, tip, Rule.FORCE if forced else Rule.FF, create, attributes=b"%d" % revno)
+    graph = source.repository.get_graph()
+    if only_appends(target.base, options):
+        if there is not None and is_on_top(graph, tip, there):
+            update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
+    elif not forced and is_linear(graph, tip, there):
+        return update, []
+    return update, [options_are(options)]
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from breezy.plugins import hpss
 from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
@@ -177,6 +176,10 @@ class Remote:
         """Take in what an answer said."""
         self._learned()
 
+    def look_again(self) -> None:
+        """Ask what it is now."""
+        self._ask_state()
+
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
         self.learn_answer()
@@ -250,8 +253,7 @@ class Remote:
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        place = (len(hpss.running), self.path)  # Another command in this process asks anew.
-        self.content = self.server.contents.get(place)
+        self.content = self.server.read.contents.get(self.path)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.words():
@@ -260,7 +262,7 @@ class Remote:
                 self.content = None
                 self._ask_history(on_shadow=True)
                 return
-            self.server.contents[place] = self.content
+            self.server.read.contents[self.path] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():
@@ -307,6 +309,15 @@ class Remote:
         branch = self._branch()
         return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
 
+    def remembered_tip(self) -> RevisionId | None:
+        """Its tip as last seen."""
+        value = self.knowledge.ref(self._branch())
+        return None if value is None else value[0].id
+
+    def remembered_config(self) -> bytes:
+        """Its options as last seen."""
+        return self.knowledge.map(CONFIG, self._branch()).get(b"", b"")
+
     def _branch(self) -> bytes:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
@@ -323,8 +334,8 @@ class Remote:
             return
         tip = value[0]
         tags = self.remembered_tags()
-        config = known.map(CONFIG, branch).get(b"", b"")
-        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, config)
+        options = self.remembered_config()
+        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, options)
 
     def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
         """Put those of `revisions` that came into a repository; their other parents are there."""

@@ -15,19 +15,20 @@ from breezy.lock import LogicalLockResult
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
-from smartserver.plugins.breezy_compat import Graph, make_graph
-from smartserver.plugins.breezy_content import repository_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import make_graph
 from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
+TAKES_BRANCHES = "a repository on an hpss:// server takes revisions with a branch that leads to them: push one"
 READS_TWO = ("merge", "send")
 """Commands that read two branches, each of which has its own part of a repository here."""
 
@@ -163,23 +164,12 @@ class HpssRepository:
                     found.update(local.get_parent_map(other))
         return found
 
-    def rest_on(self, repository: Repository) -> None:
+    def rest_on(self, other: Repository) -> None:
         """Have what another repository has, too: what was merged is there before it is committed."""
+        repository = other.shadow() if isinstance(other, HpssRepository) else other
         self._beside.append(repository)
         if self._shadow is not None:
             self._shadow.add_fallback_repository(repository)
-
-    def fetch(
-        self,
-        source: Repository,
-        revision_id: RevisionId | None = None,
-        find_ghosts: bool = False,
-        fetch_spec: object = None,
-        lossy: bool = False,
-    ) -> FetchResult:
-        """Have what another repository has, too; to the server it goes with the push of what rests on it."""
-        self.rest_on(source.shadow() if isinstance(source, HpssRepository) else source)
-        return FetchResult(0)
 
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
@@ -193,7 +183,7 @@ class HpssRepository:
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self)
 
-    def get_graph(self, other_repository: Repository | None = None) -> Graph:
+    def get_graph(self, other_repository: Repository | None = None) -> Any:
         """The graph of both sides, and of another repository's."""
         others = [] if other_repository is None or self.has_same_location(other_repository) else [other_repository]
         return make_graph([_Parents(self), *[other._make_parents_provider() for other in others]])
@@ -219,6 +209,18 @@ class HpssRepository:
             ends = [self.get_revision(each) for each in (first, revid)]
             stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
         return stats
+
+    def fetch(self, source: Repository, *arguments: object, **options: object) -> FetchResult:
+        """Have what another branch has to be compared with, where nothing is written.
+
+        Raises:
+            CommandError: revisions are to come alone: nothing leads to them.
+        """
+        if is_running("send"):
+            self.rest_on(source)
+            return FetchResult(0)
+        # Answered by the copy in memory it would take them, and forget them.
+        raise errors.CommandError(TAKES_BRANCHES)
 
     # -- upkeep
 

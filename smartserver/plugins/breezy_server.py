@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from breezy import bedding
 from breezy.config import GlobalStack, Option, bool_from_store, option_registry
+from breezy.plugins import hpss
 
 import smartserver
 from smartserver.client.call import Client
@@ -44,6 +45,17 @@ option_registry.register(SSH)
 Place = Location | SshLocation
 
 
+class Read:
+    """What one command has read, for whoever asks again in it."""
+
+    def __init__(self, by: hpss.Running | None) -> None:
+        self.by = by
+        self.contents: dict[str, Content] = {}
+        """By path, where the command reads less than whole revisions."""
+        self.remotes: dict[str, Remote] = {}
+        """By path, the branches of which it opens some more than once, all in one repository."""
+
+
 class Server:
     """What every transport of one server shares."""
 
@@ -62,12 +74,17 @@ class Server:
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
-        self.contents: dict[tuple[int, str], Content] = {}
-        """By how many commands have begun, and path: what a command read that reads less than whole revisions."""
-        self.remotes: dict[str, Remote] = {}
-        """By path, the branches that a command reads of which it opens some more than once, all in one repository."""
+        self._read = Read(None)
         observers = [recorder] if recorder is not None else []
         self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+
+    @property
+    def read(self) -> Read:
+        """What the command that runs has read here; the next one asks anew."""
+        command = hpss.running[-1] if hpss.running else None
+        if command is None or self._read.by is not command:
+            self._read = Read(command)
+        return self._read
 
     def read_on(self, history: History) -> None:
         """Have the body of this one unread on the connection."""

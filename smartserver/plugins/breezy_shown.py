@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from breezy.errors import BzrError
 
-from smartserver.plugins.breezy_compat import AbsentContentFactory, ChunkedContentFactory, VersionedFiles
 from smartserver.vcs.base import VcsError
+from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey, VersionedFiles
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_shadow import Shadow
 
-StoreKey = tuple[bytes, ...]
-"""A key as Breezy's stores have it."""
-
-DAMAGE = (BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, zlib.error, struct.error)
-"""What Breezy raises where a file of a repository is not what it wrote."""
+DAMAGE = (
+    BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, AttributeError, zlib.error,
+    struct.error,
+)  # fmt: skip
+"""What Breezy raises where a file of a repository is not what it wrote: where one is a folder, it finds no `seek`."""
 
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
 STORES = (*NAMED_BY_REVISION, "chk_bytes", "texts")

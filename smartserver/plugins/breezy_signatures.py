@@ -11,9 +11,9 @@ from breezy.errors import NoSuchRevision
 from breezy.repository import Repository
 
 from smartserver.plugins.breezy_changes import change_maps
-from smartserver.plugins.breezy_compat import Testament
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import Testament
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
 

@@ -9,9 +9,9 @@ from breezy import trace
 from breezy.i18n import gettext
 
 from smartserver.client.plain import plain
-from smartserver.plugins.breezy_compat import is_debugged
 from smartserver.trace import text
 from smartserver.trace.recorder import CallRecord, Recorder
+from smartserver.vcs.brz_compat import is_debugged
 
 FLAGS = ("hpss", "hpssdetail", "hpssvfs")
 

@@ -1,7 +1,7 @@
 """What the first request of a command asks for: read off the command's name and arguments, before anything is asked.
 
 A command that is not here, or that names a revision in a way only a look at the branch can tell, asks for something
-else first. What turns out to be missing is asked for then (`breezy_content`): a wrong guess costs a round trip, never
+else first. What turns out to be missing is asked for then (`breezy_stores`): a wrong guess costs a round trip, never
 the right answer.
 """
 
@@ -70,8 +70,9 @@ def wanted() -> Wanted | None:
     """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none."""
     if not hpss.running:
         return None
-    ask = _COMMANDS.get(hpss.running[-1])
-    return None if ask is None else ask(hpss.arguments)
+    command = hpss.running[-1]
+    ask = _COMMANDS.get(command.name)
+    return None if ask is None else ask(command.arguments)
 
 
 def _revision(spec: Any) -> Named | None:
@@ -204,7 +205,7 @@ def _compared(paths: Sequence[str]) -> Wanted | None:
 
 
 def _texts(checkout: Checkout) -> list[Key]:
-    return [each.text for each in checkout.changed()][:MAX_IDS]
+    return checkout.changed()[:MAX_IDS]
 
 
 def _revert(arguments: Arguments) -> Wanted | None:

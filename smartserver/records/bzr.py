@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from smartserver.records.limits import MAX_PARENTS
 from smartserver.records.model import Key, RevisionId
 
 FORMAT: Final = 10
@@ -24,6 +25,13 @@ SEARCH_KEY: Final = b"hash-255-way"
 ENTRY_PARTS: Final = 1
 NAME_PARTS: Final = 2
 """Parts of a key in `id_to_entry` and in `by_name`."""
+
+MAX_PAGE: Final = 4 << 20
+"""Bytes of a page that is read: one of small items becomes fourteen times as many. Breezy splits a page of more than 64
+KiB, so that only one very long item makes a longer one."""
+
+MAX_PROPERTIES: Final = 65_536
+"""Of a revision: as many as it may have parents."""
 
 SHARED_BYTES: Final = 1 << 26
 """Bytes that what a leaf's keys begin with may take in all of them. Breezy splits a page of more than 64 KiB; who made
@@ -153,22 +161,28 @@ def _strings(text: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
     while text[at : at + 1] != b"e":
         each, at = _string(text, at)
         found.append(each)
+        if len(found) > MAX_PARENTS:
+            raise ValueError(f"cannot be read as a revision: more than {MAX_PARENTS} parents")
     return tuple(found), at + 1
 
 
-def _properties(text: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+def _properties(text: bytes, at: int) -> tuple[None, int]:
+    """Passes over them: only their form is looked at."""
     if text[at : at + 1] != b"d":
         raise ValueError(f"cannot be read as a revision: no table at byte {at}")
-    found: dict[bytes, bytes] = {}
+    count = 0
     at += 1
     last: bytes | None = None
     while text[at : at + 1] != b"e":
         name, at = _string(text, at)
         if last is not None and name <= last:
             raise ValueError(f"cannot be read as a revision: the properties are out of order at byte {at}")
-        found[name], at = _string(text, at)
+        _, at = _string(text, at)
         last = name
-    return found, at + 1
+        count += 1
+        if count > MAX_PROPERTIES:
+            raise ValueError(f"cannot be read as a revision: more than {MAX_PROPERTIES} properties")
+    return None, at + 1
 
 
 _FIELDS: Final[dict[bytes, Callable[[bytes, int], tuple[object, int]]]] = {
@@ -221,7 +235,7 @@ def read_inventory(text: bytes) -> Inventory:
 # Pages
 
 _NODE: Final = re.compile(
-    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n)++)"
+    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n){1,255}+)"
 )
 _CHILD: Final = re.compile(rb"(.)\0(sha1:.{40})\n", re.DOTALL)
 _LEAF: Final = re.compile(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
@@ -256,6 +270,7 @@ def read_node(text: bytes) -> Node:
     Raises:
         ValueError: it cannot be read.
     """
+    _check_size(text)
     found = _NODE.fullmatch(text)
     if found is None:
         raise ValueError("cannot be read as a page of pages")
@@ -317,6 +332,7 @@ def leaf_head(text: bytes) -> LeafHead:
     Raises:
         ValueError: it cannot be read.
     """
+    _check_size(text)
     found = _LEAF.match(text)
     if found is None:
         raise ValueError("cannot be read as a leaf")
@@ -370,6 +386,11 @@ def _open_leaf(text: bytes) -> LeafHead:
     head = leaf_head(text)
     _check_count(head.items, count_items(head, text, head.end, len(text)))
     return head
+
+
+def _check_size(page: bytes) -> None:
+    if len(page) > MAX_PAGE:
+        raise ValueError(f"cannot be read as a page: {len(page)} bytes, expected no more than {MAX_PAGE}")
 
 
 def _check_count(said: int, found: int) -> None:

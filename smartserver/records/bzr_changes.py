@@ -6,6 +6,7 @@ read whole once, or against another that was; so what both begin and end with ne
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from smartserver.records.alike import common_end, common_start
@@ -21,6 +22,10 @@ class Changed(NamedTuple):
 
 
 NOTHING: Final = Changed(frozenset(), frozenset())
+
+SEARCHED: Final = 32
+"""New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
+whole, which takes a time in proportion to it: 16,000 keys in a leaf of 800 KB took 9 seconds."""
 
 
 def leaf_changes(new: bytes, old: bytes) -> Changed | None:
@@ -47,7 +52,11 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
         raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
     one, other = frozenset(now), frozenset(before)
     found = Changed(one - other, other - one)
-    _refuse_doubles(head, found, new, start, new_end)
+    # What was among the old items that differ was nowhere else.
+    added = {_file_id(key) for key in found.now} - {_file_id(key) for key in found.before}
+    if len(added) > SEARCHED:
+        return None
+    _refuse_doubles(head, added, new, start, new_end)
     return found
 
 
@@ -66,20 +75,19 @@ def _differing(new: bytes, new_start: int, old: bytes, old_start: int) -> tuple[
     return new_start + start, len(new) - left, len(old) - left
 
 
-def _refuse_doubles(head: LeafHead, found: Changed, new: bytes, start: int, end: int) -> None:
-    """Check that no item that differs has the key of one that does not.
+def _refuse_doubles(head: LeafHead, added: Iterable[bytes], new: bytes, start: int, end: int) -> None:
+    """Check that none of these items, which differ, has the key of one that does not.
 
     Raises:
         ValueError: one has.
     """
-    # What was among the old items that differ was nowhere else.
-    known = {key[: key.index(b"\0")] for key in found.before}
     cut = len(head.prefix)
-    for key in found.now:
-        file_id = key[: key.index(b"\0")]
-        if file_id in known:
-            continue
+    for file_id in added:
         line = b"\n" + file_id[cut:] + b"\0"
         # The line before the first item is the last one of the head.
         if new.find(line, head.end - 1, start) >= 0 or new.find(line, max(end - 1, 0)) >= 0:
             raise ValueError("cannot be read as a leaf: two items have the same key")
+
+
+def _file_id(text: Key) -> bytes:
+    return text[: text.index(b"\0")]

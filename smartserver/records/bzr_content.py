@@ -47,15 +47,18 @@ class BzrContent:
         else:
             tree = BzrTree(inventory, page)
             moved = [path for each in also if (path := tree.path_of(each)) is not None]
+            folders: set[bytes] = set()
             for path in dict.fromkeys([*paths, *moved]):
-                parts = path.split(b"/")
-                for depth in range(len(parts)):
-                    # Breezy looks at all there is in a folder to find what it looks for.
-                    folder = tree.find(b"/".join(parts[:depth]))
+                folder = tree.find(b"")
+                for name in path.split(b"/"):
                     if folder is None or folder.kind != "dir":
                         break
-                    for child in tree.children(folder.file_id).values():
-                        tree.entry(child)
+                    # Breezy looks at all there is in a folder to find what it looks for.
+                    if folder.file_id not in folders:
+                        folders.add(folder.file_id)
+                        for child in tree.children(folder.file_id).values():
+                            tree.entry(child)
+                    folder = tree.child(folder.file_id, name)
                 files += [entry for _, entry in tree.walk(path) if entry.kind == "file"]
             for key in tree.pages:
                 yield CHK, key

@@ -51,12 +51,20 @@ class BzrTree:
         """
         file_id = self._inventory.root_id
         for name in path.split(b"/") if path else ():
-            key = search_key(file_id, name)
-            found = self._get(self._inventory.by_name, NAME_PARTS, key, file_id + b"\0" + name)
+            found = self._child(file_id, name)
             if found is None:
                 return None
             file_id = found
         return self.entry(file_id)
+
+    def child(self, folder: bytes, name: bytes) -> Entry | None:
+        """The entry of that name in a folder.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        found = self._child(folder, name)
+        return None if found is None else self.entry(found)
 
     def path_of(self, file_id: bytes) -> bytes | None:
         """Where a file's id is; None where it is not in this tree.
@@ -135,6 +143,10 @@ class BzrTree:
                     raise ValueError(f"the entry of {file_id!r} is missing, or in two places")
                 seen.add(file_id)
                 todo.append((_join(place, name), child))
+
+    def _child(self, folder: bytes, name: bytes) -> bytes | None:
+        key = folder + b"\0" + name
+        return self._get(self._inventory.by_name, NAME_PARTS, search_key(folder, name), key)
 
     def _get(self, root: Key, parts: int, searched: bytes, key: bytes) -> bytes | None:
         for leaf in self._leaves(root, parts, searched, keep=True):

@@ -1,8 +1,8 @@
 """What a record's bytes promise: its key, its revision's parents, and the records it refers to.
 
-This module and its parts are the only ones outside `vcs` that know the bytes of a version-control system: `check_git`
-and `check_bzr` with `bzr` and `bzr_tree`. A kind names in `Kind.check` what proves its text; the checks are the fixed
-table `CHECKS`:
+This module and its parts are the only ones outside `vcs` that know the bytes of a version-control system: `check_git`,
+`check_bzr`, and `content` with `bzr_content`, which read the same bytes (`bzr`). A kind names in `Kind.check` what
+proves its text; the checks are the fixed table `CHECKS`:
 
     git-sha1, git-sha256   the key is git's object id; meta is git's pack type number, one byte
     sha1-key               the key is `sha1:` and the hex sha1 of the text

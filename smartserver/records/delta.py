@@ -1,4 +1,4 @@
-"""A record's frame: its text, compressed by zstd with the text of its base as prefix. Only here is zstd imported.
+"""A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
 A frame is one zstd frame of level 9, in bulk 8 or 3, without its magic number: content size on, checksum and dictionary
 id off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame

@@ -119,6 +119,7 @@ class Asked:
             verify=lambda: found.repository.verify(self._verified),
             pack=lambda: found.repository.repack(self._packed),
             listing=self._listed,
+            go_on=self.go_on,
         )
 
     def site_wide(self) -> CallContext:

@@ -153,8 +153,10 @@ class CallContext:
         verify: Callable[[], VerifyReport] | None = None,
         pack: Callable[[], PackReport] | None = None,
         listing: Callable[[str, int], Sequence[Listed]] | None = None,
+        go_on: Callable[[], None] = lambda: None,
     ) -> None:
-        """`place`: the path of the repository, be it there or to be made."""
+        """`place`: the path of the repository, be it there or to be made. `go_on` is called before each call is run,
+        and ends the request by what it raises."""
         self._transaction = transaction
         self._access = access
         self._server = server
@@ -168,6 +170,7 @@ class CallContext:
         self._verify = verify
         self._pack = pack
         self._listing = listing
+        self._go_on = go_on
         self.plan: PullPlan | ContentPlan | None = None
 
     @property
@@ -211,6 +214,7 @@ class CallContext:
         Raises:
             CodedError: what it declares.
         """
+        self._go_on()
         if self._below:
             arguments = with_branch(arguments, lambda: self.branch)
         result: Result = verb.function(self, arguments)

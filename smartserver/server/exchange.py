@@ -305,7 +305,7 @@ class Exchange:
                 self._log("answered")
                 self._over()
 
-        self._step(read, done)
+        self._step(read, done, answer.lane)
 
     def _log(self, outcome: str) -> None:
         work, spent = self._work, self._spent

@@ -15,6 +15,8 @@ class Lane(enum.Enum):
 
     QUICK = "quick"
     """Reads: they wait for the disk alone."""
+    CONTENT = "content"
+    """Bodies that are put together: a tree or a log takes the processor, all trees of a history for minutes."""
     BODY = "body"
     """The checking of bodies as they come: it waits for the disk, and where it is large for that of another."""
     COMMIT = "commit"

@@ -13,10 +13,11 @@ from smartserver.server.executor import Lane
 
 T = TypeVar("T")
 
-THREADS = {Lane.QUICK: 8, Lane.BODY: 16, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
+THREADS = {Lane.QUICK: 8, Lane.CONTENT: 4, Lane.BODY: 16, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
 """Reads mostly wait for the disk, and of bodies only what must be read again does, or a large one for those before it.
 A commit waits for syncs, which go together on most disks, and, where a writer is stopped, for `store.swap.LOCK_WAIT`.
-Two verifications keep a processor busy, and one repack a disk."""
+What is put together takes the processor and waits for nothing: so many readers of it have it in turn. Two verifications
+keep one busy, and one repack a disk."""
 
 
 class ThreadExecutor:

@@ -15,9 +15,11 @@ from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
+from smartserver.server.executor import Lane
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
 from smartserver.server.words import in_words
+from smartserver.store.model import ContentPlan
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload
@@ -49,6 +51,8 @@ class Answer:
 
     message: Reply | Failure
     body: BodyReader | None = None
+    lane: Lane = Lane.QUICK
+    """Where the body is read."""
     changed: PackRepository | None = None
     """The repository a swap changed: it may want repacking."""
 
@@ -75,7 +79,7 @@ class RequestWork:
         return f"{shown} on {path!r}" if path else shown
 
     def cancel(self) -> None:
-        """Make no change that is not made yet, and verify no further; from any thread."""
+        """Make no change that is not made yet, and read and verify no further; from any thread."""
         self._asked.cancelled = True
 
     # -- steps
@@ -116,7 +120,8 @@ class RequestWork:
         plan = context.plan
         if plan is None or not plan or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
             return Answer(reply)
-        return Answer(reply, transaction.open_body(plan))
+        lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
+        return Answer(reply, transaction.open_body(plan, asked.go_on), lane)
 
     # -- changes
 

@@ -8,7 +8,7 @@ trees, and with each tree the earlier texts of its files.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.bulk import BulkWriter
@@ -29,7 +29,11 @@ PART_RECORDS = 4096
 class ContentReader:
     """The bytes of the answer to a `ContentPlan`, front to back; for one thread at a time."""
 
-    def __init__(self, snapshot: Snapshot, content: Content, plan: ContentPlan) -> None:
+    def __init__(
+        self, snapshot: Snapshot, content: Content, plan: ContentPlan, go_on: Callable[[], None] = lambda: None
+    ) -> None:
+        """`go_on` is called for each record that is read, and ends the reading by what it raises: a piece of the answer
+        may take minutes."""
         self.segments = 0
         """Sent so far."""
         self.size = 0
@@ -37,6 +41,7 @@ class ContentReader:
         self._snapshot = snapshot
         self._plan = plan
         self._content = content
+        self._go_on = go_on
         self._sent: set[tuple[int, Key]] = set()
         self._walked: set[Key] = set()
         self._pieces = self._compressed()
@@ -204,6 +209,7 @@ class ContentReader:
                 yield record
 
     def _read(self, kind: int, key: Key) -> Record | None:
+        self._go_on()
         location = self._snapshot.first(kind, key)
         return None if location is None else self._snapshot.record(location)
 

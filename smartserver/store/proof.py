@@ -32,23 +32,24 @@ class ReferenceCache:
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._limit = limit
         self._size = 0
-        self._found: OrderedDict[tuple[int, Key], References] = OrderedDict()
+        self._found: OrderedDict[tuple[int, Key], tuple[bytes, References]] = OrderedDict()
 
-    def get(self, kind: int, key: Key) -> References | None:
-        """What is kept of that record."""
+    def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
+        """What is kept of that record; nothing where it had another meta, which the key need not prove."""
         found = self._found.get((kind, key))
-        if found is not None:
-            self._found.move_to_end((kind, key))
-        return found
+        if found is None or (meta is not None and found[0] != meta):
+            return None
+        self._found.move_to_end((kind, key))
+        return found[1]
 
-    def put(self, kind: int, key: Key, found: References) -> None:
+    def put(self, kind: int, key: Key, meta: bytes, found: References) -> None:
         """Keep what a record refers to."""
         if (kind, key) in self._found:
             return
-        self._found[kind, key] = found
+        self._found[kind, key] = meta, found
         self._size += len(found[1]) + 1
         while self._size > self._limit:
-            _, dropped = self._found.popitem(last=False)
+            _, (_, dropped) = self._found.popitem(last=False)
             self._size -= len(dropped[1]) + 1
 
 
@@ -155,7 +156,7 @@ class SegmentProof:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
         needed = NOTHING
         if self._rules.may_refer(entry.kind, entry.meta):
-            cached = self._cache.get(entry.kind, entry.key)
+            cached = self._cache.get(entry.kind, entry.key, entry.meta)
             if cached is None:
                 return False
             needed = cached
@@ -182,7 +183,7 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        found = self._cache.get(record.kind, record.key)
+        found = self._cache.get(record.kind, record.key, record.meta)
         if found is None:
             rules = self._rules
             try:
@@ -191,7 +192,7 @@ class SegmentProof:
                 raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
             found = (kind, frozenset(keys)) if keys else NOTHING
             if record.kind in rules.content_keys and rules.may_refer(record.kind, record.meta):
-                self._cache.put(record.kind, record.key, found)
+                self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
     def finish(self) -> None:

@@ -43,6 +43,11 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
     return slice(start, stop)
 
 
+def rows(packs: Sequence[PackEntry]) -> int:
+    """How many repacks of the whole join all that may be joined."""
+    return sum(stop - start > 1 for start, stop in _runs(packs))
+
+
 def joinable(packs: Sequence[PackEntry]) -> int:
     """How many of them lie beside another they may be joined with."""
     return sum(stop - start for start, stop in _runs(packs) if stop - start > 1)

@@ -24,6 +24,7 @@ from smartserver.store.format import Format
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.repack import rows
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile, RootMoved, Swap
@@ -307,7 +308,7 @@ class PackRepository:
             self._repacking.release()
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
-        """Join all packs that may be joined, however few they are. `progress`: packs joined, packs in all.
+        """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
 
         Raises:
             NoSuchRepository: there is none.
@@ -319,7 +320,9 @@ class PackRepository:
             before = left = len(snapshot.packs)
             quarantine = partial(self._quarantine, upkeep.REPACK)
             progress(0, before)
-            while upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True):
+            for _ in range(rows(snapshot.root.packs)):  # Not until there is none: each push that comes makes another.
+                if not upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True):
+                    break
                 snapshot = self.snapshot()
                 left = min(left, len(snapshot.packs))  # A push may have come meanwhile.
                 progress(before - left, before)

@@ -147,17 +147,34 @@ class OpenTable:
         Raises:
             CorruptFile: an entry on the way is damaged.
         """
+        place = self._place(key)
+        if place == self.count:
+            return None
+        found, value = self._entry(place)
+        return value if found == key else None
+
+    def starting(self, first: bytes) -> Iterator[bytes]:
+        """The keys that begin so, in their order.
+
+        Raises:
+            CorruptFile: an entry on the way is damaged.
+        """
+        for index in range(self._place(first), self.count):
+            key, _ = self._entry(index)
+            if not key.startswith(first):
+                return
+            yield key
+
+    def _place(self, key: bytes) -> int:
+        """The index of the first entry whose key is not less."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
-            found, value = self._entry(middle)
-            if found == key:
-                return value
-            if found < key:
+            if self._entry(middle)[0] < key:
                 low = middle + 1
             else:
                 high = middle
-        return None
+        return low
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries in key order.
@@ -225,6 +242,13 @@ class Lookup:
         """All entries in key order."""
         below = self.base()
         return iter(self.table.inline.items()) if below is None else merged(below.items(), self.changes)
+
+    def starting(self, first: bytes) -> list[bytes]:
+        """The keys that begin so; of a file no more is read than where they lie."""
+        below = self.base()
+        stored = self.table.inline if below is None else below.starting(first)
+        keys = {key for key in (*stored, *self.changes) if key.startswith(first)}
+        return sorted(key for key in keys if self.get(key) is not None)
 
     def count(self) -> int:
         """How many entries there are."""

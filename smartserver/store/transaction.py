@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -24,8 +24,10 @@ from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
+from smartserver.store.document import MAP
 from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
+from smartserver.store.left_hand import LeftHand
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
 from smartserver.store.snapshot import SegmentReader, Snapshot
 from smartserver.store.tables import check_key, check_name
@@ -56,6 +58,9 @@ class RepositoryTransaction:
         """Whether the log must have it even where nothing changes."""
         self._folders: Counter[bytes] | None = None
         """How many refs lie below each part of a name; counted when it is first asked for."""
+        self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
+        """By ref, what was set here that belongs to it: map and key."""
+        self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
         self._announced = tuple(announced)
         self._stored = snapshot.graph if snapshot is not None else Graph()
@@ -180,6 +185,9 @@ class RepositoryTransaction:
         elif declared != kind:
             raise WrongMapKind(name, declared, kind)
         check_key(key)
+        of, belongs, _ = key.partition(b"\0")
+        if belongs and value is not None:
+            self._belonging.setdefault(of, set()).add((name, key))
         changes = self.entries.setdefault(name, {})
         if value == self._stored_map(name).get(key):
             changes.pop(key, None)
@@ -187,11 +195,13 @@ class RepositoryTransaction:
             changes[key] = value
 
     def remove_entries(self, of: bytes) -> None:
-        first = of + b"\0"
-        for name in self.maps():
-            kind = self.map_kind(name)
-            for key in [key for key in self.map(name) if key.startswith(first)]:
-                self.set_map(name, kind or "", key, None)
+        found = self._belonging.pop(of, set())
+        if self.created is None:
+            view = self._present().view
+            found |= {(name, key) for name in view.maps for key in view.lookup(MAP + name).starting(of + b"\0")}
+        for name, key in sorted(found):
+            if self.entry(name, key) is not None:
+                self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
         self.remembered = True
@@ -306,13 +316,11 @@ class RepositoryTransaction:
         self.deleted = True
 
     def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        snapshot = self._present()
-        line = _left_hand(snapshot, self._stored_ordinal(revision))
-        found = next(itertools.islice(line, steps, None), None)
-        return None if found is None else snapshot.revision(found)
+        found = self._line(revision).at(steps)
+        return None if found is None else self._present().revision(found)
 
     def left_hand_length(self, revision: RevisionId) -> int:
-        return sum(1 for _ in _left_hand(self._present(), self._stored_ordinal(revision)))
+        return self._line(revision).length()
 
     def plan_content(
         self,
@@ -337,7 +345,7 @@ class RepositoryTransaction:
         chosen: Iterable[int]
         if left_hand and wanted:
             reached = set(had)
-            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, _left_hand(snapshot, wanted[0]))
+            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, self._line(wants[0]))
         else:
             chosen = reversed(graph.missing(wanted, had, cut))
         return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
@@ -362,14 +370,16 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
-        """The bytes of what a plan says.
+    def open_body(
+        self, plan: PullPlan | ContentPlan, go_on: Callable[[], None] = lambda: None
+    ) -> SegmentReader | BulkReader | ContentReader:
+        """The bytes of what a plan says. `go_on`: see `ContentReader`.
 
         Raises:
             NoSuchRepository: there is none.
         """
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._present(), self._content(), plan)
+            return ContentReader(self._present(), self._content(), plan, go_on)
         segments = self._present().read_ranges(plan.ranges)
         return BulkReader(segments) if plan.bulk else segments
 
@@ -377,6 +387,12 @@ class RepositoryTransaction:
         if self.snapshot is None:
             raise NoSuchRepository(self._path)
         return self.snapshot
+
+    def _line(self, revision: RevisionId) -> LeftHand:
+        found = self._lines.get(revision)
+        if found is None:
+            found = self._lines[revision] = LeftHand(self._present(), self._stored_ordinal(revision))
+        return found
 
     def _stored_ref(self, name: bytes) -> RefValue | None:
         return None if self.created is not None else self._present().view.ref(name)
@@ -409,13 +425,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
             starts.append(ordinal)
     stops.append(ordinals[-1] + 1)
     return tuple(zip(starts, stops, strict=True))
-
-
-def _left_hand(snapshot: Snapshot, ordinal: int | None) -> Iterator[int]:
-    """A revision, its first parent, that one's, and so on."""
-    while ordinal is not None:
-        yield ordinal
-        ordinal = snapshot.first_parent(ordinal)
 
 
 def _folders_of(name: bytes) -> list[bytes]:

@@ -1,17 +1,23 @@
-"""What of Breezy is used here: its names that move between releases, and the shape of what a repository gives.
+"""What of Breezy has moved between its releases, or will, and the shape of what a repository gives: 3.3 is what is
+tried, 3.4 what its source says.
 
-The rule of this file: nothing else under `vcs` imports Breezy, and nothing imports this module before there is a Breezy
-repository to read.
+The rule of this file: nothing else under `vcs` imports Breezy, the plugin imports such names from nowhere else, and
+nothing imports this module before there is a Breezy repository to read.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from breezy.errors import BzrError as BzrError
+from breezy import debug
+from breezy.branch import _fix_overwrite_type as overwritten
+from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+from breezy.bzr.testament import StrictTestament3, Testament
+from breezy.errors import BzrError
 
 try:
     groupcompress = importlib.import_module("breezy.bzr.groupcompress")
@@ -19,6 +25,26 @@ try:
 except ImportError:  # Breezy 3.4
     groupcompress = importlib.import_module("bzrformats.groupcompress")
     versionedfile = importlib.import_module("bzrformats.versionedfile")
+
+try:
+    from vcsgraph import graph
+    from vcsgraph.errors import GhostRevisionsHaveNoRevno
+    from vcsgraph.tsort import topo_sort
+except ImportError:  # Before 3.3.12
+    from breezy import graph
+    from breezy.errors import GhostRevisionsHaveNoRevno
+    from breezy.tsort import topo_sort
+
+__all__ = [
+    "BzrDir",
+    "BzrDirMetaFormat1",
+    "BzrError",
+    "GhostRevisionsHaveNoRevno",
+    "StrictTestament3",
+    "Testament",
+    "overwritten",
+    "topo_sort",
+]
 
 NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
 """How Breezy itself names the format on the wire."""
@@ -170,3 +196,44 @@ encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 
 bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
 """What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""
+
+VersionedFiles: Any = versionedfile.VersionedFiles
+"""What a store of a repository is one of."""
+
+AbsentContentFactory: Any = versionedfile.AbsentContentFactory
+ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
+FulltextContentFactory: Any = versionedfile.FulltextContentFactory
+"""What a store gives: nothing of that key, a text in pieces, a text."""
+
+ExistingContent: type[BaseException] = versionedfile.ExistingContent
+"""Raised by a store that has a text already which it is told not to take."""
+
+
+def load_formats() -> None:
+    """Have Breezy's own formats registered, and what goes between them."""
+    importlib.import_module("breezy.bzr.vf_repository")
+
+
+def chk_inventory() -> Any:
+    """The class of inventories that lie in pages."""
+    try:
+        return importlib.import_module("breezy.bzr.inventory").CHKInventory
+    except ImportError:  # Breezy 3.4
+        return importlib.import_module("bzrformats.inventory").CHKInventory
+
+
+def dirstate_tree() -> Any:
+    """The class of working trees, if any was loaded."""
+    found = sys.modules.get("breezy.bzr.workingtree_4")
+    return None if found is None else found.DirStateWorkingTree
+
+
+def make_graph(providers: Sequence[Any]) -> Any:
+    """Breezy's graph of what any of these knows parents of."""
+    return graph.Graph(graph.CachingParentsProvider(graph.StackedParentsProvider(list(providers))))
+
+
+def is_debugged(flag: str) -> bool:
+    """Whether the user has given `-D` and this flag."""
+    enabled = getattr(debug, "debug_flag_enabled", None)  # Since 3.4
+    return bool(enabled(flag)) if enabled is not None else flag in debug.debug_flags

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from smartserver.records.check import verify_record
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
@@ -27,7 +28,7 @@ from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, conte
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
-from smartserver.vcs.brz_plan import INVENTORY, NO_PARENTS, PAGE, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.brz_plan import NO_PARENTS
 from smartserver.vcs.brz_worker import Worker
 from smartserver.vcs.collector import rare_collections
 
@@ -113,7 +114,7 @@ class _Arrived:
         self._stores: dict[int, Store] = {
             REVISION: breezy.revisions,
             INVENTORY: breezy.inventories,
-            PAGE: breezy.chk_bytes,
+            CHK: breezy.chk_bytes,
             TEXT: breezy.texts,
         }
         self._kinds = repository.kinds
@@ -146,7 +147,7 @@ class _Arrived:
         else:
             yield "texts", self._worker.finish(self._prove)
         if self.references is not None:
-            self.references.check(self._repository, self._rows[PAGE], self._rows[TEXT])
+            self.references.check(self._repository, self._rows[CHK], self._rows[TEXT])
 
     def close(self) -> None:
         """Stop what still goes on."""
@@ -163,7 +164,7 @@ class _Arrived:
         for pages, texts_of in came:
             expected = dict.fromkeys([key for key in texts_of if key not in self._named])
             for key in pages:
-                text = self._text(PAGE, key)
+                text = self._text(CHK, key)
                 if self.references is not None:
                     named = self._refer(self.references, key, text)
                     self._look(text, [each for each in named if each in expected], expected)
@@ -172,7 +173,7 @@ class _Arrived:
                 yield content((key,), None, key[5:], [text])
             if expected and self.references is not None:
                 # Named by an item that the page it came with has from an earlier one.
-                for text in [self._text(PAGE, key) for key in pages]:
+                for text in [self._text(CHK, key) for key in pages]:
                     if holds_entries(text):
                         self._look(text, list(expected), expected)
             if expected:
@@ -180,8 +181,8 @@ class _Arrived:
 
     def _refer(self, references: References, key: Key, text: bytes) -> Iterable[Key]:
         """Take what a page refers to; the texts it names, as far as it is read."""
-        row = self._rows[PAGE][key]
-        base = self._cache.get(PAGE, row.base) if row.base and not row.here else None
+        row = self._rows[CHK][key]
+        base = self._cache.get(CHK, row.base) if row.base and not row.here else None
         try:
             return references.page(text, base)
         except ValueError as wrong:
@@ -224,7 +225,7 @@ class _Arrived:
                     bool(base) and base not in came,
                     ids if entry.kind in (REVISION, INVENTORY) else (),
                 )
-                if entry.kind == PAGE:
+                if entry.kind == CHK:
                     pages.append(entry.key)
             at += entry.frame_length
         if REVISION not in own or INVENTORY not in own:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
@@ -23,9 +24,6 @@ from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
 from smartserver.vcs.collector import rare_collections
-
-REVISION, SIGNATURE, INVENTORY, PAGE, TEXT = range(5)
-"""The kinds, as `records.check.KINDS_OF` lists them."""
 
 FEW = 64
 """Revisions up to which the writer uses the direct predecessor as base."""
@@ -139,7 +137,7 @@ class _Export:
             REVISION: breezy.revisions,
             SIGNATURE: breezy.signatures,
             INVENTORY: breezy.inventories,
-            PAGE: breezy.chk_bytes,
+            CHK: breezy.chk_bytes,
             TEXT: breezy.texts,
         }
         self._excluded = excluded
@@ -173,7 +171,7 @@ class _Export:
         }
 
     def _text(self, kind: int, key: Key) -> bytes:
-        if kind == PAGE and key in self._pages:
+        if kind == CHK and key in self._pages:
             return self._pages[key].text
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         found = self._read(kind, [name])
@@ -183,11 +181,11 @@ class _Export:
 
     def _read_pages(self, keys: Iterable[Key]) -> None:
         wanted = [(key,) for key in keys]
-        for (key,), (text, _) in self._read(PAGE, wanted).items():
+        for (key,), (text, _) in self._read(CHK, wanted).items():
             self._pages[key] = Page(text)
         for (key,) in wanted:
             if key not in self._pages:
-                raise CannotSend(f"cannot push: {_named(PAGE, key)} is not here (brz check says more)")
+                raise CannotSend(f"cannot push: {_named(CHK, key)} is not here (brz check says more)")
 
     def _trees(self, chunk: Sequence[Announced]) -> list[_Tree]:
         keys = [(each.revision,) for each in chunk]
@@ -265,7 +263,7 @@ class _Export:
 
     def _candidates(self, kind: int, keys: Iterable[Key]) -> list[Candidate]:
         found = [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
-        if not self._partial or kind == PAGE:
+        if not self._partial or kind == CHK:
             return found
         return [each for each in found if each.text is not None or (kind, each.key) in self._sent]
 
@@ -280,7 +278,7 @@ class _Export:
         for page, candidates in tree.difference.pages:
             if page not in done:
                 done.add(page)
-                records.append(NewRecord(PAGE, page, b"", self._pages[page].text, self._candidates(PAGE, candidates)))
+                records.append(NewRecord(CHK, page, b"", self._pages[page].text, self._candidates(CHK, candidates)))
         for entry, revisions in tree.difference.texts:
             key = entry.file_id + b"\0" + entry.revision
             if key in done:

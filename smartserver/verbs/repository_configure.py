@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -12,6 +13,10 @@ from smartserver.verbs.fields import Small, Word
 
 MAX_SETTINGS = 64
 """Settings of a repository: they travel with each first answer."""
+
+MAX_SETTINGS_BYTES = 16 * 1024
+"""Bytes of their names and values. They lie in the root, of at most 64 KiB, and cannot move to a file as its tables do:
+what they take is lacking to everybody's pushes."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -38,6 +43,18 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
     left = {name: value for name, value in {**present, **request.settings}.items() if value is not None}
     if len(left) > max(MAX_SETTINGS, len(present)):
         raise LimitExceeded("settings of a repository", len(left), MAX_SETTINGS)
+    check_size(left, present)
     for name, value in request.settings.items():
         transaction.set_setting(name, value)
     return ConfigureResult({name: present[name] for name in request.settings if name in present})
+
+
+def check_size(settings: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
+    """Accept settings that take no more than they may, or than those before them did.
+
+    Raises:
+        LimitExceeded: they take more.
+    """
+    size, was = (sum(len(name.encode()) + len(value) for name, value in each.items()) for each in (settings, before))
+    if size > max(MAX_SETTINGS_BYTES, was):
+        raise LimitExceeded("bytes of a repository's settings", size, MAX_SETTINGS_BYTES)

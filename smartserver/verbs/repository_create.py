@@ -6,10 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, NestedRepository, Unsupported, WrongVcs
+from smartserver.errors import AccessDenied, LimitExceeded, NestedRepository, Unsupported, WrongVcs
 from smartserver.records.model import Kind
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import MAX_KINDS, Small, Word
+from smartserver.verbs.repository_configure import MAX_SETTINGS, check_size
 
 
 class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -25,7 +26,7 @@ class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
-    settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=64)] = {}
+    settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=MAX_SETTINGS)] = {}
 
 
 class CreateResult(Result, frozen=True, array_like=True):
@@ -34,7 +35,7 @@ class CreateResult(Result, frozen=True, array_like=True):
     created: bool
 
 
-@verb("Repository.create", errors=(AccessDenied, NestedRepository, Unsupported, WrongVcs))
+@verb("Repository.create", errors=(AccessDenied, LimitExceeded, NestedRepository, Unsupported, WrongVcs))
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Make a repository, or accept one of the same VCS that is there.
 
@@ -43,5 +44,6 @@ def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """
     if not context.transaction.exists:
         context.require(Permission.CREATE)
+        check_size(request.settings, {})
     kinds = [Kind(kind.name, kind.check, kind.base) for kind in request.kinds]
     return CreateResult(context.transaction.create(request.vcs, kinds, request.settings))

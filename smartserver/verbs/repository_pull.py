@@ -153,7 +153,7 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     """Plan the answer to a pull of less than whole revisions."""
     transaction, chosen, asked = context.transaction, request.chosen, request.trees
     transaction.check_content()
-    named = functools.partial(_named, transaction, wants)
+    named = _Numbered(transaction, wants).revision
     trees = Trees()
     if asked is not None:
         paths = asked.paths
@@ -189,16 +189,33 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     return PullResult(trees=list(trees.of))
 
 
-def _named(transaction: Transaction, wants: Sequence[RevisionId], revision: RevisionId | int) -> RevisionId:
-    """A revision's id; a number counts in the left-hand history of the first want."""
-    if not isinstance(revision, int):
-        return revision
-    if wants and revision:
-        steps = _tip_number(transaction, wants[0]) - revision if revision > 0 else -revision - 1
-        found = transaction.left_hand(wants[0], steps) if steps >= 0 else None
-        if found is not None:
-            return found
-    raise NoSuchRevisionNumber(revision)
+class _Numbered:
+    """What numbers name: places in the left-hand history of the first want, whose own is looked up once."""
+
+    def __init__(self, transaction: Transaction, wants: Sequence[RevisionId]) -> None:
+        self._transaction = transaction
+        self._wants = wants
+
+    def revision(self, named: RevisionId | int) -> RevisionId:
+        """A revision's id, by id or number."""
+        if not isinstance(named, int):
+            return named
+        if self._wants and named:
+            steps = self._last - named if named > 0 else -named - 1
+            found = self._transaction.left_hand(self._wants[0], steps) if steps >= 0 else None
+            if found is not None:
+                return found
+        raise NoSuchRevisionNumber(named)
+
+    @functools.cached_property
+    def _last(self) -> int:
+        """The want's: what the attributes of a ref say of it, since history may go on below a ghost; else counted."""
+        tip = self._wants[0]
+        for value in self._transaction.refs().values():
+            for each in value:
+                if each.id == tip and each.attributes.isdigit() and len(each.attributes) <= MAX_DIGITS:
+                    return int(each.attributes)
+        return self._transaction.left_hand_length(tip)
 
 
 def _check(request: PullRequest) -> None:
@@ -216,15 +233,6 @@ def _check(request: PullRequest) -> None:
         raise Unsupported(f"a pull of {what} with `bulk`", "`bulk` with `history`: these are bulk streams anyway")
     if request.after is not None and less:
         raise Unsupported(f"a pull of {what} that goes on with an earlier one", "`after` with `history`")
-
-
-def _tip_number(transaction: Transaction, tip: RevisionId) -> int:
-    """The number of a ref's tip: what its attributes say, since history may go on below a ghost; else counted."""
-    for value in transaction.refs().values():
-        for each in value:
-            if each.id == tip and each.attributes.isdigit() and len(each.attributes) <= MAX_DIGITS:
-                return int(each.attributes)
-    return transaction.left_hand_length(tip)
 
 
 @verb(

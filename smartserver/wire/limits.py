@@ -48,8 +48,8 @@ MAX_ABSENT = 4096
 
 MAX_BULK_RATIO = 256
 """Bytes that a byte of a bulk stream in an upload may become, `BULK_ALLOWANCE` apart: a few bytes of zstd say 128 KiB,
-all of which would be kept. Of 3,000 revisions of Breezy's, whose records are
-compressed already, none became more than 2.5 times as long."""
+all of which would be kept. Of 3,000 revisions of Breezy's, whose records are compressed already, none became more than
+2.5 times as long."""
 
 BULK_ALLOWANCE = 64 * KIB
 """Bytes of a bulk stream that are counted before any came."""

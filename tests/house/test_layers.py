@@ -73,7 +73,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "paramiko": ("smartserver.client.media",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
-    "vcsgraph": ("smartserver.plugins.breezy_compat",),
+    "vcsgraph": ("smartserver.vcs.brz_compat",),
     "bzrformats": ("smartserver.vcs.brz_compat",),
     "pytest": ("netem.pytest_plugin", "transports.conformance"),
 }

@@ -1,5 +1,5 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy_branch, plugins.breezy_compat, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
+call: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
 plugins.breezy_inter, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository, plugins.breezy_server,
 plugins.breezy_transport."""
 
@@ -17,7 +17,6 @@ from brz_sides import BUDGETS, Users, in_process
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_branch,
-    breezy_compat,
     breezy_dir,
     breezy_guess,
     breezy_history,
@@ -76,6 +75,16 @@ def test_push(users: Users) -> None:
     assert "Pushed up to revision 2." in users.ask("push --overwrite", "a", "push", "-r", "2", "--overwrite")
     with users.branch("a") as branch:
         assert users.served_tip() == (2, branch.get_rev_id(2))
+
+
+def test_a_revision_that_was_merged_has_a_number_of_its_own_as_a_tip(users: Users) -> None:
+    shutil.copytree(users.path("a"), users.path("side"))
+    beside = users.commit("side", "beside")
+    users.commit("a", "four")
+    assert users.run("a", "merge", "../side").status == 0
+    users.commit_merge("a")
+    assert "Created new branch." in users.ask("push -r", "a", "push", "-r", "3.1.1", users.url("side"))
+    assert users.served_tip("side") == (4, beside)
 
 
 def test_a_push_that_has_diverged_is_refused(users: Users) -> None:
@@ -239,6 +248,18 @@ def test_what_is_changed_in_a_branch(users: Users) -> None:
     assert users.served_entries("config") == {}
 
 
+def test_a_branch_is_called_otherwise(users: Users) -> None:
+    words = ("nick", "-d", users.url())
+    assert users.ask("nick, set, not remembered", "", *words, "other") == ""
+    assert users.ask("nick", "", *words) == "other\n"
+    assert users.ask("nick, set", "", *words, "third") == ""
+    assert users.ask("nick", "a", *words) == "third\n"
+    assert users.served_entries("config")[""] == b"nickname = third\n"
+    assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    assert users.run("light", "nick", "fourth").status == 0
+    assert users.run("light", "nick").out == "fourth\n"
+
+
 def test_a_repository_is_made(users: Users) -> None:
     there = users.served.url(f"{users.place}-shared")
     assert "Shared repository with trees" in users.ask("init-shared-repository", "", "init-shared-repository", there)
@@ -252,6 +273,26 @@ def test_from_one_place_on_the_server_to_another(users: Users) -> None:
     elsewhere = f"{users.place}-elsewhere"
     users.ask("branch, to another repository", "", "branch", users.url(), users.served.url(elsewhere))
     assert users.served_tip(".", elsewhere) == users.served_tip()
+    # A branch that is there already is none that was made, be it the same.
+    for _ in range(2):
+        refused = users.run("", "branch", users.url(), users.served.url(elsewhere))
+        assert (refused.status, "Already a branch" in refused.err) == (3, True), refused.said
+        users.forget("nobody")
+    users.commit("a", "four")
+    assert "Already a branch" in users.run("a", "branch", ".", users.url()).err
+    assert users.served_tip() == users.served_tip(".", elsewhere)
+
+
+def test_from_here_to_the_server(users: Users) -> None:
+    """As a push that makes the branch, and remembers no place."""
+    assert users.ask("branch, to the server", "a", "branch", ".", users.url("made")) == "Branched 3 revisions.\n"
+    assert users.served_tip("made") == users.tip("a")
+    assert users.served_entries("tags", "made") == users.tags("a")
+    users.ask("branch, to the server", "a", "branch", "-r", "2", ".", users.served.url(f"{users.place}-made"))
+    tip = users.served_tip(".", f"{users.place}-made")
+    assert tip is not None
+    assert tip[0] == 2
+    assert "cannot be stacked on" in users.run("a", "branch", "--stacked", ".", users.url("stacked")).err
 
 
 # -- what is refused

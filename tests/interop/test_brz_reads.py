@@ -1,5 +1,6 @@
 """Commands of brz that read less than whole revisions over hpss://: what they say is what they say of a local branch,
-in the round trips of `budgets.toml`, with an empty cache: plugins.breezy_content, plugins.breezy_wanted."""
+in the round trips of `budgets.toml`, with an empty cache: plugins.breezy_content, plugins.breezy_stores,
+plugins.breezy_wanted."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from breezy.workingtree import WorkingTree
 from brz_sides import START, Users, in_process
 from git_sides import Served
 
-from smartserver.plugins import breezy_content, breezy_wanted  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins import breezy_content, breezy_stores, breezy_wanted  # noqa: F401  # They run elsewhere.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -169,6 +170,12 @@ def test_log_of_one_file(both: Both) -> None:
     assert [line.split()[-1] for line in said.splitlines()] == ["merged", "beside", "second", "first"]
     both.ask("log, one file", "log", "-l", "1", "URL/doc/walk")
     both.ask("log, one file", "log", "--short", "-r", "..4", "URL/doc/deep/b.txt")
+
+
+def test_log_of_a_path_that_was_renamed(both: Both) -> None:
+    """Breezy looks for it in the first revision, too, and then for the texts of a file without an id."""
+    assert both.ask("log, a path of old", "log", "--line", "URL/run") == ""
+    both.ask("log, one file", "log", "--line", "-r", "1", "URL/run")
 
 
 def test_diff(both: Both) -> None:

@@ -16,6 +16,7 @@ from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, ne
 
 from smartserver.records import limits
 from smartserver.records.bases import NewRecord, SegmentWriter
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.delta import decompress
 from smartserver.records.model import BaseTag, Parent
 from smartserver.records.segment import decode_segment, encode_segment, frames
@@ -24,7 +25,7 @@ from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository, WrongFormat
 from smartserver.vcs.brz_compat import Content, content
 from smartserver.vcs.brz_insert import insert
-from smartserver.vcs.brz_plan import INVENTORY, PAGE, REVISION, TEXT, plan
+from smartserver.vcs.brz_plan import plan
 from smartserver.vcs.brz_worker import Sparing, Worker
 
 pytestmark = pytest.mark.interop
@@ -160,11 +161,11 @@ def test_one_revision_rests_on_its_parent() -> None:
     history = line("memory:///one", 40)
     (segment,) = plan(BrzRepository(history.repository), names(39), names(38)).segments()
     header = decode_segment(segment, 0, KINDS)
-    assert [entry.kind for entry in header.entries] == [REVISION, INVENTORY, PAGE, TEXT]
+    assert [entry.kind for entry in header.entries] == [REVISION, INVENTORY, CHK, TEXT]
     bases_ = {entry.kind: header.base_of(entry) for entry in header.entries}
     assert bases_[INVENTORY] == b"r38"
     assert bases_[TEXT] == b"file-id\0r38"
-    assert bases_[PAGE].startswith(b"sha1:")
+    assert bases_[CHK].startswith(b"sha1:")
     assert len(segment) < 1000
 
 
@@ -173,7 +174,7 @@ def test_bases_can_be_left_out() -> None:
     sending = plan(BrzRepository(history.repository), names(4), names(3)).without_bases([b"file-id\0r3", b"r3"])
     (segment,) = sending.segments()
     header = decode_segment(segment, 0, KINDS)
-    assert {entry.kind for entry in header.entries if entry.base != BaseTag.NONE} == {PAGE}
+    assert {entry.kind for entry in header.entries if entry.base != BaseTag.NONE} == {CHK}
 
 
 def test_chains_of_a_long_history_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +348,7 @@ def test_a_revision_that_is_another_or_none() -> None:
 @pytest.mark.usefixtures("working")
 def test_a_page_that_is_not_its_key() -> None:
     (segment,) = whole(line("memory:///wrong-page", 1))
-    wrong = refused([changed(segment, PAGE, text=b"chkleaf:\n0\n1\n0\n\n")])
+    wrong = refused([changed(segment, CHK, text=b"chkleaf:\n0\n1\n0\n\n")])
     assert wrong.key.startswith(b"sha1:")
     assert "hashes to" in wrong.why
 
@@ -393,7 +394,7 @@ def test_a_text_that_neither_came_nor_is_here() -> None:
 def test_a_page_that_neither_came_nor_is_here() -> None:
     (segment,) = whole(line("memory:///incomplete-pages", 1))
     header = decode_segment(segment, 0, KINDS)
-    names_of_folders = max(n for n, entry in enumerate(header.entries) if entry.kind == PAGE)
+    names_of_folders = max(n for n, entry in enumerate(header.entries) if entry.kind == CHK)
     kept = [n for n in range(len(header.entries)) if n != names_of_folders]
     found = [bytes(frame) for frame in frames(header, segment)]
     cut = encode_segment(b"r0", (), [header.entries[n] for n in kept], [found[n] for n in kept], KINDS)

@@ -251,6 +251,17 @@ def test_it_is_damaged(users: Users, part: str, damage: str) -> None:
     little(read(users))
 
 
+@pytest.mark.parametrize("part", ["packs/*", "indices/*.rix", "indices/*.tix", "indices/*.cix", "indices/*.iix"])
+def test_a_file_of_it_is_a_folder(users: Users, part: str) -> None:
+    read(users)
+    for file in files(users, part):
+        file.unlink()
+        file.mkdir()
+    done = read(users, 2)
+    assert ["damaged" in line for line in said(done)] == [True], done.said
+    little(read(users))
+
+
 def test_one_byte_is_another(users: Users) -> None:
     read(users)
     (pack,) = files(users, "packs/*")

@@ -125,7 +125,7 @@ def test_uncommit(users: Users) -> None:
     assert users.run("a", "push", users.url()).status == 0
     done = users.run("b", "uncommit", "--force", users.url())
     assert (done.status, done.counts.rounds) == (3, 2), done
-    assert "the branch has moved since it was last seen from here" in done.err
+    assert "the branch or its options have changed since they were last seen from here" in done.err
     assert users.served_tip() == users.tip("a")
     assert users.run("b", "uncommit", "--force", users.url()).status == 0
     assert users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
@@ -139,6 +139,7 @@ def test_a_branch_beside_another(users: Users) -> None:
     users.ask("branch, beside, not remembered", "", "branch", users.url(), users.url("one"))
     said = users.ask("branch, beside", "a", "branch", users.url(), users.url("two"))
     assert said == "Branched 3 revisions.\n"
+    assert "Already a branch" in users.run("a", "branch", users.url(), users.url("two")).err, "one that is the same"
     for name in ("one", "two"):
         assert users.served_tip(name) == users.served_tip()
         assert users.served_entries("tags", name) == users.served_entries("tags")

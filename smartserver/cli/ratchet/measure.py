@@ -18,7 +18,7 @@ from smartserver.cli.compare.site import Place
 from smartserver.cli.errors import CommandError
 from smartserver.cli.peers.base import CLIENT
 from smartserver.cli.ratchet import history
-from smartserver.cli.ratchet.rows import MADE, NOT_YET, ROWS, Ran, Row
+from smartserver.cli.ratchet.rows import MADE, ROWS, Ran, Row
 from smartserver.cli.ratchet.sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
 from smartserver.cli.ratchet.verdict import CLOSING, Figures, excesses, figures
 from smartserver.cli.servers import Say, Workspace, run
@@ -38,8 +38,6 @@ class Compared:
     stock: Figures | None = None
     ours: Figures | None = None
     """None where the command failed."""
-    why: str = ""
-    """What ours said where it is known not to do it."""
     problems: list[str] = field(default_factory=list)
     """Outcomes that are wrong, and what ours cost too much."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -60,11 +58,6 @@ class Ratchet:
         """All of them."""
         return [f"{each.row.name}: {problem}" for each in self.rows for problem in each.problems]
 
-    @property
-    def not_yet(self) -> list[str]:
-        """What ours does not do."""
-        return [each.row.name for each in self.rows if each.why]
-
     def as_json(self) -> dict[str, Any]:
         """All of it."""
         return {
@@ -79,7 +72,6 @@ class Ratchet:
                     "budget": each.row.budget,
                     "stock": asdict(each.stock) if each.stock else None,
                     "ours": asdict(each.ours) if each.ours else None,
-                    "not_yet": each.why,
                     "problems": each.problems,
                     "seconds": {side: round(seconds, 3) for side, seconds in each.seconds.items()},
                 }
@@ -164,7 +156,7 @@ class _Measuring:
             try:
                 cost, output = self._once(side, compared, rtt)
             except CommandError as wrong:
-                self._failed(compared, str(wrong))
+                compared.problems.append(f"{self.kind.label} {wrong}")
                 continue
             if self.kind is Plugin:
                 compared.ours = cost
@@ -176,12 +168,6 @@ class _Measuring:
             else:
                 compared.stock = cost
                 outputs[compared.row.name] = output
-
-    def _failed(self, compared: Compared, why: str) -> None:
-        if self.kind is Plugin and compared.row.name in NOT_YET:
-            compared.why = why
-        else:
-            compared.problems.append(f"{self.kind.label} {why}")
 
     def _once(self, side: Side, compared: Compared, rtt: float) -> tuple[Figures, str]:
         """One command: what it cost and printed.

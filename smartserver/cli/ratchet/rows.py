@@ -1,6 +1,6 @@
 """The commands, one row each: what is run, where, what is so afterwards, and what it may cost.
 
-`old` are the calls Breezy's own `test_vfs_ratchet` asserts; `NOT_YET` is what ours is known not to do.
+`old` are the calls Breezy's own `test_vfs_ratchet` asserts.
 """
 
 from __future__ import annotations
@@ -105,6 +105,11 @@ def revno(more: int, branch: str = "project/trunk") -> Check:
     return lambda ran: _revno(ran.side.there(branch)) == _revno(ran.tip) + more
 
 
+def went_back(ran: Ran) -> bool:
+    """The user's new branch is where the server's `old` is, which has been left behind as far."""
+    return ran.side.mine(f"{ran.where}/{MADE}") == ran.side.there("project/old") != ran.tip
+
+
 def packed(ran: Ran) -> bool:
     """One pack is left, on our side. Breezy's own server says that it has packed, and has not."""
     return isinstance(ran.side, Stock) or ran.side.packs() == 1
@@ -157,7 +162,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("push, diverged", f"push {TRUNK}", "diverged", status=3, says="have diverged", right=unchanged),
     Row("branch", f"branch {TRUNK} made", right=pulled(MADE), old=11),
-    Row("branch -r", f"branch -r {BACK} {TRUNK} made", right=lambda ran: ran.side.mine(f"{EMPTY}/{MADE}") != ran.tip),
+    Row("branch -r", f"branch -r {BACK} {TRUNK} made", right=went_back),
     Row("branch, into a shared repository", f"branch {TRUNK} made", "shared", right=pulled(MADE)),
     Row(
         "branch, from the server to the server", f"branch {TRUNK} {{project}}/copy", old=34,
@@ -222,6 +227,3 @@ ROWS: tuple[Row, ...] = (
         before=("push {project}/topic", "sign-my-commits {project}/topic"),
     ),
 )  # fmt: skip
-
-NOT_YET: frozenset[str] = frozenset()
-"""Names of rows that ours is known not to do: they are shown as such, and are no failure."""

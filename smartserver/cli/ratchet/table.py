@@ -39,8 +39,6 @@ def _cells(cost: Figures | None) -> list[str]:
 
 def verdict(each: Compared) -> str:
     """One word, or what is wrong."""
-    if each.why:
-        return "not yet"
     return "MISSED: " + "; ".join(each.problems) if each.problems else "ok"
 
 
@@ -57,5 +55,4 @@ def notes(found: Ratchet) -> list[str]:
         f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where bzr:// takes {stock}, "
         f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
         *([f"More bytes over hpss://: {'; '.join(more)}"] if more else []),
-        *([f"Not yet: {'; '.join(found.not_yet)}"] if found.not_yet else []),
     ]

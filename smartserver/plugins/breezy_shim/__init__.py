@@ -6,6 +6,7 @@ Installed as `breezy.plugins.hpss`; every brz command runs it, so nothing here m
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 
 from breezy.commands import Command, plugin_cmds
 from breezy.controldir import ControlDirFormat, Prober
@@ -16,33 +17,37 @@ from breezy.transport import Transport, register_lazy_transport, register_transp
 SCHEMES = ("hpss://", "hpss+ssh://")
 
 opened: list[weakref.ref[object]] = []
-"""The branches this process has opened, newest last: what they hold need not be sent."""
+"""The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
 
-running: list[str] = []
-"""The commands this process runs, an alias's after it."""
+
+class Running:
+    """A command that runs, and what it was given, parsed: an alias's words among it, and none of them abbreviated."""
+
+    def __init__(self, name: str, arguments: Mapping[str, object]) -> None:
+        self.name = name
+        self.arguments = arguments
+
+
+running: list[Running] = []
+"""The commands this process runs, each begun by the one before it. A program that calls Breezy runs none."""
 
 
 def _remember(branch: object) -> None:
-    opened.append(weakref.ref(branch))
-
-
-arguments: dict[str, object] = {}
-"""What the command that runs was given, parsed; empty before it runs and after."""
-
-
-def _begin(command: Command) -> None:
-    running.append(command.name())
+    opened.append(weakref.ref(branch, opened.remove))
 
 
 def _record(command: Command) -> None:
     run = command.run
 
     def recorded(*positional: object, **named: object) -> object:
-        arguments.update(named)
+        running.append(Running(command.name(), named))
+        if named.get("create_branch"):
+            # `switch -b` makes a branch before it has met the URL of one.
+            import smartserver.plugins.breezy_dir  # noqa: F401
         try:
             return run(*positional, **named)
         finally:
-            arguments.clear()
+            running.pop()
 
     command.run = recorded
 
@@ -76,4 +81,3 @@ ControlDirFormat.register_prober(HpssProber)
 plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy_commands")
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "extend_command", _record, "what hpss:// is asked for")
-install_lazy_named_hook("breezy.commands", "Command.hooks", "pre_command", _begin, "what hpss:// is asked for")

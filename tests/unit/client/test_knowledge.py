@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, decode, encode
+from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
@@ -234,6 +235,25 @@ def test_two_branches_of_a_repository_share_what_is_known_of_it(tmp_path: Path) 
     assert Knowledge(str(tmp_path), HOST + "project").known == Known(HERE, 1)
     assert below(tmp_path, "project").named == b"."
     assert below(tmp_path, "project2").at is None
+
+
+def test_another_branch_of_a_repository_is_known_by_what_was_answered_not_by_an_older_file(tmp_path: Path) -> None:
+    below(tmp_path, "project/trunk").learn(full({b"trunk": value(1), b"fix": value(1)}), ["x"], opened("project"))
+    first = below(tmp_path, "project/trunk")
+    assert first.path is not None
+    old = Path(first.path).read_bytes()
+    first.learn(full({b"trunk": value(2), b"fix": value(3)}, 2), ["x"], opened("project"))
+    Path(first.path).write_bytes(old)  # As where the disk was full.
+    second = first.beside("project/fix")
+    assert (second.at, second.named, second.known) == ("project", b"fix", Known(HERE, 2))
+    assert second.ref(b"fix") == (Tip(numbered(3), b""),)
+    assert first.beside("project2/fix").at is None
+    below(tmp_path, "project/sub/trunk").learn(full({b"trunk": value(9)}), ["x"], opened("project/sub"))
+    assert first.beside("project/sub/trunk").at == "project/sub", "another repository lies on the way"
+    nowhere = below(None, "trunk")
+    assert nowhere.beside("fix").at is None
+    nowhere.learn(full({b"trunk": value(1), b"fix": value(2)}), ["x"], opened(""))
+    assert nowhere.beside("fix").ref(b"fix") == (Tip(numbered(2), b""),)
 
 
 def test_whether_a_path_led_into_a_branch(tmp_path: Path) -> None:

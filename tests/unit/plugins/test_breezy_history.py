@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from smartserver.client.medium import ConnectionLost
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy_history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
@@ -76,6 +77,21 @@ def test_it_is_received_once() -> None:
 def test_fewer_than_announced_are_refused() -> None:
     with pytest.raises(CorruptRecord, match="the server sent 4 revisions, having announced 5"):
         history(b"".join(segments().values()), 5).receive()
+
+
+def test_what_broke_off_is_never_taken_for_all_of_it() -> None:
+    whole = segments()
+
+    def body() -> Iterator[bytes]:
+        yield whole[b"one"] + whole[b"two"]
+        raise ConnectionLost("gone")
+
+    came = History(body(), 4, KINDS)
+    for _ in range(2):
+        with pytest.raises(ConnectionLost, match="gone"):
+            came.receive()
+    with pytest.raises(ConnectionLost):
+        came.reached([b"one"])
 
 
 def test_a_body_that_is_cut_off_is_refused() -> None:

@@ -8,6 +8,8 @@ import pytest
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.bzr import (
+    MAX_PAGE,
+    MAX_PROPERTIES,
     SHARED_BYTES,
     Entry,
     Inventory,
@@ -15,6 +17,7 @@ from smartserver.records.bzr import (
     Node,
     Revision,
     is_node,
+    leaf_head,
     leaf_texts,
     read_entry,
     read_inventory,
@@ -23,6 +26,7 @@ from smartserver.records.bzr import (
     read_revision,
     search_key,
 )
+from smartserver.records.limits import MAX_PARENTS
 
 REVISION, INVENTORY, ENTRIES = (record.text for record in SECOND[:3])
 NAMES = FIRST[3].text
@@ -70,6 +74,20 @@ def test_no_revision(old: bytes, new: bytes, why: str) -> None:
     assert REVISION.count(old) == 1
     with pytest.raises(ValueError, match=f"cannot be read as a revision: .*{why}"):
         read_revision(REVISION.replace(old, new))
+
+
+def test_a_revision_of_more_parents_or_properties_than_it_may_have() -> None:
+    """Nothing is made of a text that is much more than it: 60 MB of parents took a gigabyte."""
+    ghost = b"19:ghost@example.org-1"
+    found = read_revision(REVISION.replace(ghost, ghost * (MAX_PARENTS - 1)))
+    assert len(found.parents) == MAX_PARENTS
+    with pytest.raises(ValueError, match="more than 65536 parents"):
+        read_revision(REVISION.replace(ghost, ghost * MAX_PARENTS))
+    own = b"11:branch-nick1:t4:bugs27:https://example.org/7 fixed"
+    most = [b"6:%06d0:" % number for number in range(MAX_PROPERTIES + 1)]
+    assert read_revision(REVISION.replace(own, b"".join(most[1:]))).id == b"joe@example.org-2"
+    with pytest.raises(ValueError, match="more than 65536 properties"):
+        read_revision(REVISION.replace(own, b"".join(most)))
 
 
 # ---- inventories
@@ -133,6 +151,26 @@ def test_no_page_of_pages(old: bytes, new: bytes) -> None:
 def test_a_page_of_no_pages() -> None:
     with pytest.raises(ValueError, match="cannot be read as a page of pages"):
         read_node(b"chknode:\n65536\n1\n0\n\n")
+
+
+def test_a_page_of_as_many_pages_as_there_are_bytes_but_newlines() -> None:
+    lines = [b"%c\0%b\n" % (place, PAGE) for place in range(256) if place != 10]
+    head = b"chknode:\n65536\n1\n255\n\n"
+    assert len(read_node(head + b"".join(lines)).children) == 255
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(head + b"".join(lines) + lines[0])
+
+
+@pytest.mark.parametrize("read", [leaf_texts, read_leaf, leaf_head])
+def test_a_page_longer_than_it_may_be(read: Callable[[bytes], object]) -> None:
+    """What is read of a leaf of small items is many times as long as that."""
+    head, rest = b"chkleaf:\n65536\n1\n1\n\na\0005\nsymlink: a\n\n\nr1\n", b"\n"
+    longest = head + b"t" * (MAX_PAGE - len(head) - len(rest)) + rest
+    read(longest)
+    with pytest.raises(ValueError, match="cannot be read as a page: 4194305 bytes"):
+        read(longest.replace(b"r1", b"r12", 1))
+    with pytest.raises(ValueError, match="cannot be read as a page"):
+        read_node(NODE + b"x" * MAX_PAGE)
 
 
 def test_a_leaf_of_entries() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr_changes import NOTHING, leaf_changes
+from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes
 
 OLD, NEW, NAMES = FIRST[2].text, SECOND[2].text, FIRST[3].text
 NODE = b"chknode:\n65536\n1\n1\n\na\0sha1:%040d\n" % 0
@@ -75,6 +75,18 @@ def test_names_refer_to_nothing() -> None:
 )
 def test_what_must_be_read_whole(new: bytes, old: bytes) -> None:
     assert leaf_changes(new, old) is None
+
+
+def test_a_leaf_with_many_new_items_is_read_whole() -> None:
+    """To look for each of them in all the rest would take a time that grows with the square of the leaf."""
+    kept = [b"kept-%03d" % number for number in range(100)]
+    added = [b"new-%03d" % number for number in range(SEARCHED + 1)]
+    assert leaf_changes(leaf(*kept, *added), leaf(*kept)) is None
+    found = leaf_changes(leaf(*kept, *added[1:]), leaf(*kept))
+    assert found is not None
+    assert len(found.now) == SEARCHED
+    # What was there before is looked for nowhere.
+    assert leaf_changes(leaf(*kept, *added, revision=b"r2"), leaf(*kept, *added)) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from bzr_builders import BZR, BzrHistory
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.bzr_content import BzrContent
+from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, TEXT
 from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Key, Record
@@ -74,6 +75,21 @@ def test_several_paths() -> None:
     assert texts([]) == []
     whole = list(CONTENT.tree(read, TWO, None, set()))
     assert sorted(CONTENT.tree(read, TWO, [b"lib", b""], set())) == sorted(whole)
+
+
+def test_a_folder_is_looked_at_once_however_many_paths_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read may ask for 4,096 paths in a folder of as many files."""
+    looked: list[bytes] = []
+    children = BzrTree.children
+
+    def noted(tree: BzrTree, file_id: bytes) -> dict[bytes, bytes]:
+        looked.append(file_id)
+        return children(tree, file_id)
+
+    monkeypatch.setattr(BzrTree, "children", noted)
+    paths = [b"lib/%d" % number for number in range(50)]
+    assert texts([*paths, b"lib/run", b"README"]) == [b"readme-id\0" + TWO, b"run-id\0" + ONE]
+    assert looked == [b"root-id", b"lib-id"]
 
 
 def test_a_ghost_has_no_tree() -> None:

@@ -154,7 +154,7 @@ def test_verifications_keep_out_no_upkeep() -> None:
     executor.stop()
 
 
-@pytest.mark.parametrize("slow", [Lane.COMMIT, Lane.LONG, Lane.UPKEEP])
+@pytest.mark.parametrize("slow", [Lane.CONTENT, Lane.COMMIT, Lane.LONG, Lane.UPKEEP])
 def test_work_that_waits_does_not_delay_what_is_quick(slow: Lane) -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)

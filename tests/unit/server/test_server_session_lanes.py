@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from bzr_builders import TRUNK, BzrHistory
 from dialogs import Dialog, Lanes, Served, message
 from session_calls import INSERT, PING, PULL, code, set_ref
 
+from smartserver.records.model import Tip
 from smartserver.server import exchange
+from smartserver.server.dispatch import CallContext, Refused
 from smartserver.server.executor import Lane
-from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.store.content import ContentReader
+from smartserver.store.model import What
+from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.repository_pull import PullRequest, TreesField, repository_pull
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import RequestFlag
@@ -41,6 +48,54 @@ def test_reads(joined: Dialog, lanes: Lanes, calls: list[tuple[AnyVerb, Argument
     lanes.run_all()
     assert code(joined.answer(number)) == "ok"
     assert lanes.lanes == expected
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_put_together_is_read_apart_and_no_longer_than_it_is_wanted(
+    joined: Dialog, lanes: Lanes, served: Served, leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = BzrHistory()
+    (tip,) = history.line(1)
+    history.push(served.repository("trees"), [tip], {TRUNK: Tip(tip)})
+    ended: list[type[BaseException]] = []
+    read = ContentReader.read
+
+    def noted(reader: ContentReader, size: int) -> bytes:
+        if leaves:
+            joined.send(Cancel(number))
+        try:
+            return read(reader, size)
+        except Exception as wrong:
+            ended.append(type(wrong))
+            raise
+
+    monkeypatch.setattr(ContentReader, "read", noted)
+    request = PullRequest(What.TREE, refs=[TRUNK], trees=TreesField([-1]))
+    number = joined.begin(message((repository_pull, request), path="trees"))
+    lanes.run_all()
+    assert code(joined.answer(number)) == ("cancelled" if leaves else "ok")
+    assert lanes.lanes == [Lane.QUICK, *[Lane.CONTENT] * (1 if leaves else 2)]
+    assert ended == [Refused] * leaves
+
+
+def test_a_cancelled_read_runs_no_further_call(
+    joined: Dialog, lanes: Lanes, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = 0
+    run = CallContext.run
+
+    def noted(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Result:
+        nonlocal ran
+        result = run(context, verb, arguments)
+        ran += 1
+        joined.send(Cancel(number))
+        return result
+
+    monkeypatch.setattr(CallContext, "run", noted)
+    number = joined.begin(message(*[(repository_stats, StatsRequest())] * 3))
+    lanes.run_all()
+    assert code(joined.answer(number)) == "cancelled"
+    assert ran == 1
 
 
 def test_a_push_is_checked_and_made_apart_from_reads(

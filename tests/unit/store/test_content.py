@@ -280,6 +280,23 @@ def test_what_is_not_there(stored: Stored) -> None:
         made.plan_content([])
 
 
+def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> None:
+    """A piece of it may be the work of minutes: it ends at the next record."""
+    plan = stored.begin().plan_content([], trees=Trees((stored.merged,)))
+    read = 0
+
+    def go_on() -> None:
+        nonlocal read
+        read += 1
+        if read > 3:
+            raise InterruptedError
+
+    body = stored.begin().open_body(plan, go_on)
+    with pytest.raises(InterruptedError):
+        body.read(1 << 20)
+    assert read == 4
+
+
 def test_a_system_whose_trees_are_not_known() -> None:
     history, repository = History(), PackRepository(MemoryTransport(), "project")
     line = history.line(1)

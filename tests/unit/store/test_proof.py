@@ -184,15 +184,17 @@ def test_other_systems_have_no_own_record() -> None:
 def test_the_reference_cache_is_bounded() -> None:
     cache = ReferenceCache(limit=10)
     for number in range(10):
-        cache.put(0, b"k%d" % number, (0, frozenset((b"a", b"b"))))
+        cache.put(0, b"k%d" % number, b"", (0, frozenset((b"a", b"b"))))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
     assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
-    cache.put(0, b"new", (0, frozenset((b"c",))))
+    cache.put(0, b"new", b"", (0, frozenset((b"c",))))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
-    cache.put(0, b"k7", NOTHING)
+    cache.put(0, b"k7", b"", NOTHING)
     assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
-    cache.put(0, b"large", (0, frozenset(bytes((number,)) for number in range(20))))
+    assert cache.get(0, b"k7", b"x") is None
+    assert cache.get(0, b"k7", b"") == (0, frozenset((b"a", b"b")))
+    cache.put(0, b"large", b"", (0, frozenset(bytes((number,)) for number in range(20))))
     assert cache.get(0, b"large") is None
 
 
@@ -291,6 +293,17 @@ def test_ghosts_are_parents_in_their_place() -> None:
     for parents in ((first,), (ghost, first), (first, ghost, ghost), ()):
         with pytest.raises(WrongParents):
             check_own_record(rules, segment(own.key, parents=parents), own)
+
+
+def test_meta_that_no_key_proves_is_looked_at_each_time() -> None:
+    """What a page refers to is remembered by its key; a copy with something in its meta is refused all the same."""
+    case = BzrCase()
+    case.places = {(record.kind, record.key): [0] for record in FIRST}
+    case.prove(*SECOND)
+    page = SECOND[2]
+    for based in (False, True):
+        with pytest.raises(CorruptRecord, match="its meta is not empty"):
+            case.prove(SECOND[0], SECOND[1], page._replace(meta=b"x"), *SECOND[3:], based=based)
 
 
 def test_only_what_a_key_proves_is_remembered() -> None:

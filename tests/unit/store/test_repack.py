@@ -41,6 +41,7 @@ def test_few_packs_are_left(count: int) -> None:
 )
 def test_what_may_be_joined(sizes: list[int], count: int) -> None:
     assert repack.joinable(entries(sizes)) == count
+    assert repack.rows(entries(sizes)) == (0 if count == 0 else 1 if count == 2 else 2)
 
 
 def test_one_more_is_too_many() -> None:

@@ -578,6 +578,22 @@ def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history
     assert len(repository.snapshot().packs) == 2
 
 
+def test_pushes_that_come_meanwhile_are_not_waited_for(repository: PackRepository, history: History) -> None:
+    line = history.line(9)
+    for each in line[:2]:
+        push(repository, history, [each], {MAIN: each})
+    left = line[2:]
+
+    def another(done: int, total: int) -> None:
+        each = left.pop(0)
+        push(repository, history, [each], {MAIN: each})
+
+    report = repository.repack(another)
+    assert (report.before, report.after) == (2, 2)
+    assert len(left) == 5
+    check_whole(repository, history)
+
+
 def test_nothing_to_join_where_there_is_nothing(repository: PackRepository, history: History) -> None:
     with pytest.raises(NoSuchRepository):
         repository.repack()

@@ -76,6 +76,23 @@ def test_every_key_is_found_and_nothing_else(count: int) -> None:
     assert table.get(b"a") is None
 
 
+def test_the_keys_that_begin_alike_are_found_without_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [(b"%03d\0%d" % (number, each), b"v") for number in range(500) for each in range(3)]
+    table = opened(encode_table(entries), len(entries))
+    read: list[int] = []
+    entry = OpenTable._entry
+
+    def noted(of: OpenTable, index: int) -> tuple[bytes, bytes]:
+        read.append(index)
+        return entry(of, index)
+
+    monkeypatch.setattr(OpenTable, "_entry", noted)
+    assert list(table.starting(b"077\0")) == [b"077\x00%d" % each for each in range(3)]
+    assert len(read) < 20
+    for first in (b"", b"0", b"499\0", b"5", b"077\x001"):
+        assert list(table.starting(first)) == [key for key, _ in entries if key.startswith(first)]
+
+
 def test_binary_and_long_keys_and_values() -> None:
     entries = [(b"\0\0", b""), (b"\1" * 1024, bytes(range(256)) * 300), (b"\xff", b"\0")]
     table = opened(encode_table(entries), 3)
@@ -147,6 +164,10 @@ def test_changes_over_entries(changes: dict[bytes, bytes | None], expected: dict
     lookup = Lookup(files.table([(b"b", b"1"), (b"d", b"2")]), changes, files)
     assert list(lookup.items()) == list(expected.items())
     assert lookup.count() == len(expected)
+    inline = Lookup(Table("opaque", expected), {}, files)
+    for first in (b"", b"a", b"b", b"d", b"z", b"aa"):
+        begin_so = [key for key in expected if key.startswith(first)]
+        assert lookup.starting(first) == inline.starting(first) == begin_so
     assert all(lookup.get(key) == expected.get(key) for key in (b"a", b"b", b"c", b"d", b"e", b"z"))
 
 

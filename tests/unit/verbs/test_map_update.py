@@ -190,6 +190,9 @@ def test_what_belongs_to_a_ref_goes_with_it(project: Project) -> None:
     update(context, EntryChange(b"v9", NEW))
     branch_delete.function(context, BranchDeleteRequest(TOPIC))
     assert context.transaction.entries == {"tags": {MAIN + b"\0v9": NEW, TOPIC + b"\0v1": None}}
+    context.transaction.remove_entries(MAIN)  # What this request set, too.
+    gone = {"tags": {MAIN + b"\0v1": None, TOPIC + b"\0v1": None}, "config": {MAIN + b"\0": None}}
+    assert context.transaction.entries == gone
     context = project.context()
     context.transaction.remove_entries(MAIN)
     context.transaction.remove_entries(b"refs/heads/mai")

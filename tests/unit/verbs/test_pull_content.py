@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from builders import MAIN
 from bzr_builders import TRUNK, BzrHistory
 from verb_context import NotedContext, Project
 
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber, Unsupported
-from smartserver.records.model import Tip
+from smartserver.records.model import RefValue, Tip
 from smartserver.store.model import ContentPlan, Trees, What
 from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_pull import (
     ChosenField,
     InsideField,
@@ -114,6 +118,30 @@ def test_numbers_of_a_tip_that_does_not_say_its_own(trunk: Trunk) -> None:
     assert trunk.tree(TreesField([1, 2]), b"other").of == (trunk.line[0], trunk.side)
     assert trunk.tree(TreesField([1, 3]), b"none", ids=[trunk.line[2]]).of == (trunk.line[0], trunk.line[2])
     assert trunk.tree(TreesField([1, 3]), b"odd").of == (trunk.line[0], trunk.line[2])
+
+
+def test_many_numbers_cost_no_more_than_one(trunk: Trunk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read may ask for 4,096 at once: each walked the whole line, and all refs."""
+    walked: list[int] = []
+    looked: list[RepositoryTransaction] = []
+    first_parent, refs = Snapshot.first_parent, RepositoryTransaction.refs
+
+    def noted(of: Snapshot, ordinal: int) -> int | None:
+        walked.append(ordinal)
+        return first_parent(of, ordinal)
+
+    def seen(of: RepositoryTransaction) -> Mapping[bytes, RefValue]:
+        looked.append(of)
+        return refs(of)
+
+    monkeypatch.setattr(Snapshot, "first_parent", noted)
+    monkeypatch.setattr(RepositoryTransaction, "refs", seen)
+    costs = []
+    for numbers in ([1], [1, 2, 3, -1, -5] * 800):
+        del walked[:], looked[:]
+        trunk.tree(TreesField([*numbers]))
+        costs.append((len(walked), len(looked)))
+    assert costs == [(4, 2)] * 2
 
 
 def test_a_number_needs_something_wanted(trunk: Trunk) -> None:

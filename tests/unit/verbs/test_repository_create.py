@@ -7,7 +7,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
-from smartserver.errors import AccessDenied, WrongVcs
+from smartserver.errors import AccessDenied, LimitExceeded, WrongVcs
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
@@ -33,6 +33,14 @@ def test_it_is_made_with_kinds_and_settings() -> None:
     assert repository_create.function(context, REQUEST).created
     assert context.transaction.created == (GIT, KINDS, SETTINGS)
     assert context.asked == [(Permission.CREATE, b"")]
+
+
+def test_settings_that_would_fill_the_root() -> None:
+    large = msgspec.structs.replace(REQUEST, settings={f"s{number}": b"x" * 4096 for number in range(4)})
+    context = nothing()
+    with pytest.raises(LimitExceeded, match="bytes of a repository's settings"):
+        repository_create.function(context, large)
+    assert context.transaction.created is None
 
 
 def test_one_of_the_same_vcs_is_accepted_as_it_is(project: Project) -> None:

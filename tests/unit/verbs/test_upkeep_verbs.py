@@ -11,7 +11,7 @@ from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository, St
 from smartserver.store.format import SPOKEN
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission
-from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
+from smartserver.verbs.repository_configure import MAX_SETTINGS_BYTES, ConfigureRequest, repository_configure
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_list import ListRequest, RepositoryField, repository_list
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
@@ -106,6 +106,24 @@ def test_no_more_settings_than_may_be(project: Project) -> None:
     repository_configure.function(context, ConfigureRequest({**many, "s0": None}))
     with pytest.raises(LimitExceeded):
         repository_configure.function(context, ConfigureRequest({"s0": b""}))
+
+
+def test_settings_leave_the_root_its_room(project: Project) -> None:
+    """Who may write could fill it, and nobody could push any more."""
+    context = project.context()
+    taken = len("HEAD") + len(MAIN)
+    values: dict[str, bytes | None] = {f"s{number}": b"x" * 4094 for number in range(3)}
+    rest = MAX_SETTINGS_BYTES - taken - 3 * 4096 - 2
+    with pytest.raises(LimitExceeded, match="bytes of a repository's settings: 16385, expected no more than 16384"):
+        repository_configure.function(context, ConfigureRequest({**values, "s3": b"x" * (rest + 1)}))
+    assert context.transaction.setting_changes == {}
+    repository_configure.function(context, ConfigureRequest({**values, "s3": b"x" * rest}))
+    # What takes more all the same may take less.
+    transaction = context.transaction
+    transaction.set_setting("old", b"x" * 4096)
+    repository_configure.function(context, ConfigureRequest({"old": b"x" * 4095}))
+    with pytest.raises(LimitExceeded):
+        repository_configure.function(context, ConfigureRequest({"old": b"x" * 4096}))
 
 
 def test_settings_of_a_repository_that_is_made_and_of_one_that_is_stored(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""A measurement as if it had been made: three commands, one of them not done by ours."""
+"""A measurement as if it had been made: three commands, one of which failed on our side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def measured() -> Ratchet:
         [
             Compared(row("push"), Figures(15, 0, 15, 1, 21_000, 7_000), Figures(1, 0, 1, 1, 1_800, 200)),
             Compared(row("cat"), Figures(12, 2, 12, 1, 500, 41_000), Figures(1, 0, 1, 1, 100, 42_000)),
-            Compared(row("reconcile"), Figures(17, 0, 17, 1, 1_800, 7_900), why="it failed"),
+            Compared(row("reconcile"), Figures(17, 0, 17, 1, 1_800, 7_900), problems=["it failed"]),
         ],
         "300 revisions",
         "3.3.23",

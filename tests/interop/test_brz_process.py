@@ -1,0 +1,179 @@
+"""plugins.breezy_guess, plugins.breezy_server, plugins.breezy_beside: what a command was given is what Breezy has
+parsed; a program that uses Breezy as a library, or runs several commands, is told what is there each time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from brz_sides import SHIM, Users
+from git_sides import environment
+
+from smartserver.plugins import breezy_beside, breezy_guess, breezy_server  # noqa: F401  # They run in other processes.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+BEGIN = """
+import subprocess, sys
+import breezy, breezy.bzr
+from breezy import commands
+from breezy.branch import Branch
+from breezy.plugin import load_plugins
+
+breezy.initialize().__enter__()
+load_plugins()
+commands._register_builtin_commands()
+commands.install_bzr_command_hooks()
+
+from breezy.plugins import hpss
+from breezy.workingtree import WorkingTree
+
+def brz(*words):
+    assert commands.run_bzr(list(words)) == 0
+
+def push(here, there):
+    subprocess.check_call([sys.executable, "-m", "breezy", "push", "-q", "-d", here, there])
+
+"""
+
+
+def program(users: Users, where: str, source: str, **named: str) -> list[str]:
+    """Run a program that uses Breezy in one process; its last words are what it found."""
+    user = where.partition("/")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + "".join(f"{name} = {value!r}\n" for name, value in named.items()) + source],
+        cwd=users.folder / where,
+        env={
+            **environment(users.folder / ".home"),
+            "BRZ_EMAIL": f"{user} <{user}@example.org>",
+            "BRZ_LOG": str(users.log),
+            "BRZ_PLUGINS_AT": f"hpss@{SHIM}",
+            "BRZ_PROGRESS_BAR": "none",
+            "XDG_CACHE_HOME": str(users.cache(user)),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()[-1].split()
+
+
+def alias(users: Users, words: str) -> None:
+    folder = users.folder / ".home" / ".config" / "breezy"
+    folder.mkdir(parents=True)
+    (folder / "breezy.conf").write_text(f"[ALIASES]\nshort = {words}\n")
+
+
+# -- what a command was given
+
+
+@pytest.mark.parametrize("way", ["abbreviated", "alias"])
+def test_tags_that_are_to_be_kept_are_kept(users: Users, way: str) -> None:
+    users.tag("a", "v3")
+    assert users.run("a", "push").status == 0
+    alias(users, "uncommit --force --keep-tags")
+    words = ["short"] if way == "alias" else ["uncommit", "--force", "--keep-t"]
+    assert users.run("a", *words, users.url()).status == 0
+    assert users.served_entries("tags").keys() == {"v1", "v3"}
+    tip = users.served_tip()
+    assert tip is not None
+    assert tip[0] == 2
+
+
+def test_what_an_alias_says_counts(users: Users) -> None:
+    alias(users, "tag --force")
+    assert "Updated tag v1" in users.ask("tag --force", "a", "short", "-d", users.url(), "v1")
+    assert users.served_entries("tags")["v1"] == users.tip("a")[1]
+
+
+# -- several commands, or none
+
+
+def test_the_next_command_asks_anew(users: Users) -> None:
+    assert users.run("", "checkout", "--lightweight", "-q", users.url(), "light").status == 0
+    assert users.run("a", "push", users.url("topic")).status == 0
+    users.commit("a", "four")
+    said = program(
+        users,
+        "light",
+        """
+brz("switch", topic)
+push(here, topic)
+brz("revno", topic)
+brz("switch", trunk)
+brz("switch", topic)
+tree = WorkingTree.open(".")
+print(tree.branch.revno(), tree.branch.revision_id_to_revno(tree.last_revision()), len(hpss.running))
+""",
+        here=str(users.path("a")),
+        topic=users.url("topic"),
+        trunk=users.url(),
+    )
+    assert said == ["4", "4", "0"]
+
+
+def test_a_command_that_a_program_runs_by_itself(users: Users) -> None:
+    source = (
+        'from breezy.builtins import cmd_cat\ncmd = cmd_cat()\ncmd.outf = sys.stdout.buffer\ncmd.run(url + "/two")\n'
+    )
+    assert program(users, "b", source, url=users.url()) == ["two"]
+
+
+def test_branches_that_were_dropped_are_forgotten(users: Users) -> None:
+    source = """
+import gc
+for _ in range(9):
+    Branch.open(".")
+gc.collect()
+kept = Branch.open(".")
+print(len(hpss.opened), hpss.opened[0]() is kept)
+"""
+    assert program(users, "b", source) == ["1", "True"]
+
+
+def test_a_pull_into_another_repository_than_was_thought(users: Users) -> None:
+    """When the branch is asked where it is nobody has said yet which repository its history is for."""
+    users.make("c")
+    users.commit("a", "four")
+    assert users.run("a", "push").status == 0
+    source = """
+there = Branch.open(url)
+assert there.revno() == 4
+mine = Branch.open(path)
+mine.pull(there)
+print(mine.revno(), len(mine.repository.all_revision_ids()))
+"""
+    assert program(users, "b", source, url=users.url(), path=str(users.path("c"))) == ["4", "4"]
+    users.check("c")
+
+
+def test_revisions_that_nothing_leads_to_are_not_taken(users: Users) -> None:
+    source = """
+there, mine = Branch.open(url), Branch.open(".")
+try:
+    there.repository.fetch(mine.repository, mine.last_revision())
+except breezy.errors.CommandError as refused:
+    print(refused)
+"""
+    assert "push" in program(users, "a", source, url=users.url())
+
+
+def test_a_branch_is_unlocked_where_its_options_could_not_be_written(users: Users) -> None:
+    source = """
+import shutil
+branch = Branch.open(url)
+branch.lock_write()
+branch.get_config_stack().set("answer", "42")
+shutil.rmtree(served)
+try:
+    branch.unlock()
+except breezy.errors.NotBranchError:
+    print(branch.is_locked(), branch.repository.is_locked(), branch.peek_lock_mode())
+"""
+    served = Path(users.served.root) / users.place
+    assert program(users, "b", source, url=users.url(), served=str(served)) == ["False", "False", "None"]

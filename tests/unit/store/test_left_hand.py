@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from bzr_builders import TRUNK, BzrHistory
+
+from smartserver.records.model import Tip
+from smartserver.store.left_hand import LeftHand
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from transports.memory import MemoryTransport
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    history, repository = BzrHistory(), PackRepository(MemoryTransport(), "project")
+    line = history.line(5)
+    grafted = history.commit({b"f": b"grafted"}, [line[4]], [b"ghost"], ghost_first=True)
+    later = history.commit({b"f": b"later"}, [grafted])
+    history.push(repository, history.parents, {TRUNK: Tip(later)})
+    return repository.snapshot()
+
+
+def test_where_it_ends(snapshot: Snapshot) -> None:
+    assert list(LeftHand(snapshot, 4)) == [4, 3, 2, 1, 0]
+    assert LeftHand(snapshot, 4).length() == 5
+    assert list(LeftHand(snapshot, 6)) == [6, 5]
+    line = LeftHand(snapshot, 6)
+    assert [line.at(steps) for steps in (1, 0, 2, 1 << 53, 1)] == [5, 6, None, None, 5]
+
+
+def test_no_step_is_taken_twice(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[int] = []
+    first_parent = Snapshot.first_parent
+
+    def noted(of: Snapshot, ordinal: int) -> int | None:
+        walked.append(ordinal)
+        return first_parent(of, ordinal)
+
+    monkeypatch.setattr(Snapshot, "first_parent", noted)
+    line = LeftHand(snapshot, 4)
+    assert (line.at(0), walked) == (4, [])
+    assert (line.at(2), walked) == (2, [4, 3])
+    assert [line.length(), *line, line.at(4), line.at(9)] == [5, 4, 3, 2, 1, 0, 0, None]
+    assert walked == [4, 3, 2, 1, 0]
