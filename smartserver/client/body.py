@@ -37,6 +37,24 @@ class Plan(Protocol):
         """The same plan, using none of `keys` as a delta base."""
 
 
+class Nothing:
+    """The source of a push that brings no revision, and its plan."""
+
+    graph: Sequence[Announced] = ()
+
+    def plan(self, tips: object, haves: object) -> Nothing:
+        """Whatever is asked for."""
+        return self
+
+    def segments(self) -> Iterable[bytes]:
+        """None."""
+        return ()
+
+    def without_bases(self, keys: object) -> Nothing:
+        """The same."""
+        return self
+
+
 def announcing(plan: Plan) -> BodySource:
     """The graph of what would come, for a push that is only checked."""
     graph = encode_graph(plan.graph)

@@ -155,14 +155,14 @@ class RemoteRepository:
 
     # -- pull
 
-    def learn_refs(self) -> None:
-        """Ask for the refs and nothing else; they are in the knowledge then.
+    def learn_refs(self, *, stats: bool = False) -> StatsResult | None:
+        """Ask for the refs; they are in the knowledge then. `stats`: and for what the repository consists of.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        self._pull(PullRequest(What.REFS))
+        return self._pull(PullRequest(What.REFS), [(repository_stats, StatsRequest())] if stats else []).stats
 
     def pull(
         self,

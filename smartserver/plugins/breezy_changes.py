@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from breezy.errors import CommandError
@@ -12,7 +12,7 @@ from smartserver.errors import NotDone, StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
@@ -88,24 +88,6 @@ def _change(remote: Remote, update: RefUpdate, maps: Sequence[MapUpdateRequest] 
     _check(pushed.maps)
     remote.learn_answer()
     return done
-
-
-class Nothing:
-    """What a change sends that needs no revisions."""
-
-    graph: Sequence[Announced] = ()
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Nothing:
-        """Nothing."""
-        return self
-
-    def segments(self) -> Iterable[bytes]:
-        """None."""
-        return ()
-
-    def without_bases(self, keys: Collection[Key]) -> Nothing:
-        """The same."""
-        return self
 
 
 def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:

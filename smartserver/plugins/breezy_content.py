@@ -61,14 +61,22 @@ class Content:
         """
         wanted = self.wanted
         first = wanted.trees
-        if wanted.chosen is None and first is None:
-            self.remote.learn_refs()
+        if (wanted.chosen is None and first is None) or (wanted.stats and self._is_shared()):
+            self._look()
             return
         inside = None if wanted.inside is None else InsideField(wanted.inside.chosen, wanted.inside.trees)
         try:
             self._ask(wanted.chosen, first, inside)
         except (MissingRevision, NoSuchRevisionNumber):
-            self.remote.learn_refs()
+            self._look()
+
+    def _look(self) -> None:
+        self.stats = self.remote.learn_refs(stats=self.wanted.stats)
+
+    def _is_shared(self) -> bool:
+        """Whether a repository without a branch at its own path was seen there last."""
+        known = self.remote.knowledge
+        return known.named == HERE and known.ref(HERE) is None
 
     def _ask(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from breezy import errors
+from breezy import errors, urlutils
 from breezy.controldir import ControlDir
 from breezy.plugins import hpss
 from breezy.repository import Repository
@@ -74,16 +74,33 @@ def is_ours(location: object) -> bool:
 
 
 def likely_target() -> Repository | None:
-    """The repository of the branch that was opened last, else the one around the current folder."""
+    """The repository of the branch that was opened last, else the one around the current folder.
+
+    A new branch has the one that is shared and around it, or none as yet, wherever the command runs.
+    """
+    place = given("to_location")
+    if is_running("branch") and not is_ours(place):
+        source = given("from_location")
+        return None if given("standalone") else _shared_around(place or urlutils.derive_to_location(source))
     for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
         branch = reference()
         if branch is not None and is_usable(branch.repository):
             return branch.repository
+    return _around(".")
+
+
+def _around(place: str) -> Repository | None:
     try:
-        repository = ControlDir.open_containing(".")[0].find_repository()
+        repository = ControlDir.open_containing(place)[0].find_repository()
     except (errors.BzrError, OSError):
         return None
     return repository if is_usable(repository) else None
+
+
+def _shared_around(place: str) -> Repository | None:
+    """The repository that a new branch at a place is going to use, if it lies above it."""
+    repository = _around(urlutils.dirname(place))
+    return repository if repository is not None and repository.is_shared() else None
 
 
 def local_tips() -> list[RevisionId]:

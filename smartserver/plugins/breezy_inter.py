@@ -131,8 +131,8 @@ class FetchFromServer(InterRepository):
         """The ancestors of `heads` that came and are not here, parents first."""
         heads = list(heads)
         missing, lacking = self._compare(heads)
-        if lacking:  # What is had here rests on ghosts that are none on the server.
-            self.source.remote.ask_again(lacking)
+        if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.
+            self.source.remote.ask_again(lacking, self.target)
             missing, _ = self._compare(heads)
         return missing
 
@@ -143,7 +143,7 @@ class FetchFromServer(InterRepository):
         with self.target.lock_read():
             here = self.target.get_parent_map(came)
             missing = [revision for revision in came if revision not in here]
-            below = history.rests_on(missing)
+            below = history.rests_on(missing) | (set(heads) & self.source.has_revisions(heads)) - set(came)
             return missing, below - set(self.target.get_parent_map(below))
 
     def search_missing_revision_ids(

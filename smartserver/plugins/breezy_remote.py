@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from breezy.repository import Repository
 
+from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import (
     NewRepository,
@@ -20,7 +21,6 @@ from smartserver.client.repository import (
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
-from smartserver.plugins.breezy_changes import Nothing
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_guess import (
     copies_there,
@@ -205,8 +205,11 @@ class Remote:
 
     def _better_whole(self, asked: Wanted) -> bool:
         """Whether whole revisions are fewer bytes than what a command reads."""
-        if asked.inside is not None and asked.inside.history and self.knowledge.leads_inside:
-            return True
+        if asked.inside is not None and asked.inside.history:
+            if self.knowledge.leads_inside:
+                return True
+            if asked.is_deep and not self.knowledge.met:
+                return True  # It may lead into the branch; where it does not, every tree is read all the same.
         # Where earlier commands have left the history, only what is new of it comes.
         return asked.is_deep and self.shadow is not None and self.shadow.is_there()
 
@@ -280,8 +283,9 @@ class Remote:
             self.content = content
         return content
 
-    def ask_again(self, absent: Collection[RevisionId]) -> None:
-        """Ask for the history once more: these revisions, though below what the target has, are not there."""
+    def ask_again(self, absent: Collection[RevisionId], repository: Repository) -> None:
+        """Ask for the history once more: these revisions, though below what the target has, are not in this one."""
+        self._target, self._guessed = repository if is_usable(repository) else None, True
         self._ask_history(absent)
 
     def ask_anew(self) -> None:

@@ -200,10 +200,13 @@ class HpssRepository:
         """What `brz info -v` tells, of what a branch has."""
         self.remote.look()
         content = self.remote.content
-        if content is None or content.stats is None or committers:
+        if content is None or content.stats is None:
             found: dict[str, Any] = self.shadow().gather_stats(revid, committers)
             return found
         stats: dict[str, Any] = {"revisions": content.stats.revisions, "size": content.stats.size}
+        if committers and revid is not None:
+            found = self.shadow().gather_stats(revid, committers)
+            return found | stats
         first = next((revision for revision, number in content.numbers.items() if number == 1), None)
         if revid is not None and revid != NULL_REVISION and first is not None:
             ends = [self.get_revision(each) for each in (first, revid)]

@@ -172,27 +172,11 @@ class Repository(Protocol):
     def _get_source(self, to_format: Format) -> Source: ...
 
 
-content: Callable[[StoreKey, tuple[StoreKey, ...] | None, bytes | None, list[bytes]], Content]
-content = versionedfile.ChunkedContentFactory
-"""A record to be inserted: key, parents, sha1 of the text where it is known, the text in pieces."""
-
-GroupedTexts: Any = groupcompress.GroupCompressVersionedFiles
-"""A store of texts in blocks, given what keeps their places and what keeps the blocks."""
-
-BlockOfTexts: Any = groupcompress.GroupCompressBlock
-"""A block, from its bytes in a pack."""
-
-TextsOfBlock: Any = groupcompress._LazyGroupContentManager
-"""A block and the texts in it, from or to the bytes in which Breezy sends both over a network."""
-
-TextCompressor: Any = groupcompress.PyrexGroupCompressor
-"""What makes the content of a block, text after text, where Breezy has its compiled parts."""
-
-COMPILED: bool = groupcompress.GroupCompressor is TextCompressor
-"""Whether it has."""
-
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""
+
+differences: Any = getattr(groupcompress, "DeltaIndex", None)
+"""What finds in a text what another has too, where Breezy has its compiled parts."""
 
 bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
 """What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""
@@ -237,3 +221,17 @@ def is_debugged(flag: str) -> bool:
     """Whether the user has given `-D` and this flag."""
     enabled = getattr(debug, "debug_flag_enabled", None)  # Since 3.4
     return bool(enabled(flag)) if enabled is not None else flag in debug.debug_flags
+
+
+def put_block(
+    store: Store, block: bytes, places: Iterable[tuple[StoreKey, tuple[StoreKey, ...] | None, int, int]]
+) -> None:
+    """Put a block into a store, as it is; `places`: of each text its key and parents, where it begins and ends.
+
+    A text that is there already is not put there again.
+    """
+    inside: Any = store
+    _, at, size = inside._access.add_raw_record(None, len(block), [block])
+    inside._index.add_records(
+        [(key, b"%d %d %d %d" % (at, size, begin, end), (parents,)) for key, parents, begin, end in places]
+    )

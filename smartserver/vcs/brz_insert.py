@@ -9,6 +9,7 @@ it counts; whatever goes wrong, even after the last byte, leaves the repository 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import tempfile
@@ -24,7 +25,8 @@ from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, content
+from smartserver.vcs.brz_block import Place, Text, fill
+from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
@@ -113,6 +115,7 @@ class _Arrived:
         breezy = repository.breezy
         self._stores: dict[int, Store] = {
             REVISION: breezy.revisions,
+            SIGNATURE: breezy.signatures,
             INVENTORY: breezy.inventories,
             CHK: breezy.chk_bytes,
             TEXT: breezy.texts,
@@ -137,17 +140,37 @@ class _Arrived:
         return sum(map(len, self._rows))
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:
-        """What came, kind by kind; pages come first, for they say what the texts must be."""
-        yield "chk_bytes", self._pages(segments)
-        yield "revisions", self._revisions()
-        yield "signatures", self._signatures()
-        yield "inventories", self._inventories()
+        """Nothing that Breezy need look at: it has begun to write when it asks, and what came is put into its stores.
+
+        Pages come first, for they say what the texts must be.
+        """
+        self._put(CHK, self._pages(segments))
+        self._put(REVISION, self._revisions())
+        self._put(SIGNATURE, self._signatures())
+        self._put(INVENTORY, self._inventories())
         if self._worker is None:
-            yield "texts", self._proved(self._texts())
+            self._put(TEXT, self._texts())
         else:
-            yield "texts", self._worker.finish(self._prove)
+            self._worker.finish(functools.partial(self._put_block, TEXT))
         if self.references is not None:
             self.references.check(self._repository, self._rows[CHK], self._rows[TEXT])
+        yield from ()
+
+    def _put(self, kind: int, texts: Iterable[Text]) -> None:
+        """Put the records of a kind into their store."""
+        fill(texts, functools.partial(self._put_block, kind))
+
+    def _put_block(self, kind: int, block: bytes, places: list[Place]) -> None:
+        if kind == TEXT:
+            for place in places:
+                if self._named[place.key] not in (b"", place.sha1):
+                    raise WrongContent(place.key, "its sha1 is not the one its tree names")
+        parts = 1 if kind == TEXT else 0
+        put_block(
+            self._stores[kind],
+            block,
+            [(tuple(key.split(b"\0", parts)), parents, begin, end) for key, parents, _, begin, end in places],
+        )
 
     def close(self) -> None:
         """Stop what still goes on."""
@@ -156,7 +179,7 @@ class _Arrived:
 
     # ---- what comes
 
-    def _pages(self, segments: Iterable[bytes]) -> Iterator[Content]:
+    def _pages(self, segments: Iterable[bytes]) -> Iterator[Text]:
         came = [self._spool_segment(block) for block in segments]
         texts = sum([row.length for row in self._rows[TEXT].values()])
         if texts >= FORK_FROM and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
@@ -170,7 +193,8 @@ class _Arrived:
                     self._look(text, [each for each in named if each in expected], expected)
                 elif expected and holds_entries(text):
                     self._look(text, list(expected), expected)
-                yield content((key,), None, key[5:], [text])
+                base_key = self._rows[CHK][key].base
+                yield Text(key, None, b"", text, base_key, self._cache.get(CHK, base_key))
             if expected and self.references is not None:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
@@ -237,7 +261,7 @@ class _Arrived:
 
     # ---- what follows
 
-    def _revisions(self) -> Iterator[Content]:
+    def _revisions(self) -> Iterator[Text]:
         for key, row in self._rows[REVISION].items():
             text = self._text(REVISION, key)
             try:
@@ -247,13 +271,13 @@ class _Arrived:
             if found.id != key or found.parents != row.parents:
                 raise WrongContent(key, "its record names another revision, or other parents")
             self._named[key] = found.inventory_sha1
-            yield content((key,), _keys(row.parents), None, [text])
+            yield Text(key, _keys(row.parents), b"", text)
 
-    def _signatures(self) -> Iterator[Content]:
+    def _signatures(self) -> Iterator[Text]:
         for key in self._rows[SIGNATURE]:
-            yield content((key,), None, None, [self._text(SIGNATURE, key)])
+            yield Text(key, None, b"", self._text(SIGNATURE, key))
 
-    def _inventories(self) -> Iterator[Content]:
+    def _inventories(self) -> Iterator[Text]:
         for key, row in self._rows[INVENTORY].items():
             text = self._text(INVENTORY, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
@@ -267,28 +291,18 @@ class _Arrived:
             parents = row.parents
             if row.meta:
                 parents = () if row.meta == NO_PARENTS else tuple(row.meta.split(b"\0"))
-            yield content((key,), _keys(parents), sha1, [text])
+            yield Text(key, _keys(parents), sha1, text)
 
-    def _texts(self) -> Iterator[Content]:
+    def _texts(self) -> Iterator[Text]:
         came = self._rows[TEXT]
         order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Of one file as they came: bases first.
         for key in order:
             text = self._text(TEXT, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
-            file_id, revision = key.split(b"\0")
-            meta = came[key].meta
-            parents = tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()
-            yield content((file_id, revision), parents, sha1, [text])
-
-    def _proved(self, texts: Iterator[Content]) -> Iterator[Content]:
-        for each in texts:
-            self._prove(b"\0".join(each.key), each.sha1 or b"")
-            yield each
-
-    def _prove(self, key: Key, sha1: bytes) -> None:
-        """Check the sha1 of a text."""
-        if self._named[key] not in (b"", sha1):
-            raise WrongContent(key, "its sha1 is not the one its tree names")
+            file_id = key[: key.index(b"\0")]
+            row = came[key]
+            parents = tuple([(file_id, each) for each in row.meta.split(b"\0")]) if row.meta else ()
+            yield Text(key, parents, sha1, text, row.base, self._cache.get(TEXT, row.base))
 
     # ---- texts
 

@@ -98,6 +98,7 @@ def bzr_references(record: HasText) -> tuple[int, list[bytes]]:
         fields = dict(line.split(b": ", 1) for line in lines[1:-1])
         must(lines[0] == b"chkinventory:" and fields[b"revision_id"] == record.key, "an inventory is its revision's")
         return 3, [fields[b"id_to_entry"], fields[b"parent_id_basename_to_file_id"]]
+    must(record.kind != 3 or len(record.text) <= 4194304, "a page has a limit")
     if record.kind == 3 and lines[0] == b"chknode:":
         return 3, [line.rpartition(b"\0")[2] for line in lines[5:-1]]
     texts, at = list[bytes](), 5

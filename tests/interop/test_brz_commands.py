@@ -121,6 +121,31 @@ def test_branch(users: Users) -> None:
     assert "Not a branch" in users.ask("branch, nothing there", "", "branch", users.url("none"), "f", status=3)
 
 
+def test_branch_from_within_another(users: Users) -> None:
+    """What the branch around the current folder has is not in the new one's repository."""
+    tip = users.tip("a")
+    for where, words in (("a", []), ("part", []), ("part", ["-r", "3"])):
+        if where == "part" and not users.path("part").exists():
+            assert users.run("", "branch", "-r", "2", "a", "part").status == 0
+        new = f"new-{where}-{len(words)}"
+        said = users.ask("branch", where, "branch", users.url(), f"../{new}", *words)
+        assert said == "Branched 3 revisions.\n"
+        assert users.tip(new) == tip
+        users.check(new)
+    assert users.ask("branch", "a", "branch", users.url()) == "Branched 3 revisions.\n"
+    users.check("a/trunk")
+    users.make("shared", shared=True)
+    users.ask("branch, into a shared repository", "a", "branch", users.url(), "../shared/x")
+    users.ask("branch", "shared/x", "branch", users.url(), "../../outside")
+    users.ask("branch", "shared/x", "branch", "--standalone", users.url(), "../alone")
+    for new in ("shared/x", "outside", "shared/alone"):
+        assert users.tip(new) == tip
+        users.check(new)
+    # A guess that is wrong costs a round trip.
+    users.ask("checkout -r, within another", "a", "checkout", "-r", "2", users.url(), "../check")
+    users.check("check")
+
+
 def test_what_a_shared_repository_holds_does_not_come(users: Users) -> None:
     users.commit("a", "four", large(2))
     assert users.run("a", "push", users.url("two")).status == 0
@@ -228,6 +253,18 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
     assert users.ask("branches", "", "branches", users.url("")) == "  trunk\n"
     said = users.ask("break-lock", "", "break-lock", users.url())
     assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
+
+
+def test_info_of_a_shared_repository(users: Users) -> None:
+    words = ("info", "-v", users.url(""))
+    users.forget("nobody")
+    assert "3 revisions\n" in users.ask("info -v, shared, not met", "", *words)
+    said = users.ask("info -v", "", *words)
+    assert said.startswith("Shared repository")
+    assert re.search(r"Repository:\n +3 revisions\n +[1-9][0-9]* KiB\n", said)
+    said = users.run("", "info", "-vv", users.url()).out
+    assert "1 committer" in said
+    assert "3 revisions\n" in said
 
 
 def test_what_is_changed_in_a_branch(users: Users) -> None:

@@ -152,6 +152,20 @@ print(mine.revno(), len(mine.repository.all_revision_ids()))
     users.check("c")
 
 
+def test_a_commit_in_a_bound_branch_is_no_push(users: Users) -> None:
+    assert users.run("", "checkout", "-q", users.url(), "c").status == 0
+    users.add("c", "new")
+    source = """
+told = []
+for name in ("post_push", "post_commit"):
+    Branch.hooks.install_named_hook(name, lambda *given, name=name: told.append(name), None)
+WorkingTree.open(".").commit("bound")
+print(*told)
+"""
+    assert program(users, "c", source) == ["post_commit"]
+    assert users.served_tip() == users.tip("c")
+
+
 def test_revisions_that_nothing_leads_to_are_not_taken(users: Users) -> None:
     source = """
 there, mine = Branch.open(url), Branch.open(".")

@@ -3,7 +3,6 @@ wrong."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -23,10 +22,10 @@ from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.vcs import brz_insert
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository, WrongFormat
-from smartserver.vcs.brz_compat import Content, content
+from smartserver.vcs.brz_block import Text
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import plan
-from smartserver.vcs.brz_worker import Sparing, Worker
+from smartserver.vcs.brz_worker import Worker
 
 pytestmark = pytest.mark.interop
 
@@ -430,7 +429,7 @@ def test_an_interrupted_pull_leaves_nothing() -> None:
 
 
 def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(arrived: object) -> Iterator[Content]:
+    def failing(arrived: object) -> Iterator[Text]:
         raise OSError("no space")
 
     monkeypatch.setattr(brz_insert, "FORK_FROM", 1)
@@ -442,10 +441,10 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_is_abandoned_is_gone(workers: list[int]) -> None:
-    def endless() -> Iterator[Content]:
+    def endless() -> Iterator[Text]:
         while True:
             signal.pause()
-            yield content((b"never",), (), None, [b""])
+            yield Text(b"never", (), b"", b"")
 
     worker = Worker(endless)
     worker.abandon()
@@ -462,15 +461,15 @@ def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Si
         done.append(os.getpid())
         raise SystemExit("as the parent")
 
-    def stream() -> Iterator[Content]:
+    def stream() -> Iterator[Text]:
         os.kill(os.getpid(), number)
-        yield content((b"never",), (), None, [b""])
+        yield Text(b"never", (), b"", b"")
 
     before = signal.signal(number, end)
     try:
         worker = Worker(stream)
         with pytest.raises(VcsError, match=f"failed: signal {number}$"):
-            worker.finish(lambda key, sha1: None)
+            worker.finish(lambda block, places: None)
         assert done == []
         with pytest.raises(SystemExit, match="as the parent"):
             signal.raise_signal(number)
@@ -481,23 +480,6 @@ def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Si
 
 
 # ---- signatures
-
-
-def test_a_text_that_has_changed_by_a_third_lies_whole() -> None:
-    lines = [hashlib.sha1(b"%d" % number).hexdigest().encode() + b"\n" for number in range(600)]
-    edited = [lines[:300], [*lines[:290], b"a line\n", *lines[291:300]], lines[200:500], lines[201:500]]
-    made = Sparing({"max_bytes_to_index": 1 << 20})
-    found = [
-        made.compress((b"file", b"r%d" % number), [b"".join(text)], len(b"".join(text)), None)
-        for number, text in enumerate(edited)
-    ]
-    assert [kind for *_, kind in found] == ["fulltext", "delta", "fulltext", "delta"]
-    block = made.flush()
-    block.set_content(b"".join(block._content_chunks))
-    for number, (sha1, start, end, _) in enumerate(found):
-        text = b"".join(block.extract((b"",), start, end))
-        assert text == b"".join(edited[number])
-        assert sha1 == hashlib.sha1(text).hexdigest().encode()
 
 
 def test_signatures_that_come_later() -> None:

@@ -131,14 +131,50 @@ def test_only_what_needs_history_keeps_it(users: Users) -> None:
     assert kept(users) == []
 
 
-def test_log_v_of_one_file(users: Users) -> None:
-    """That a URL leads into a branch shows in the first answer, or is known."""
-    users.forget("empty")
-    assert "added:" in users.ask("log -v, one file, not met", "empty", "log", "-v", users.url("trunk/one"))
+def test_log_v_of_what_is_in_a_branch(users: Users) -> None:
+    """A URL does not say where the branch ends, and nobody need know before the history is asked for."""
+    users.path("a/doc").mkdir()
+    users.commit("a", "doc/index")
+    assert users.run("a", "push").status == 0
+    for budget, inner in (("log -v, one file, not met", "/one"), ("log -v, one folder, not met", "/doc"), ("", "")):
+        users.forget("empty")
+        words = ("log", "-v", f"URL{inner}")
+        first = read(users, 1, *words)
+        assert first.counts.bytes_down > LARGE
+        assert said(first) == []
+        assert "added:" in first.out
+        little(read(users, 1, *words))
+        little(read(users, 1, "log", "-v", "URL/one"))
+        little(read(users))
+        assert len(kept(users)) == 1
+        if budget:
+            users.forget("empty")
+            assert "added:" in users.ask(budget, "empty", "log", "-v", f"{users.url()}{inner}")
+
+
+def test_log_v_of_one_file_of_a_branch_that_was_met(users: Users) -> None:
     users.forget("empty")
     assert users.run("empty", "revno", users.url()).status == 0
     assert "added:" in users.ask("log -v, one file", "empty", "log", "-v", users.url("trunk/one"))
     little(read(users, 1, "log", "-v", "URL/one"))
+
+
+def test_log_v_of_what_is_not_there(users: Users) -> None:
+    """What is said is what is said where more was known."""
+    for url, word in ((users.url("trunk/none"), "none"), (users.url("none"), "none"), (users.url()[:-8], "")):
+        users.forget("empty")
+        first = users.run("empty", "log", "-v", url)
+        users.run("empty", "revno", users.url())
+        second = users.run("empty", "log", "-v", url)
+        assert (first.status, first.out, first.err) == (second.status, second.out, second.err)
+        assert first.status == 3
+        assert word in first.err
+
+
+def test_a_few_of_a_branch_not_met_do_not_bring_its_history(users: Users) -> None:
+    users.forget("empty")
+    assert read(users, 1, "log", "-v", "-l1", "URL").counts.bytes_down < LARGE
+    assert kept(users) == []
 
 
 def test_branches_of_one_repository_share_it(users: Users) -> None:

@@ -18,36 +18,18 @@ from typing import Self
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import run
+from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository
 from smartserver.client.url import parse
-from smartserver.records.model import Announced, Key
+from smartserver.records.model import Key
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
 from smartserver.vcs.git_plan import Revision
 from smartserver.vcs.git_read import GitPlan
 from smartserver.verbs.rules import Rule
-
-
-class Nothing:
-    """A push source, and its plan, that brings no revision."""
-
-    graph: Sequence[Announced] = ()
-
-    def plan(self, tips: object, haves: object) -> Self:
-        """Nothing."""
-        return self
-
-    def segments(self) -> Iterator[bytes]:
-        """None."""
-        return iter(())
-
-    def without_bases(self, keys: object) -> Self:
-        """Nothing still."""
-        return self
-
 
 NOTHING = Nothing()
 

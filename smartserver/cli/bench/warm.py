@@ -15,6 +15,7 @@ import click
 from netem.budget import Counted
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
+from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -108,21 +109,6 @@ class _Commit:
         return self
 
 
-class _Nothing:
-    """A source that has nothing to send."""
-
-    graph: Sequence[Announced] = ()
-
-    def plan(self, tips: object, haves: object) -> _Nothing:
-        return self
-
-    def segments(self) -> Iterator[bytes]:
-        return iter(())
-
-    def without_bases(self, keys: object) -> _Nothing:
-        return self
-
-
 def run(url: str, count: int, rtt: float, *, traced: bool = False) -> Iterator[WarmRow]:
     """Run each operation `count` times through a link of `rtt` seconds; one row an operation.
 
@@ -172,7 +158,7 @@ class Warm:
             yield WarmRow("delete a branch", refused=refused)
         yield self._measure("diverged push, refused", self._push_diverged)
         if refused is None:
-            self._update(RefUpdate(BRANCH, None), _Nothing(), Outcome.DONE)
+            self._update(RefUpdate(BRANCH, None), Nothing(), Outcome.DONE)
 
     def _begin(self) -> None:
         """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
@@ -184,7 +170,7 @@ class Warm:
 
     def _deletion_refused(self) -> AccessDenied | None:
         """Why no branch may be deleted; asked without deleting one."""
-        asked = self._remote.push([RefUpdate(BRANCH, None)], _Nothing(), check_only=True)[0]
+        asked = self._remote.push([RefUpdate(BRANCH, None)], Nothing(), check_only=True)[0]
         return asked.error if isinstance(asked.error, AccessDenied) else None
 
     def _measure(
@@ -213,13 +199,13 @@ class Warm:
         self._update(RefUpdate(BRANCH, commit.id), commit, Outcome.DONE)
 
     def _push_nothing(self) -> None:
-        self._update(RefUpdate(BRANCH, self._commits.tip), _Nothing(), Outcome.UNCHANGED)
+        self._update(RefUpdate(BRANCH, self._commits.tip), Nothing(), Outcome.UNCHANGED)
 
     def _push_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), _Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
 
     def _delete_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, None), _Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, None), Nothing(), Outcome.DONE)
 
     def _push_diverged(self) -> None:
         other = Commits().next()
@@ -233,7 +219,7 @@ class Warm:
         pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
         self._expect(not list(pulled.body), "fetch nothing")
 
-    def _update(self, update: RefUpdate, source: _Commit | _Nothing, expected: Outcome) -> Updated:
+    def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:
         done = self._remote.push([update], source, NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"}))[0]
         self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")
         return done

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, Plan, announcing, sending, unpacked
+from smartserver.client.body import PIECE, Nothing, Plan, announcing, sending, unpacked
 from smartserver.client.call import BodySource
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Announced, Key
@@ -102,6 +102,13 @@ def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None
     assert next(stream) == encode_graph(GRAPH)
     assert b"".join(read_bulk(piece for piece, _ in pieces)) == encode_graph(GRAPH) + b"".join(LARGE)
     assert list(body()) == pieces
+
+
+def test_nothing_is_sent_of_nothing() -> None:
+    nothing = Nothing().plan([b"tip"], []).without_bases([b"key"])
+    assert (list(nothing.graph), list(nothing.segments())) == ([], [])
+    _, body = sending(nothing, bulk=False)
+    assert said(body) == b""
 
 
 def test_no_body_says_nothing() -> None:

@@ -103,6 +103,8 @@ def test_a_leaf_with_many_new_items_is_read_whole() -> None:
         leaf(b"a", b"b", b"b", b"c").replace(b"b\0", b"b\0", 1),
         leaf(b"a", b"b", b"x", b"x", b"c"),
         leaf(b"a", b"b", b"c", revision=b"r\x002"),
+        # A NUL that is not an item's counts for none, though the leaf says so.
+        leaf(b"a", b"x", b"c").replace(b"dir: x\n\n\nr1", b"dir: x\n\n\nr\0001").replace(b"\n3\n", b"\n4\n"),
     ],
 )
 def test_what_cannot_be_read(new: bytes) -> None:
