@@ -27,7 +27,7 @@ from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("branches", "info", "init", "merge", "pull", "send", "switch")
+TRIES_BRANCHES = ("bind", "branches", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
 """Commands that go on with the repository where a branch cannot be opened, or that change something here before they
 read it: whether it is there is asked at once."""
 

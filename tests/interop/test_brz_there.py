@@ -26,6 +26,8 @@ def test_a_checkout_stays_what_it_is_where_there_is_nothing_to_switch_to(users: 
     before = users.run("c", "info").out
     assert "checkout of branch: URL/trunk/" in before
     assert "Not a branch" in users.run("c", "switch", "none").err
+    if not kind:
+        assert "Not a branch" in users.ask("switch, nothing there", "c", "switch", "none", status=3)
     for force in ([], ["--force"]):
         assert users.run("c", "switch", *force, users.url("none")).status == 3
         refused = users.run("c", "switch", *force, "hpss://127.0.0.1:1/x")
@@ -45,3 +47,15 @@ def test_what_is_not_there_is_not_remembered(users: Users) -> None:
     users.make("new")
     assert users.run("new", "pull", users.url("none")).status == 3
     assert "parent" not in users.run("new", "info").out
+
+
+def test_a_branch_is_bound_only_to_one_that_is_there(users: Users) -> None:
+    before = users.run("b", "info").out
+    refused = users.ask("bind, nothing there", "b", "bind", users.url("none"), status=3)
+    assert refused == 'brz: ERROR: Not a branch: "URL/none/".\n'
+    for words in (["bind"], ["reconfigure", "--bind-to"], ["reconfigure", "--lightweight-checkout", "--bind-to"]):
+        for url in (users.url("none"), "hpss://127.0.0.1:1/x"):
+            assert users.run("b", *words, url).status == 3
+    assert users.run("b", "info").out == before
+    assert users.ask("bind", "b", "bind", users.url()) == ""
+    assert "checkout of branch: URL/trunk/" in users.run("b", "info").out
