@@ -15,8 +15,10 @@ from typing import Any
 
 from breezy import controldir, errors
 from breezy.config import LocationStack
+from breezy.plugins import hpss
 from breezy.workingtree import WorkingTree
 
+from smartserver.plugins.breezy_guess import given
 from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.brz_compat import chk_inventory, dirstate_tree
 
@@ -100,6 +102,16 @@ def open_checkout(path: str) -> Checkout | None:
             return None
         found = checkout_of(tree.basedir)
     return found
+
+
+def refers_to() -> str | None:
+    """The URL of the server's branch that the checkout the command works in is one of; its branch is not opened."""
+    try:
+        control = controldir.ControlDir.open_containing(str(given("directory") or "."))[0]
+        found = control.get_branch_reference()
+    except (errors.BzrError, OSError):
+        return None
+    return found if found is not None and found.startswith(hpss.SCHEMES) else None
 
 
 def _is_in(place: str, root: str) -> bool:

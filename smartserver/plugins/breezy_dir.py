@@ -15,6 +15,7 @@ from breezy.transport import Transport
 from smartserver.plugins import breezy_inter
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
+from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
@@ -26,8 +27,9 @@ from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("branches", "info", "init")
-"""Commands that go on with the repository where a branch cannot be opened."""
+TRIES_BRANCHES = ("bind", "branches", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
+"""Commands that go on with the repository where a branch cannot be opened, or that change something here before they
+read it: whether it is there is asked at once."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -124,11 +126,20 @@ class HpssDir(BzrDir):
         possible_transports: object = None,
     ) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
+        branch = self.unasked(name)
+        if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
+            branch.remote.state()
+        return branch
+
+    def unasked(self, name: str | None = None) -> HpssBranch:
+        """A branch that need not be there: it is pushed to."""
         name = self._get_selected_branch() if name is None else name
-        remote = self.remote(name)
-        if remote.is_known or is_running(*TRIES_BRANCHES):
-            remote.state()
-        return HpssBranch(self, name, remote)
+        return HpssBranch(self, name, self.remote(name))
+
+    def _is_switched(self) -> bool:
+        """Whether this is the branch of a checkout that is being switched to another: that one is asked first."""
+        refers = refers_to() if is_running("switch") else None
+        return refers is not None and HpssTransport(refers).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
@@ -190,7 +201,7 @@ class HpssDir(BzrDir):
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
         """There is none."""
-        raise errors.NotLocalUrl(self.root_transport.base)
+        raise errors.NoWorkingTree(self.root_transport.base)
 
     def has_workingtree(self) -> bool:
         """There is none."""
@@ -232,7 +243,7 @@ class HpssDir(BzrDir):
         """Push a branch, which makes what is not there."""
         from smartserver.plugins.breezy_push import push
 
-        target = self.open_branch(name)
+        target = self.unasked(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
         if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
             source.set_push_location(target.base)
@@ -251,7 +262,7 @@ def _sprout(source: BzrDir, url: str, revision_id: RevisionId | None, options: M
     if options.get("stacked"):
         raise errors.CommandError(STACKED)
     made: HpssDir = ControlDir.open(url, options.get("possible_transports"))
-    branch, target = options.get("source_branch") or source.open_branch(), made.open_branch()
+    branch, target = options.get("source_branch") or source.open_branch(), made.unasked()
     if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision_id):
         push(branch, target, stop_revision=revision_id, hooks=False, new=True)
     return made

@@ -12,7 +12,8 @@ from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_checkouts import checkout_of
+from smartserver.plugins.breezy_guess import given, is_running
 from smartserver.plugins.breezy_push import push, send_beside
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
@@ -86,6 +87,10 @@ class ToServer(GenericInterBranch):
         tag_selector: Selector | None = None,
     ) -> PullResult:
         """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
+        if overwrite and checkout_of(str(given("directory") or ".")) is not None:
+            # The tree is still what the branch was, which will be out of its reach.
+            self.target.repository.shadow()
+            self.target.repository.rest_on(self.source.repository)
         pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
@@ -100,11 +105,9 @@ class ToServer(GenericInterBranch):
         """
         if is_running("merge"):
             source = self.source.repository
-            if isinstance(source, HpssRepository) and source.user_url == self.target.repository.user_url:
-                self.target.repository.rest_on(source.shadow())
-            else:
+            if not isinstance(source, HpssRepository) or source.user_url != self.target.repository.user_url:
                 send_beside(self.source, self.target, stop_revision)
-                self.target.repository.rest_on(source.shadow() if isinstance(source, HpssRepository) else source)
+            self.target.repository.rest_on(source)
         return FetchResult(0)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:

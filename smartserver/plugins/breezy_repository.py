@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import controldir, errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
-from breezy.repository import Repository
+from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_guess import is_running
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
 TAKES_BRANCHES = "a repository on an hpss:// server takes revisions with a branch that leads to them: push one"
+READS_TWO = ("merge", "send")
+"""Commands that read two branches, each of which has its own part of a repository here."""
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -89,8 +91,8 @@ class HpssRepository:
     control_transport = user_transport
 
     def has_same_location(self, other: Repository) -> bool:
-        """Whether another object is the same repository, and has what this one has: in a merge each read its branch."""
-        return not is_running("merge") and getattr(other, "user_url", None) == self.user_url
+        """Whether another object is the same repository, and has what this one has: some read two branches of one."""
+        return not is_running(*READS_TWO) and getattr(other, "user_url", None) == self.user_url
 
     def supports_rich_root(self) -> bool:
         """As format 2a does."""
@@ -162,8 +164,9 @@ class HpssRepository:
                     found.update(local.get_parent_map(other))
         return found
 
-    def rest_on(self, repository: Repository) -> None:
+    def rest_on(self, other: Repository) -> None:
         """Have what another repository has, too: what was merged is there before it is committed."""
+        repository = other.shadow() if isinstance(other, HpssRepository) else other
         self._beside.append(repository)
         if self._shadow is not None:
             self._shadow.add_fallback_repository(repository)
@@ -210,8 +213,15 @@ class HpssRepository:
             stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
         return stats
 
-    def fetch(self, source: Repository, *arguments: object, **options: object) -> NoReturn:
-        """Nothing leads to revisions that come alone."""
+    def fetch(self, source: Repository, *arguments: object, **options: object) -> FetchResult:
+        """Have what another branch has to be compared with, where nothing is written.
+
+        Raises:
+            CommandError: revisions are to come alone: nothing leads to them.
+        """
+        if is_running("send"):
+            self.rest_on(source)
+            return FetchResult(0)
         # Answered by the copy in memory it would take them, and forget them.
         raise errors.CommandError(TAKES_BRANCHES)
 

@@ -171,6 +171,12 @@ class Users:
             info: tuple[int, bytes] = branch.last_revision_info()
             return info
 
+    def revision(self, where: str, revno: int) -> bytes:
+        """The revision of a number in a local branch."""
+        with self.branch(where) as branch:
+            found: bytes = branch.get_rev_id(revno)
+            return found
+
     def tags(self, where: str) -> dict[str, bytes]:
         """Tags of a local branch."""
         with self.branch(where) as branch:

@@ -136,7 +136,7 @@ def test_log_v_of_what_is_in_a_branch(users: Users) -> None:
     users.path("a/doc").mkdir()
     users.commit("a", "doc/index")
     assert users.run("a", "push").status == 0
-    for budget, inner in (("log -v, one file, not met", "/one"), ("log -v, one folder, not met", "/doc"), ("", "")):
+    for inner in ("/one", "/doc", ""):
         users.forget("empty")
         words = ("log", "-v", f"URL{inner}")
         first = read(users, 1, *words)
@@ -147,9 +147,10 @@ def test_log_v_of_what_is_in_a_branch(users: Users) -> None:
         little(read(users, 1, "log", "-v", "URL/one"))
         little(read(users))
         assert len(kept(users)) == 1
-        if budget:
-            users.forget("empty")
-            assert "added:" in users.ask(budget, "empty", "log", "-v", f"{users.url()}{inner}")
+    users.forget("empty")
+    assert "added:" in users.ask("log -v, one file, not met", "empty", "log", "-v", users.url("trunk/one"))
+    users.forget("empty")
+    assert "added:" in users.ask("log -v, one folder, not met", "empty", "log", "-v", users.url("trunk/doc"))
 
 
 def test_log_v_of_one_file_of_a_branch_that_was_met(users: Users) -> None:

@@ -41,6 +41,9 @@ def _record(command: Command) -> None:
 
     def recorded(*positional: object, **named: object) -> object:
         running.append(Running(command.name(), named))
+        if named.get("create_branch"):
+            # `switch -b` makes a branch before it has met the URL of one.
+            import smartserver.plugins.breezy_dir  # noqa: F401
         try:
             return run(*positional, **named)
         finally:

@@ -1,0 +1,61 @@
+"""What a command here refers to is made on a server first, or is there: else nothing is changed here:
+plugins.breezy_checkouts, plugins.breezy_dir."""
+
+from __future__ import annotations
+
+import pytest
+from brz_sides import Users
+
+from smartserver.plugins import breezy_checkouts, breezy_dir  # noqa: F401  # What the commands run, elsewhere.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+def test_a_checkout_is_switched_to_a_branch_that_is_made(users: Users) -> None:
+    assert users.run("", "checkout", users.url(), "c").status == 0
+    assert "Switched to branch at URL/made/" in users.ask("switch -b", "c", "switch", "-b", users.url("made"))
+    assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    said = users.ask("switch -b, lightweight", "light", "switch", "-b", "beside")
+    assert "Switched to branch at URL/beside/" in said
+    assert users.served_tip("made") == users.served_tip("beside") == users.served_tip()
+
+
+@pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
+def test_a_checkout_stays_what_it_is_where_there_is_nothing_to_switch_to(users: Users, kind: tuple[str, ...]) -> None:
+    assert users.run("", "checkout", *kind, users.url(), "c").status == 0
+    before = users.run("c", "info").out
+    assert "checkout of branch: URL/trunk/" in before
+    assert "Not a branch" in users.run("c", "switch", "none").err
+    if not kind:
+        assert "Not a branch" in users.ask("switch, nothing there", "c", "switch", "none", status=3)
+    for force in ([], ["--force"]):
+        assert users.run("c", "switch", *force, users.url("none")).status == 3
+        refused = users.run("c", "switch", *force, "hpss://127.0.0.1:1/x")
+        assert refused.status == 3
+        assert "cannot connect to 127.0.0.1:1" in refused.err
+    assert users.run("c", "info").out == before
+
+
+def test_what_is_not_there_is_not_remembered(users: Users) -> None:
+    before = users.run("b", "info").out
+    refused = users.ask("pull, nothing there", "b", "pull", "--remember", users.url("none"), status=3)
+    assert refused == 'brz: ERROR: Not a branch: "URL/none/".\n'
+    for command in ("pull", "merge"):
+        for url in (users.url("none"), "hpss://127.0.0.1:1/x"):
+            assert users.run("b", command, "--remember", url).status == 3
+    assert users.run("b", "info").out == before
+    users.make("new")
+    assert users.run("new", "pull", users.url("none")).status == 3
+    assert "parent" not in users.run("new", "info").out
+
+
+def test_a_branch_is_bound_only_to_one_that_is_there(users: Users) -> None:
+    before = users.run("b", "info").out
+    refused = users.ask("bind, nothing there", "b", "bind", users.url("none"), status=3)
+    assert refused == 'brz: ERROR: Not a branch: "URL/none/".\n'
+    for words in (["bind"], ["reconfigure", "--bind-to"], ["reconfigure", "--lightweight-checkout", "--bind-to"]):
+        for url in (users.url("none"), "hpss://127.0.0.1:1/x"):
+            assert users.run("b", *words, url).status == 3
+    assert users.run("b", "info").out == before
+    assert users.ask("bind", "b", "bind", users.url()) == ""
+    assert "checkout of branch: URL/trunk/" in users.run("b", "info").out
