@@ -5,7 +5,7 @@ Breezy is given it by `breezy_stores`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from breezy.revision import NULL_REVISION
@@ -104,7 +104,7 @@ class Content:
                     self.records[record.kind, record.key] = record
         self._absent.update(had)
         self._absent -= self.parents.keys()
-        if asked_for and chosen is not None and self.wanted.ends and (not chosen.bare or self._descends(chosen.oldest)):
+        if asked_for and chosen is not None and self.wanted.ends and (chosen.oldest in self.parents or not chosen.bare):
             # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
             named_parents = {each for parents in self.parents.values() for each in parents}
             self._below = named_parents - self.parents.keys()
@@ -120,23 +120,6 @@ class Content:
         if chosen is not None and first is not None:
             named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
-
-    def _had(self) -> Sequence[RevisionId]:
-        """The parents of a checkout's tree that the command compares with what is read."""
-        return self.wanted.trees.had if self.wanted.trees is not None else ()
-
-    def _descends(self, oldest: Named | None) -> bool:
-        """Whether the tip is known to descend from a revision."""
-        seen: set[RevisionId] = set()
-        left = [self.tip()[0]]
-        while left:
-            at = left.pop()
-            if at == oldest:
-                return True
-            if at is not None and at not in seen:
-                seen.add(at)
-                left += self.parents.get(at, ())
-        return False
 
     def _number(self, named: Mapping[RevisionId, Named]) -> None:
         """Number the line of first parents from the tip, and from what was asked for by number."""
