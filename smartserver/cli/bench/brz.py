@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from netem.proxy import Proxy
-from smartserver.cli.bench.history import MEMORY, Runs, folder_size
+from smartserver.cli.bench.history import Runs, add_costs, folder_size
 from smartserver.cli.bench.process import Watch, measure
 from smartserver.cli.bench.report import Progress, Report
 from smartserver.cli.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
@@ -173,17 +173,7 @@ def _report(measured: BrzHistory, repeat: int) -> Report:
             f"{what}: wall", f"{mine.seconds:.2f} s ({ratio:.2f} x)", f"{theirs.seconds:.2f} s", f"{RATIO:g} x",
             ratio <= RATIO,
         )  # fmt: skip
-        for who, mine_, theirs_ in (("client", mine.client, theirs.client), ("server", mine.server, theirs.server)):
-            report.add(f"{what}: CPU of the {who}", f"{mine.cpu(mine_):.2f} s", f"{theirs.cpu(theirs_):.2f} s")
-            largest = max(cost.largest for cost in mine_)
-            report.add(
-                f"{what}: memory of the {who}, largest process", size(largest),
-                size(max(cost.largest for cost in theirs_)), size(MEMORY), largest < MEMORY,
-            )  # fmt: skip
-            report.add(
-                f"{what}: memory of the {who}, all together", size(max(cost.together for cost in mine_)),
-                size(max(cost.together for cost in theirs_)),
-            )  # fmt: skip
+        add_costs(report, what, mine, theirs)
         report.add(f"{what}: bytes up", size(mine.bytes_up), size(theirs.bytes_up))
         report.add(f"{what}: bytes down", size(mine.bytes_down), size(theirs.bytes_down))
     packs = [folder_size(measured.branched(side), "**/*.pack") for side in (ours, stock)]

@@ -227,6 +227,21 @@ def run_history(path: Path, repeat: int, say: Say, *, stages: bool = True) -> tu
     return report, problems
 
 
+def add_costs(report: Report, what: str, mine: Runs, theirs: Runs) -> None:
+    """The processor time and memory of both ends."""
+    for who, mine_, theirs_ in (("client", mine.client, theirs.client), ("server", mine.server, theirs.server)):
+        report.add(f"{what}: CPU of the {who}", f"{mine.cpu(mine_):.2f} s", f"{theirs.cpu(theirs_):.2f} s")
+        largest = max(cost.largest for cost in mine_)
+        report.add(
+            f"{what}: memory of the {who}, largest process", size(largest),
+            size(max(cost.largest for cost in theirs_)), size(MEMORY), largest < MEMORY,
+        )  # fmt: skip
+        report.add(
+            f"{what}: memory of the {who}, all together", size(max(cost.together for cost in mine_)),
+            size(max(cost.together for cost in theirs_)),
+        )  # fmt: skip
+
+
 def _report(history: History, repeat: int) -> Report:
     ours, git = history.ours, history.git
     environment = history._environment
@@ -245,17 +260,7 @@ def _report(history: History, repeat: int) -> Report:
             f"{bar:g} x",
             ratio <= bar,
         )
-        for who, mine_, theirs_ in (("client", mine.client, theirs.client), ("server", mine.server, theirs.server)):
-            report.add(f"{what}: CPU of the {who}", f"{mine.cpu(mine_):.2f} s", f"{theirs.cpu(theirs_):.2f} s")
-            largest = max(cost.largest for cost in mine_)
-            report.add(
-                f"{what}: memory of the {who}, largest process", size(largest),
-                size(max(cost.largest for cost in theirs_)), size(MEMORY), largest < MEMORY,
-            )  # fmt: skip
-            report.add(
-                f"{what}: memory of the {who}, all together", size(max(cost.together for cost in mine_)),
-                size(max(cost.together for cost in theirs_)),
-            )  # fmt: skip
+        add_costs(report, what, mine, theirs)
         if mine.traced:
             report.add(f"{what}: busy in the server, by its own count", f"{median(mine.traced):.2f} s")
         report.add(f"{what}: bytes up", size(mine.bytes_up), size(theirs.bytes_up))

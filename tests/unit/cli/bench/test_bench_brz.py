@@ -46,7 +46,7 @@ def test_what_costs_too_much_and_comes_back_otherwise(temporary: Path, monkeypat
 
     monkeypatch.setattr(brz.BrzHistory, "differences", tampered)
     monkeypatch.setattr(brz, "RATIO", -1)
-    monkeypatch.setattr(brz, "MEMORY", -1)
+    monkeypatch.setattr("smartserver.cli.bench.history.MEMORY", -1)
     result = bench(temporary, "brz", "--repeat", "1")
     assert sum(line.endswith("MISSED") for line in result.stdout.splitlines()) == 6
     assert "wrong: brz revno of the source and of the branch differ: 1 and 1 lines" in result.stderr
