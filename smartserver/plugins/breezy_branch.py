@@ -183,20 +183,16 @@ class HpssBranch(Branch):
         revno, tip = self.last_revision_info()
         if revision_id == tip:
             return revno
-        number = self._numbers().get(revision_id)
+        number = self.remote.numbers.get(revision_id)
         return super().revision_id_to_revno(revision_id) if number is None else number
 
     def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
         """The revision with a revno; what was asked for by number is known by that."""
-        for revision, number in self._numbers().items():
+        for revision, number in self.remote.numbers.items():
             if number == revno:
                 return revision
         found: RevisionId = super().get_rev_id(revno, history)
         return found
-
-    def _numbers(self) -> Mapping[RevisionId, int]:
-        self.remote.look()
-        return self.remote.content.numbers if self.remote.content is not None else {}
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""

@@ -5,6 +5,7 @@ Breezy is given it by `breezy_stores`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
@@ -70,6 +71,7 @@ class Content:
         try:
             self._ask(wanted.chosen, first, inside)
         except (MissingRevision, NoSuchRevisionNumber):
+            self.wanted = dataclasses.replace(wanted, ids=())
             self._look()
 
     def _look(self) -> None:
@@ -87,7 +89,8 @@ class Content:
         inside: InsideField | None = None,
     ) -> None:
         stats = self.stats is None and self.wanted.stats
-        content = self.remote.read(chosen, trees, ids=[*self.wanted.ids, *self._beside], inside=inside, stats=stats)
+        ids = [*self.wanted.ids, *self._beside]
+        content = self.remote.read(chosen, trees, ids=ids, inside=inside, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
@@ -109,7 +112,12 @@ class Content:
             named_parents = {each for parents in self.parents.values() for each in parents}
             self._below = named_parents - self.parents.keys()
             newest = self.tip()[0] if chosen.newest in (None, TIP) else first
-            if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
+            is_asked_for = chosen.oldest in self.wanted.ids
+            if (
+                newest is not None
+                and isinstance(chosen.oldest, bytes)
+                and not (is_asked_for or self._reaches(newest, chosen.oldest))
+            ):
                 # The branch was overwritten since: where the two part is somewhere below.
                 self._below, self._beside = set(), [chosen.oldest]
         self._has_graph |= chosen is not None and not (chosen.limit or chosen.left_hand or chosen.newest is not None)
@@ -117,7 +125,7 @@ class Content:
         named: dict[RevisionId, Named] = {}
         if trees is not None:
             named.update(zip(content.result.trees, trees.revisions, strict=False))
-        if chosen is not None and first is not None:
+        if chosen is not None and first is not None and not ids:  # Else what comes first may be one of those.
             named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
 
@@ -169,6 +177,13 @@ class Content:
                 raise
             self._beside = []  # The repository was made anew.
             self._ask(ChosenField(bare=True), None)
+
+    def has_diverged(self, one: RevisionId, other: RevisionId) -> bool:
+        """Whether neither of two revisions is an ancestor of the other, as far as that was asked for."""
+        chosen = self.wanted.chosen
+        if chosen is None or chosen.oldest != other or not {one, other} <= self.parents.keys():
+            return False
+        return not (self._reaches(one, other) or self._reaches(other, one))
 
     def _reaches(self, revision: RevisionId, ancestor: RevisionId) -> bool:
         """Whether one is below another, by what came."""

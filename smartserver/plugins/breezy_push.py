@@ -10,11 +10,12 @@ from breezy import errors
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
+from smartserver.client.body import Nothing
 from smartserver.client.repository import NewRepository, Outcome, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy_changes import made, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
@@ -115,7 +116,9 @@ def _send(
     remote = target.remote
     known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
     how = How.SET if "tags" in overwrite else How.ADD
-    local, forced = _Source(BrzRepository(source.repository)), "history" in overwrite
+    is_there = isinstance(source, HpssBranch) and source.remote.is_in_repository_of(remote)
+    local = Nothing() if is_there else _Source(BrzRepository(source.repository))
+    forced = "history" in overwrite
     is_sure = remote.is_known and not remote.is_assumed
     with remote.words():
         for _ in range(TRIES):
@@ -126,16 +129,17 @@ def _send(
                     raise errors.AppendRevisionsOnlyViolation(target.base)
             changes = tags_updates(_changes(tags, remote.remembered_tags(), how))
             update, options = _update(source, target, tip, revno, create, forced=forced)
-            pushed = remote.push([update], [*options, *changes], local, NewRepository(VCS, KINDS))
+            updates = made(tip, update.attributes) if create is Create.MUST else [update]
+            pushed = remote.push(updates, [*options, *changes], local, NewRepository(VCS, KINDS))
             said = [*[each.error for each in pushed.refs], *[each.error for each in pushed.maps]]
             if not any(isinstance(error, (StaleLease, StaleEntry)) for error in said):
                 break
             remote.learn_refusal()
             is_sure = True
-        (done,) = pushed.refs
+        done = pushed.refs[0]
         old = done.old
-        if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
-            raise errors.AlreadyBranchError(target.base)  # One that is the same is there, too.
+        if isinstance(done.error, BranchExists):
+            raise errors.AlreadyBranchError(target.base)
         if done.outcome is Outcome.REFUSED:
             if not isinstance(done.error, DivergedBranches):
                 assert done.error is not None, "a refusal says why"
@@ -165,6 +169,8 @@ def _send(
 def _own_revno(source: Branch, tip: RevisionId) -> int:
     """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
+    if isinstance(source, HpssBranch) and tip in source.remote.numbers:
+        return source.remote.numbers[tip]
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
