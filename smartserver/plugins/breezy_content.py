@@ -45,6 +45,8 @@ class Content:
         """Revisions that were made here and may not be there yet."""
         self.wanted = wanted
         self.remote = remote
+        self.gone: RevisionId | None = None
+        """What the tree of a checkout rests on, where the server has it no more."""
         self._asked = 0
         self._below: set[RevisionId] = set()
         self._beside: list[RevisionId] = []
@@ -70,7 +72,10 @@ class Content:
         inside = None if wanted.inside is None else InsideField(wanted.inside.chosen, wanted.inside.trees)
         try:
             self._ask(wanted.chosen, first, inside)
-        except (MissingRevision, NoSuchRevisionNumber):
+        except (MissingRevision, NoSuchRevisionNumber) as wrong:
+            rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
+            if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
+                self.gone = wrong.revision
             self.wanted = dataclasses.replace(wanted, ids=())
             self._look()
 
@@ -177,6 +182,12 @@ class Content:
                 raise
             self._beside = []  # The repository was made anew.
             self._ask(ChosenField(bare=True), None)
+
+    def look_beside(self, revision: RevisionId) -> None:
+        """Read the graph below a revision, too, which the branch may not reach any more."""
+        if revision not in self.parents:
+            self._beside = [revision]
+            self._ask_graph()
 
     def has_diverged(self, one: RevisionId, other: RevisionId) -> bool:
         """Whether neither of two revisions is an ancestor of the other, as far as that was asked for."""

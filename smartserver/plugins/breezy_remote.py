@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy.errors import CommandError
 from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
 
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
+
+GONE = (
+    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back to "
+    "what it was: check out what is there to another place"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +214,8 @@ class Remote:
             elif asked is not None or wants_history():
                 self._until = until()
                 self._ask_history(on_shadow=True)
+                if asked is not None and self.shadow is not None and not set(asked.ids) <= self.shadow.parents().keys():
+                    self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
                 self._ask_state()
         assert self._state is not None, "asked"
@@ -279,6 +287,8 @@ class Remote:
                     if self.knowledge.vcs in ("", VCS):
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
+            if self.content.gone is not None and is_running("annotate", "update", "version-info"):
+                raise CommandError(GONE.format(self.content.gone.decode("utf-8", "replace"), self.url))
             if self.content.needs_history:
                 self.content = None
                 self._ask_history(on_shadow=True)

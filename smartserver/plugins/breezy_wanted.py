@@ -194,9 +194,23 @@ def _export(arguments: Arguments) -> Wanted:
 
 def _annotate(arguments: Arguments) -> Wanted:
     places = _places(arguments["filename"], arguments.get("directory"))
-    asked = _trees(lambda: [_one(arguments)], versions=True, **places)
+    # In a checkout it is what the tree rests on that lines are from, be that in the branch or not any more.
+    is_of_tree = "paths" in places and not (arguments.get("directory") or arguments.get("revision"))
+    checkout = checkout_of(arguments["filename"]) if is_of_tree else None
+    basis = [] if checkout is None else checkout.parents()
+    asked = _trees(lambda: [_one(arguments), *basis], versions=True, **places)
     # The numbers it shows are those of the whole history.
-    return Wanted(ChosenField(bare=True), asked.trees, asked.later)
+    return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
+
+
+def _version_info(arguments: Arguments) -> Wanted | None:
+    """In a lightweight checkout: what its tree rests on, and the number of that."""
+    checkout = checkout_of(arguments.get("location") or ".")
+    if checkout is None or arguments.get("revision") or not checkout.parents():
+        return None
+    basis = checkout.parents()[:1]
+    history = arguments.get("all") or arguments.get("include_history")
+    return Wanted(ChosenField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
 
 
 def _diff(arguments: Arguments) -> Wanted | None:
@@ -388,4 +402,5 @@ _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "tags": _tags,
     "uncommit": _uncommit,
     "update": _update,
+    "version-info": _version_info,
 }
