@@ -13,6 +13,7 @@ from breezy import trace
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
+from smartserver.plugins.breezy_texts import Texts
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Record
 from smartserver.vcs.brz_compat import (
@@ -21,7 +22,6 @@ from smartserver.vcs.brz_compat import (
     ExistingContent,
     FulltextContentFactory,
     StoreKey,
-    VersionedFiles,
     topo_sort,
 )
 
@@ -29,7 +29,7 @@ Words = Callable[[], Any]
 """What is put around whatever asks the server."""
 
 
-class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
+class Store(Texts):
     """Records of one kind, to Breezy one of a repository's stores."""
 
     def __init__(
@@ -156,14 +156,6 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
 
         return {key: sha_string(text) for key, (_, text) in self._find(list(keys)).items()}
 
-    def iter_lines_added_or_present_in_keys(
-        self, keys: Iterable[StoreKey], pb: object = None
-    ) -> Iterator[tuple[bytes, StoreKey]]:
-        """Every line of `keys`."""
-        for key, (_, text) in self._find(list(keys)).items():
-            for line in text.splitlines(True):
-                yield line, key
-
     def add_content(
         self,
         factory: Any,
@@ -200,24 +192,6 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
     ) -> tuple[bytes, int, None]:
         """As `add_content`."""
         return self.add_content(ChunkedContentFactory(key, parents, None, lines), nostore_sha=nostore_sha)
-
-    def get_annotator(self) -> Any:
-        """What says where lines are from."""
-        from breezy.annotate import Annotator
-
-        return Annotator(self)
-
-    def annotate(self, key: StoreKey) -> Any:
-        """Where the lines of a text are from."""
-        return self.get_annotator().annotate_flat(key)
-
-    def without_fallbacks(self) -> Store:
-        """It has none."""
-        return self
-
-    def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
-        """Every record is whole."""
-        return frozenset()
 
 
 class _Access:

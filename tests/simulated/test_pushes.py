@@ -12,9 +12,11 @@ from builders import MAIN, History
 from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
 from smartserver.client.body import Plan
-from smartserver.client.call import Answer, Client, Outgoing
+from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Answer, Outgoing
+from smartserver.client.updates import Outcome, RefUpdate, Updated
 from smartserver.errors import (
     BranchExists,
     DivergedBranches,
