@@ -29,6 +29,7 @@ from smartserver.client.updates import (
 )
 from smartserver.errors import (
     KnownRevisions,
+    LimitExceeded,
     MissingBase,
     MissingParents,
     MissingRevision,
@@ -73,6 +74,7 @@ class Push:
     atomic: bool
     check_only: bool
     bulk: bool
+    """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
     on_plan: Callable[[int], None]
     _haves: list[RevisionId] = field(init=False)
     """What the remote is taken to hold."""
@@ -159,6 +161,8 @@ class Push:
         if isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = None
+        elif isinstance(error, LimitExceeded) and self.bulk:
+            self.bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
         elif isinstance(error, MissingBase):
             self._unusable.update(error.keys)
         elif _names(refusal, NoSuchRepository) and self.new is not None and self._creating is None:
