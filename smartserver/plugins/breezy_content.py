@@ -5,7 +5,7 @@ Breezy is given it by `breezy_stores`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from breezy.revision import NULL_REVISION
@@ -20,6 +20,7 @@ from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.brz_compat import StoreKey
+from smartserver.vcs.brz_meta import text_meta
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult
@@ -224,13 +225,12 @@ class Content:
         for part in _parts(revision for kind, revision in self.records if kind == INVENTORY):
             self._ask(None, TreesField(list(part), texts=False))
 
-    def add(self, kind: int, key: StoreKey, parents: Iterable[StoreKey], text: bytes) -> None:
+    def add(self, kind: int, key: StoreKey, parents: Sequence[StoreKey], text: bytes) -> None:
         """Take in a record that is made here."""
-        named = tuple([parent[-1] for parent in parents])
         if kind in (REVISION, INVENTORY):
-            self.parents[key[0]] = named
+            self.parents[key[0]] = tuple([parent[0] for parent in parents])
             self.made.add(key[0])
-        meta = b"\0".join(named) if kind == TEXT else b""
+        meta = text_meta(key[0], parents) if kind == TEXT else b""
         joined = b"\0".join(key)
         self.records[kind, joined] = Record(kind, joined, meta, text)
 

@@ -24,6 +24,7 @@ from smartserver.vcs.brz_compat import (
     StoreKey,
     topo_sort,
 )
+from smartserver.vcs.brz_meta import inventory_parents, text_meta, text_parents
 
 Words = Callable[[], Any]
 """What is put around whatever asks the server."""
@@ -71,12 +72,9 @@ class Store(Texts):
         if record is None:
             return None
         if self._kind == TEXT:
-            named = record.meta.split(b"\0") if record.meta else []
-            return tuple([(key[0], parent) for parent in named]), record.text
-        if self._kind == INVENTORY and record.meta:
-            return tuple([(parent,) for parent in record.meta.split(b"\0")]), record.text
+            return text_parents(key[0], record.meta), record.text
         if self._kind in (REVISION, INVENTORY):
-            return tuple([(parent,) for parent in self._content.parents[key[0]]]), record.text
+            return inventory_parents(record.meta, self._content.parents[key[0]]), record.text
         return None, record.text
 
     def _fetch(self, missing: Collection[StoreKey]) -> None:
@@ -113,7 +111,7 @@ class Store(Texts):
                 if each.storage_kind == "absent":
                     continue
                 key = b"\0".join(each.key)
-                meta = b"\0".join([parent[-1] for parent in each.parents or ()]) if self._kind == TEXT else b""
+                meta = text_meta(each.key[0], each.parents) if self._kind == TEXT else b""
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
 
