@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from breezy import errors
 
-from smartserver.client.repository import Outcome, RefUpdate
-from smartserver.errors import BranchExists, NotDone, StaleLease
+from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.errors import BranchExists, StaleLease
 from smartserver.plugins.breezy_changes import tags_updates
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.records.model import RevisionId, Tip
@@ -52,14 +52,12 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) 
     made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
-        done = target.push([stays, made], tags_updates(entries))
-        said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
-        failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
-        if any(isinstance(error, BranchExists) for error in failed) or done.refs[1].outcome is Outcome.UNCHANGED:
-            raise errors.AlreadyBranchError(target.url)
-        if any(isinstance(error, StaleLease) for error in failed):
+        try:
+            done = target.change([stays, made], tags_updates(entries))
+        except StaleLease:
             return False
-        for error in failed:
-            raise error
-        target.learn_answer()
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
+    if done.refs[1].outcome is Outcome.UNCHANGED:
+        raise errors.AlreadyBranchError(target.url)
     return True

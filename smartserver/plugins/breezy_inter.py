@@ -68,13 +68,12 @@ class ToServer(GenericInterBranch):
         tag_selector: Selector | None = None,
     ) -> BranchPushResult:
         """Push the source."""
-        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, lossy=lossy)
-        return pushed.result
+        return push(self.source, self.target, overwrite, stop_revision, tag_selector, lossy=lossy)
 
     def _basic_push(
         self, overwrite: Overwrite, stop_revision: RevisionId | None, tag_selector: Selector | None = None
     ) -> BranchPushResult:
-        return push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+        return push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
 
     def pull(
         self,
@@ -91,7 +90,7 @@ class ToServer(GenericInterBranch):
             # The tree is still what the branch was, which will be out of its reach.
             self.target.repository.shadow()
             self.target.repository.rest_on(self.source.repository)
-        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
         return result
