@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import config, errors, trace, urlutils
+from breezy import errors, trace, urlutils
 from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 from breezy.tag import Tags
 
 from smartserver.plugins import breezy_append, breezy_changes, breezy_remembered
-from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
-from smartserver.plugins.breezy_options import CONFIG_FILE, OptionFile, OptionStore
+from smartserver.plugins.breezy_options import OptionConfig, OptionStack, OptionStore
+from smartserver.plugins.breezy_patches import watch_trees
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
@@ -150,7 +150,7 @@ class HpssBranch(Branch):
         self._mode: str | None = None
         self._store: OptionStore | None = None
         self._commit: Commit | None = None
-        watch()
+        watch_trees()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
 
@@ -257,8 +257,12 @@ class HpssBranch(Branch):
             self._store = OptionStore(self)
         return self._store
 
-    def _get_config(self) -> config.TransportConfig:
-        return config.TransportConfig(OptionFile(self), CONFIG_FILE)
+    def _get_config(self) -> OptionConfig:
+        return OptionConfig(self)
+
+    def get_config_stack(self) -> OptionStack:
+        """Its options, and below them the user's."""
+        return OptionStack(self)
 
     def _get_parent_location(self) -> str | None:
         location: str | None = self.get_config_stack().get("parent_location")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from breezy.errors import CommandError
 
-from smartserver.client.repository import MapUpdated, RefUpdate, Updated
-from smartserver.errors import NotDone, StaleEntry, StaleLease
+from smartserver.client.updates import MapUpdated, RefUpdate
+from smartserver.errors import StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
@@ -43,7 +43,7 @@ def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
 
 def push_tags(remote: Remote, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
     """Send changes of tags; what became of each. To be called in its `words`."""
-    return outcomes(remote.push([], tags_updates(entries)).maps)
+    return outcomes(remote.change([], tags_updates(entries)).maps)
 
 
 def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) -> None:
@@ -54,7 +54,7 @@ def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) 
         try:
             there = remote.state().tags
             entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
-            _change(remote, update, [*tags_updates(entries), options_are(remote.state().config)])
+            remote.change([update], [*tags_updates(entries), options_are(remote.state().config)])
         except (StaleLease, StaleEntry):
             if not assumed:
                 raise
@@ -66,7 +66,6 @@ def set_tags(remote: Remote, changes: Mapping[str, RevisionId | None]) -> None:
     entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
     with remote.words():
         push_tags(remote, entries)
-        remote.learn_answer()
 
 
 def set_config(remote: Remote, content: bytes) -> None:
@@ -85,24 +84,13 @@ def set_config(remote: Remote, content: bytes) -> None:
 def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
     """Change maps."""
     with remote.words():
-        _check(remote.push([], maps).maps)
-        remote.learn_answer()
+        remote.change([], maps)
 
 
 def delete(remote: Remote) -> bool:
     """Remove the branch; whether there was one."""
     with remote.words():
-        return bool(_change(remote, RefUpdate(HERE, None)).old)
-
-
-def _change(remote: Remote, update: RefUpdate, maps: Sequence[MapUpdateRequest] = ()) -> Updated:
-    pushed = remote.push([update], maps)
-    (done,) = pushed.refs
-    if done.error is not None and not isinstance(done.error, NotDone):
-        raise done.error
-    _check(pushed.maps)
-    remote.learn_answer()
-    return done
+        return bool(remote.change([RefUpdate(HERE, None)]).refs[0].old)
 
 
 def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
@@ -112,20 +100,9 @@ def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
 
 
 def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
-    """What became of each tag.
-
-    Raises:
-        CodedError: a call was refused.
-    """
-    _check(done)
+    """What became of each tag of calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome
         for each in done
         for change, outcome in zip(each.update.entries, each.entries, strict=True)
     }
-
-
-def _check(done: Sequence[MapUpdated]) -> None:
-    said = [each.error for each in done if each.error is not None]
-    for error in sorted(said, key=lambda error: isinstance(error, NotDone)):  # Why it was not comes first.
-        raise error

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from breezy import errors
 
-from smartserver.client.repository import RefUpdate
-from smartserver.errors import BranchExists, NotDone, StaleLease
+from smartserver.client.updates import RefUpdate
+from smartserver.errors import BranchExists, StaleLease
 from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.records.model import RevisionId, Tip
@@ -50,14 +50,10 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) 
     stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
-        done = target.push([stays, *made(tip.id, tip.attributes)], tags_updates(entries))
-        said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
-        failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
-        if any(isinstance(error, BranchExists) for error in failed):
-            raise errors.AlreadyBranchError(target.url)
-        if any(isinstance(error, StaleLease) for error in failed):
+        try:
+            target.change([stays, *made(tip.id, tip.attributes)], tags_updates(entries))
+        except StaleLease:
             return False
-        for error in failed:
-            raise error
-        target.learn_answer()
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
     return True

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import signature
 from typing import Any, NoReturn
 
 from breezy import controldir, errors, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
 from breezy.push import PushResult
+from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
 
-from smartserver.plugins import breezy_inter
+from smartserver.plugins import breezy_inter, breezy_patches
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
-from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -253,66 +253,62 @@ class HpssDir(BzrDir):
         result = PushResult()
         result.source_branch = source
         result.target_branch = result.master_branch = target
-        result.branch_push_result = None if pushed.made else pushed.result
-        result.old_revno, result.old_revid = pushed.result.old_revno, pushed.result.old_revid
+        result.branch_push_result = None if pushed.old_revid == NULL_REVISION else pushed
+        result.old_revno, result.old_revid = pushed.old_revno, pushed.old_revid
         return result
 
 
-def _sprout(source: BzrDir, url: str, revision_id: RevisionId | None, options: Mapping[str, Any]) -> HpssDir:
-    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that."""
+def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
+    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
+
+    `asked`: the arguments of `BzrDir.sprout`.
+
+    Raises:
+        CommandError: it is to be stacked.
+        AlreadyBranchError: there is a branch.
+    """
     from smartserver.plugins.breezy_push import push
 
-    if options.get("stacked"):
+    if asked.get("stacked"):
         raise errors.CommandError(STACKED)
-    made: HpssDir = ControlDir.open(url, options.get("possible_transports"))
-    branch, target = options.get("source_branch") or source.open_branch(), made.unasked()
-    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision_id):
-        push(branch, target, stop_revision=revision_id, hooks=False, new=True)
+    made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
+    branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    revision: RevisionId | None = asked.get("revision_id")
+    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision):
+        push(branch, target, stop_revision=revision, hooks=False, new=True)
     return made
 
 
+def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
+    """The branch a path leads to or into, and the rest of the path."""
+    if place.get_segment_parameters().get("branch", ""):
+        return ControlDir.open_from_transport(place), ""
+    remote = Remote(place)
+    if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
+        return HpssDir(place, HpssDirFormat(), remote), ""
+    inner = remote.look().inner
+    above = place.above(len(inner.split("/")) if inner else 0)
+    return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+
+
+def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[HpssRepository, HpssDir, bool, None]:
+    """A new repository at a path itself, as `initialize_on_transport_ex` answers; `wanted`: the format asked for.
+
+    Raises:
+        CommandError: that is not the one a server has.
+        AlreadyControlDirError: there is a repository.
+    """
+    if wanted.repository_format.network_name() != format_2a().repository_format.network_name():
+        raise errors.CommandError(ONLY_2A)
+    made = HpssDir(place, HpssDirFormat())
+    return made.create_repository(), made, False, None
+
+
 def _register() -> None:
-    """Let `brz info` name the format, and find the branch a path leads into by one request; make repositories."""
+    """Let Breezy find what goes between a server and here, and name the format in `brz info`."""
     breezy_inter.register()
     controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
-    stock = ControlDir.open_containing_from_transport.__func__
-
-    def open_containing(cls: type[ControlDir], a_transport: Transport, probers: object = None) -> Any:
-        if not isinstance(a_transport, HpssTransport):
-            return stock(cls, a_transport, probers)
-        name = a_transport.get_segment_parameters().get("branch", "")
-        if name:
-            return ControlDir.open_from_transport(a_transport), ""
-        remote = Remote(a_transport)
-        if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
-            return HpssDir(a_transport, HpssDirFormat(), remote), ""
-        inner = remote.look().inner
-        above = a_transport.above(len(inner.split("/")) if inner else 0)
-        return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
-
-    ControlDir.open_containing_from_transport = classmethod(open_containing)
-    initialize = BzrDirMetaFormat1.initialize_on_transport_ex
-
-    def initialize_on_transport_ex(
-        self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any
-    ) -> Any:
-        if not isinstance(transport, HpssTransport):
-            return initialize(self, transport, *arguments, **options)
-        if self.repository_format.network_name() != format_2a().repository_format.network_name():
-            raise errors.CommandError(ONLY_2A)
-        made = HpssDir(transport, HpssDirFormat())
-        return made.create_repository(), made, False, None
-
-    BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
-    stock_sprout = BzrDir.sprout
-
-    def sprout(self: BzrDir, url: str, revision_id: RevisionId | None = None, *rest: Any, **options: Any) -> Any:
-        if not is_ours(url):
-            return stock_sprout(self, url, revision_id, *rest, **options)
-        named = signature(stock_sprout).bind(self, url, revision_id, *rest, **options).arguments
-        return _sprout(self, url, revision_id, named)
-
-    BzrDir.sprout = sprout
+    breezy_patches.apply()
 
 
 _register()

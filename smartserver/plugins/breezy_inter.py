@@ -68,13 +68,12 @@ class ToServer(GenericInterBranch):
         tag_selector: Selector | None = None,
     ) -> BranchPushResult:
         """Push the source."""
-        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, lossy=lossy)
-        return pushed.result
+        return push(self.source, self.target, overwrite, stop_revision, tag_selector, lossy=lossy)
 
     def _basic_push(
         self, overwrite: Overwrite, stop_revision: RevisionId | None, tag_selector: Selector | None = None
     ) -> BranchPushResult:
-        return push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+        return push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
 
     def pull(
         self,
@@ -99,7 +98,7 @@ class ToServer(GenericInterBranch):
             # The tree is still what the branch was, which will be out of its reach.
             self.target.repository.shadow()
             self.target.repository.rest_on(self.source.repository)
-        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False).result
+        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
         return result
@@ -149,9 +148,7 @@ class FetchFromServer(InterRepository):
         """The ancestors of `heads` that came and are not here, parents first."""
         heads = list(heads)
         with self.target.lock_read():
-            elsewhere = (
-                set(heads) - self.source.remote.history().parents.keys() - self.target.get_parent_map(heads).keys()
-            )
+            elsewhere = set(heads) - self.source.has_revisions(heads) - self.target.get_parent_map(heads).keys()
         self.source.remote.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
         missing, lacking = self._compare(heads)
         if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.

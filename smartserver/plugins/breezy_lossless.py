@@ -19,7 +19,8 @@ from breezy.errors import BzrError
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import Medium
-from smartserver.client.repository import NewRepository, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.plugins.breezy_history import History
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId

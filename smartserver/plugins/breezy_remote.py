@@ -12,13 +12,9 @@ from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import (
-    NewRepository,
-    Pushed,
-    PushSource,
-    RefUpdate,
-    RemoteRepository,
-)
+from smartserver.client.push import PushSource
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
@@ -56,8 +52,8 @@ VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
 
 GONE = (
-    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back to "
-    "what it was: check out what is there to another place"
+    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
+    "to what it was: check out what is there to another place"
 )
 
 
@@ -187,17 +183,13 @@ class Remote:
         self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
         self.is_assumed = False
 
-    def learn_answer(self) -> None:
-        """Take in what an answer said."""
-        self._learned()
-
     def look_again(self) -> None:
         """Ask what it is now."""
         self._ask_state()
 
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
-        self.learn_answer()
+        self._learned()
         if self._state is None or self._state.tip is None:
             self._ask_state()
 
@@ -434,6 +426,21 @@ class Remote:
         """Send a change, all of it or nothing; to be called in `words`."""
         self.server.settle()
         return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
+
+    def change(
+        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
+    ) -> Pushed:
+        """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
+
+        Raises:
+            CodedError: it was refused.
+        """
+        pushed = self.push(updates, maps, source)
+        error = pushed.error()
+        if error is not None:
+            raise error
+        self._learned()
+        return pushed
 
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""

@@ -23,7 +23,7 @@ from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.plugins.breezy_guess import reads_here
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder, root_of
-from smartserver.plugins.breezy_shown import DAMAGE, STORES, Damaged, Shown
+from smartserver.plugins.breezy_shown import DAMAGE, STORES, Damaged, Shown, raise_bug
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
@@ -141,6 +141,7 @@ class Shadow:
         self._is_whole = self._is_settled = False
 
     def _throw_away(self, wrong: BaseException) -> None:
+        raise_bug(wrong)
         trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._remote.url, _why(wrong))
         if self._place is not None:
             self._place.throw_away()
@@ -174,6 +175,7 @@ class Shadow:
         try:
             self._keep(history)
         except DAMAGE as wrong:
+            raise_bug(wrong)
             trace.note("hpss: the history of %s is held in memory, not kept: %s", self._remote.url, _why(wrong))
             self._leave()
             self._is_settled = True
@@ -223,7 +225,8 @@ class Shadow:
                 with disk.lock_read():
                     if below - set(disk.get_parent_map(below)):
                         return False  # Another process has thrown away what was there.
-                _insert(disk, history)
+                with self._remote.words():
+                    _insert(disk, history)
                 if not is_there:
                     place.publish(path)
                     place.use()

@@ -28,9 +28,9 @@ from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_block import Place, Text, fill
 from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
+from smartserver.vcs.brz_meta import inventory_parents, text_parents
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
-from smartserver.vcs.brz_plan import NO_PARENTS
 from smartserver.vcs.brz_worker import Worker
 from smartserver.vcs.collector import rare_collections
 
@@ -288,10 +288,7 @@ class _Arrived:
                     self.references.inventory(text)
                 except ValueError as wrong:
                     raise WrongContent(key, str(wrong)) from wrong
-            parents = row.parents
-            if row.meta:
-                parents = () if row.meta == NO_PARENTS else tuple(row.meta.split(b"\0"))
-            yield Text(key, _keys(parents), sha1, text)
+            yield Text(key, inventory_parents(row.meta, row.parents), sha1, text)
 
     def _texts(self) -> Iterator[Text]:
         came = self._rows[TEXT]
@@ -301,8 +298,7 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            parents = tuple([(file_id, each) for each in row.meta.split(b"\0")]) if row.meta else ()
-            yield Text(key, parents, sha1, text, row.base, self._cache.get(TEXT, row.base))
+            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get(TEXT, row.base))
 
     # ---- texts
 

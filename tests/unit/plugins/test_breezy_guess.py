@@ -169,7 +169,7 @@ def test_the_repository_around_the_current_folder(folder: Path, monkeypatch: pyt
 
 
 def test_a_new_branch_has_what_the_shared_repository_above_it_holds(folder: Path) -> None:
-    make("opened")
+    opened = make("opened")
     (folder / "shared").mkdir()
     format_registry.make_controldir("2a").initialize(str(folder / "shared")).create_repository(shared=True)
     for arguments, expected in (
@@ -182,7 +182,7 @@ def test_a_new_branch_has_what_the_shared_repository_above_it_holds(folder: Path
         with running("branch", from_location=URL, **arguments):
             assert place(likely_target()) == expected, arguments
     with running("branch", from_location="opened", to_location=URL):  # What is sent is not what is brought.
-        assert place(likely_target()) == "opened"
+        assert place(likely_target()) == place(opened.repository) == "opened"
 
 
 def test_the_tips_of_what_was_opened(folder: Path) -> None:

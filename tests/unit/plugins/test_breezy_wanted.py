@@ -126,7 +126,7 @@ def test_what_of_a_tree_is_read() -> None:
     dated = TreesField([TIP], inner=True, bringers=True)
     assert asked("export", branch_or_subdir=URL, revision=None, per_file_timestamps=True) == Wanted(trees=dated)
     versions = TreesField([TIP], inner=True, versions=True)
-    assert asked("annotate", filename=FILE, revision=None) == Wanted(BARE, versions)
+    assert asked("annotate", filename=FILE, revision=None) == Wanted(BARE, versions, ids=[])
     assert asked("checkout", branch_location=URL, revision=specs("1")) is None
     light = asked("checkout", branch_location=URL, revision=specs("1"), lightweight=True)
     assert light == Wanted(trees=TreesField([1]))
@@ -256,6 +256,27 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     assert asked("update", dir=None, revision=specs("tag:v1")) == Wanted(
         None, None, TreesField([], had=[b"one"], files=files)
     )
+
+
+def test_what_a_tree_rests_on_is_asked_for_besides(light: Light) -> None:
+    """The branch may not reach it any more."""
+    asked_for = asked("annotate", filename="/nowhere/f", revision=None)
+    assert asked_for is not None
+    assert (asked_for.chosen, asked_for.ids) == (BARE, [b"one"])
+    assert asked_for.trees is not None
+    assert asked_for.trees.revisions == [TIP, b"one"]
+    for arguments in (
+        {"filename": FILE},
+        {"filename": "f", "revision": specs("1")},
+        {"filename": "f", "directory": URL},
+    ):
+        of_branch = asked("annotate", **{"revision": None, **arguments})
+        assert of_branch is not None
+        assert of_branch.ids == []
+    itself = TreesField([b"one"], paths=[], texts=False)
+    assert asked("version-info", location=None) == Wanted(BARE, itself, ids=[b"one"])
+    assert asked("version-info", location=None, all=True) == Wanted(ChosenField(), itself, ids=[b"one"])
+    assert asked("version-info", location=None, revision=specs("1")) is None
 
 
 def test_a_merge_is_committed_on_what_was_merged(light: Light) -> None:
