@@ -20,9 +20,10 @@ from smartserver.plugins.breezy_guess import given, is_running, may_remember
 from smartserver.plugins.breezy_options import OptionConfig, OptionStack, OptionStore
 from smartserver.plugins.breezy_patches import watch_trees
 from smartserver.plugins.breezy_remote import Remote
-from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import format_2a
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir

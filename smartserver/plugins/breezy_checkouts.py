@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from breezy import controldir, errors
-from breezy.plugins import hpss
 from breezy.workingtree import WorkingTree
 
-from smartserver.plugins.breezy_guess import given
+from smartserver.plugins.breezy_guess import given, is_ours
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.brz_compat import chk_inventory
+from smartserver.vcs.brz_compat import chk_inventory, format_2a
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""
@@ -115,7 +114,7 @@ def refers_to() -> str | None:
         found = control.get_branch_reference()
     except (errors.BzrError, OSError):
         return None
-    return found if found is not None and found.startswith(hpss.SCHEMES) else None
+    return found if is_ours(found) else None
 
 
 def _is_in(place: str, root: str) -> bool:
@@ -142,7 +141,7 @@ def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:
 
 def _pages(inventory: Any) -> dict[Key, bytes]:
     store = _Pages()
-    serializer = controldir.format_registry.make_controldir("2a").repository_format._serializer
+    serializer = format_2a().repository_format._serializer
     chk_inventory().from_inventory(
         store, inventory, maximum_size=serializer.maximum_size, search_key_name=serializer.search_key_name
     )

@@ -10,7 +10,7 @@ from breezy import errors
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, StaleLease
 from smartserver.plugins.breezy_changes import made, tags_updates
-from smartserver.plugins.breezy_remembered import TAGS
+from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.map_update import EntryChange, How
 from smartserver.verbs.rules import Create, Rule
@@ -36,7 +36,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
     value = target.knowledge.ref(ref)
     if value is None or target.knowledge.at not in (None, state.at):
         return False
-    tags = {name.decode("utf-8", "replace"): tag for name, tag in target.knowledge.map(TAGS, ref).items()}
+    tags = tags_of(target.knowledge, ref)
     source.was(value[0], tags)
     return _send(target, ref, value[0], tags)
 

@@ -19,10 +19,11 @@ from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
 from smartserver.plugins.breezy_remote import Remote
-from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
+from smartserver.verbs.fields import HERE
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
@@ -151,7 +152,7 @@ class HpssDir(BzrDir):
         own = remote.path[len(at) :].strip("/")
         names = []
         for ref in remote.knowledge.refs():
-            path = "" if ref == b"." else ref.decode("utf-8", "replace")
+            path = "" if ref == HERE else ref.decode("utf-8", "replace")
             if path == own:
                 names.append("")
             elif not own or path.startswith(own + "/"):

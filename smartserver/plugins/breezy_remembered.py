@@ -17,10 +17,16 @@ from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateReq
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
+    from smartserver.client.knowledge import Knowledge
     from smartserver.plugins.breezy_remote import Remote
 
 TAGS = "tags"
 CONFIG = "config"
+
+
+def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
+    """The tags of a branch as last seen."""
+    return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}
 
 
 class NotAsRemembered(Exception):

@@ -28,7 +28,7 @@ from smartserver.plugins.breezy_guess import (
     wants_history,
 )
 from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_remembered import CONFIG, TAGS
+from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_shadow import shadow_of
 from smartserver.plugins.breezy_wanted import Wanted, until, wanted
@@ -159,16 +159,12 @@ class Remote:
     def confirm(self) -> None:
         """Ask the server, if what the branch is was only remembered."""
         if self.is_assumed:
-            self._ask_state()
+            self.look_again()
 
     def attributes(self) -> bytes:
         """The attributes of the tip."""
-        value = self.knowledge.ref(self._branch())
+        value = self.knowledge.ref(self.name())
         return value[0].attributes if value is not None else b""
-
-    def name(self) -> bytes:
-        """What the branch is called in its repository."""
-        return self._branch()
 
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
@@ -183,15 +179,11 @@ class Remote:
         self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
         self.is_assumed = False
 
-    def look_again(self) -> None:
-        """Ask what it is now."""
-        self._ask_state()
-
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
         self._learned()
         if self._state is None or self._state.tip is None:
-            self._ask_state()
+            self.look_again()
 
     def look(self) -> State:
         """What it is; there may be no branch."""
@@ -209,7 +201,7 @@ class Remote:
                 if asked is not None and self.shadow is not None and not set(asked.ids) <= self.shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
-                self._ask_state()
+                self.look_again()
         assert self._state is not None, "asked"
         return self._state
 
@@ -261,7 +253,8 @@ class Remote:
             self._history.receive()
         return self._history
 
-    def _ask_state(self) -> None:
+    def look_again(self) -> None:
+        """Ask what it is now."""
         with self.words():
             self.server.settle()
             self.repository.learn_refs()
@@ -365,19 +358,19 @@ class Remote:
 
     def remembered_tags(self) -> dict[str, RevisionId]:
         """Its tags as last seen."""
-        branch = self._branch()
-        return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
+        return tags_of(self.knowledge, self.name())
 
     def remembered_tip(self) -> RevisionId | None:
         """Its tip as last seen."""
-        value = self.knowledge.ref(self._branch())
+        value = self.knowledge.ref(self.name())
         return None if value is None else value[0].id
 
     def remembered_config(self) -> bytes:
         """Its options as last seen."""
-        return self.knowledge.map(CONFIG, self._branch()).get(b"", b"")
+        return self.knowledge.map(CONFIG, self.name()).get(b"", b"")
 
-    def _branch(self) -> bytes:
+    def name(self) -> bytes:
+        """What the branch is called in its repository, as far as that is known."""
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def _learned(self) -> None:
@@ -386,7 +379,7 @@ class Remote:
         known = self.knowledge
         if known.vcs != VCS:
             raise WrongVcs(known.at or "", known.vcs, VCS)
-        branch = self._branch()
+        branch = self.name()
         value = known.ref(branch)
         if value is None:
             self._state = State(known.at or "", known.inner)

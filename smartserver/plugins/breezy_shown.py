@@ -36,7 +36,6 @@ OURS = "smartserver."
 """What the names of this program's modules begin with."""
 
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
-STORES = (*NAMED_BY_REVISION, "chk_bytes", "texts")
 
 
 def raise_bug(wrong: BaseException) -> None:

@@ -13,9 +13,10 @@ from breezy import trace
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
-from smartserver.plugins.breezy_texts import Texts
+from smartserver.plugins.breezy_texts import Texts, give_stores
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Record
+from smartserver.vcs.brz import STORES
 from smartserver.vcs.brz_compat import (
     AbsentContentFactory,
     ChunkedContentFactory,
@@ -199,20 +200,7 @@ class _Access:
         """It is."""
 
 
-STORES = {
-    REVISION: "revisions",
-    SIGNATURE: "signatures",
-    INVENTORY: "inventories",
-    CHK: "chk_bytes",
-    TEXT: "texts",
-}
-
-
 def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
     """A new repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
-    for kind, name in STORES.items():
-        store = Store(kind, name, content, words, whole, asks=asks)
-        if kind == CHK:
-            store._search_key_func = made.chk_bytes._search_key_func
-        setattr(made, name, store)
-    return made
+    stores = {name: Store(kind, name, content, words, whole, asks=asks) for kind, name in STORES.items()}
+    return give_stores(made, stores)

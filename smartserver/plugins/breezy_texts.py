@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from smartserver.vcs.brz_compat import StoreKey, VersionedFiles
@@ -37,3 +37,11 @@ class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
     def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
         """Every text is whole."""
         return frozenset()
+
+
+def give_stores(repository: Any, stores: Mapping[str, Texts]) -> Any:
+    """Replace the stores of a repository of Breezy's, by name; what is found by a search key is found by the same."""
+    for name, store in stores.items():
+        store._search_key_func = getattr(getattr(repository, name), "_search_key_func", None)
+        setattr(repository, name, store)
+    return repository

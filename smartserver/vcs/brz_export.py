@@ -19,7 +19,7 @@ from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import Store, StoreKey
+from smartserver.vcs.brz_compat import StoreKey
 from smartserver.vcs.brz_meta import inventory_meta, text_meta
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
@@ -57,14 +57,7 @@ class Export:
 
     def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
         self._partial = partial
-        breezy = repository.breezy
-        self._stores: dict[int, Store] = {
-            REVISION: breezy.revisions,
-            SIGNATURE: breezy.signatures,
-            INVENTORY: breezy.inventories,
-            CHK: breezy.chk_bytes,
-            TEXT: breezy.texts,
-        }
+        self._stores = repository.stores
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
         self._pages: dict[Key, Page] = {}

@@ -26,7 +26,7 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_block import Place, Text, fill
-from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, put_block
+from smartserver.vcs.brz_compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_meta import inventory_parents, text_parents
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
@@ -112,14 +112,7 @@ class _Arrived:
     """The records that came, in the order they are inserted."""
 
     def __init__(self, repository: BrzRepository, spool: int, progress: Progress) -> None:
-        breezy = repository.breezy
-        self._stores: dict[int, Store] = {
-            REVISION: breezy.revisions,
-            SIGNATURE: breezy.signatures,
-            INVENTORY: breezy.inventories,
-            CHK: breezy.chk_bytes,
-            TEXT: breezy.texts,
-        }
+        self._stores = repository.stores
         self._kinds = repository.kinds
         self._spool = spool
         self._size = 0
@@ -129,7 +122,7 @@ class _Arrived:
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
-        self._repository = breezy
+        self._repository = repository.breezy
         self.revisions = 0
         self.references: References | None = None
         """What the records refer to, where it is looked for here."""

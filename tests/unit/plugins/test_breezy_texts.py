@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
-from smartserver.plugins.breezy_texts import Texts
+from smartserver.plugins.breezy_texts import Texts, give_stores
 from smartserver.vcs.brz_compat import AbsentContentFactory, FulltextContentFactory, StoreKey
 
 ONE, TWO, GHOST = (b"file", b"one"), (b"file", b"two"), (b"file", b"ghost")
@@ -41,3 +42,12 @@ def test_it_rests_on_nothing() -> None:
     kept = Kept()
     assert kept.without_fallbacks() is kept
     assert kept.get_missing_compression_parent_keys() == frozenset()
+
+
+def test_a_repository_is_given_other_stores() -> None:
+    made = SimpleNamespace(chk_bytes=SimpleNamespace(_search_key_func=len), texts=object(), name="made")
+    stores = {"chk_bytes": Kept(), "texts": Kept()}
+    assert give_stores(made, stores) is made
+    assert (made.chk_bytes, made.texts, made.name) == (*stores.values(), "made")
+    assert made.chk_bytes._search_key_func is len
+    assert made.texts._search_key_func is None
