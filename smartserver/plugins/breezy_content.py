@@ -69,7 +69,9 @@ class Content:
         inside = None if wanted.inside is None else InsideField(wanted.inside.chosen, wanted.inside.trees)
         try:
             self._ask(wanted.chosen, first, inside)
-        except (MissingRevision, NoSuchRevisionNumber):
+        except NoSuchRevisionNumber:
+            self._ask_graph()  # Which Breezy is going to look into for it.
+        except MissingRevision:
             self._look()
 
     def _look(self) -> None:

@@ -18,6 +18,7 @@ from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
+from smartserver.plugins.breezy_listing import paths_below
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository, format_2a
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -27,9 +28,12 @@ from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("bind", "branches", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
+TRIES_BRANCHES = ("bind", "branches", "checkout", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
 """Commands that go on with the repository where a branch cannot be opened, or that change something here before they
 read it: whether it is there is asked at once."""
+
+LOOKS_TWICE = ("ancestry", "committer-statistics", "revision-info", "version-info")
+"""Commands that open the branch once more, when they have found no tree there."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -111,7 +115,7 @@ class HpssDir(BzrDir):
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
-            if is_running("switch"):
+            if is_running("switch", *LOOKS_TWICE):
                 remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
@@ -128,7 +132,13 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         branch = self.unasked(name)
         if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
-            branch.remote.state()
+            try:
+                branch.remote.state()
+            except errors.NotBranchError as wrong:
+                if is_running("switch") and self._is_at(given("to_location")):
+                    # Breezy would go on and look for a branch of that name beside the one it has.
+                    raise errors.CommandError(str(wrong)) from wrong
+                raise
         return branch
 
     def unasked(self, name: str | None = None) -> HpssBranch:
@@ -138,8 +148,11 @@ class HpssDir(BzrDir):
 
     def _is_switched(self) -> bool:
         """Whether this is the branch of a checkout that is being switched to another: that one is asked first."""
-        refers = refers_to() if is_running("switch") else None
-        return refers is not None and HpssTransport(refers).base == self.root_transport.base
+        return is_running("switch") and self._is_at(refers_to())
+
+    def _is_at(self, url: str | None) -> bool:
+        """Whether it is what a URL leads to."""
+        return url is not None and is_ours(url) and HpssTransport(url).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
@@ -162,6 +175,12 @@ class HpssDir(BzrDir):
     def list_branches(self) -> list[Branch]:
         """As `get_branches`."""
         return list(self.get_branches().values())
+
+    def branches_below(self) -> list[Branch]:
+        """The branches at and below the URL, each at its own, whichever repositories they are in."""
+        place = self.root_transport
+        places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
+        return [HpssDir(each, self._format).unasked("") for each in places]
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
         """That of all of them."""
@@ -280,14 +299,27 @@ def _register() -> None:
         name = a_transport.get_segment_parameters().get("branch", "")
         if name:
             return ControlDir.open_from_transport(a_transport), ""
-        remote = Remote(a_transport)
+        remote = Remote(a_transport, inside=True)
+        kept = remote.server.read.remotes if is_running(*LOOKS_TWICE) else {}
+        remote = kept.get(remote.path, remote)
         if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
             return HpssDir(a_transport, HpssDirFormat(), remote), ""
         inner = remote.look().inner
+        if not inner:
+            kept[remote.path] = remote
         above = a_transport.above(len(inner.split("/")) if inner else 0)
         return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
 
     ControlDir.open_containing_from_transport = classmethod(open_containing)
+    find = ControlDir.find_branches.__func__
+
+    def find_branches(cls: type[ControlDir], transport: Transport) -> list[Branch]:
+        if not isinstance(transport, HpssTransport):
+            found: list[Branch] = find(cls, transport)
+            return found
+        return HpssDir(transport, HpssDirFormat()).branches_below()
+
+    ControlDir.find_branches = classmethod(find_branches)
     initialize = BzrDirMetaFormat1.initialize_on_transport_ex
 
     def initialize_on_transport_ex(

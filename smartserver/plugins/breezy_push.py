@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from breezy import errors
+from breezy import errors, trace
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
@@ -14,7 +14,7 @@ from smartserver.client.repository import NewRepository, Outcome, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy_changes import objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
@@ -72,6 +72,7 @@ def push(
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
+        tags = _sendable(tags)
         result = _send(source, target, tip, revno, tags, what, Create.MUST if new else Create.YES)
         result.master_branch = target
         result.local_branch = None
@@ -190,6 +191,14 @@ def _update(
     elif not forced and is_linear(graph, tip, there):
         return update, []
     return update, [options_are(options)]
+
+
+def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
+    """Those of some tags that a server takes; of each other one it is said that it stays here."""
+    objections = {name: why for name in tags if (why := objection(name))}
+    for why in objections.values():
+        trace.warning("hpss: not pushed: %s", why)
+    return {name: revision for name, revision in tags.items() if name not in objections}
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
