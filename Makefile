@@ -24,19 +24,27 @@ PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
 
-.PHONY: demo test check lint docs bench compare ratchet clean
+.PHONY: demo test computing breezy waiting check lint docs bench compare ratchet clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
-# Tests that mostly wait (for servers, clients and links) run beside those that compute.
-WAITING := $(wildcard tests/interop tests/packets tests/sockets)
+# Three runs side by side, one seen as it goes and two at their end: the tests that compute, those of brz, and the others
+# that mostly wait (for servers, clients and links).
+BREEZY := $(wildcard $(patsubst %,tests/interop/test_%.py,b* ratchet vfs_ratchet))
+WAITING := $(filter-out $(BREEZY),$(wildcard tests/interop/test_*.py tests/packets tests/sockets))
 
 test: lint
-	@$(BIN)/python -m pytest $(WAITING) >$(VENV)/waiting.log 2>&1 & \
-	  $(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING)); computing=$$?; \
-	  wait $$!; waiting=$$?; cat $(VENV)/waiting.log; exit $$((computing | waiting))
+	@$(MAKE) --no-print-directory --jobs=3 computing breezy waiting
+
+computing:
+	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,interop packets sockets)
+
+breezy: FILES := $(BREEZY)
+waiting: FILES := $(WAITING)
+breezy waiting:
+	@$(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
 
 check: $(TOOLS)
 	$(BIN)/python -m pytest $(ARGS)

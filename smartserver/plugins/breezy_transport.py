@@ -36,7 +36,7 @@ class HpssTransport(ConnectedTransport):
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         super().__init__(base, _from_transport)
-        from smartserver.plugins import breezy_dir  # noqa: F401  # Its changes of Breezy are wanted before it is used.
+        from smartserver.plugins import breezy_dir  # noqa: F401  # What it registers is wanted before it is used.
 
         try:
             parse_url(urlutils.split_segment_parameters(base)[0])  # Of a query Breezy leaves nothing.

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from breezy import errors
 
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
+from smartserver.client.request import NotOurProtocol
 from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
 from smartserver.errors import (

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from smartserver.records.check import KINDS_OF
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz_compat import NETWORK_NAME, NULL, Repository
+from smartserver.vcs.brz_compat import NETWORK_NAME, NULL, Repository, Store
 
 _FAR = 4096
 """Distance of the farthest ancestor offered below a head."""
@@ -36,6 +37,15 @@ _ANCESTOR_HEADS = 8
 
 MAX_ABSENT = 4096
 """Ghosts a pull may name."""
+
+STORES = {
+    REVISION: "revisions",
+    SIGNATURE: "signatures",
+    INVENTORY: "inventories",
+    CHK: "chk_bytes",
+    TEXT: "texts",
+}
+"""What Breezy calls the store of a repository that has the records of a kind."""
 
 
 class WrongFormat(VcsError):
@@ -63,6 +73,11 @@ class BrzRepository:
     def kinds(self) -> tuple[Kind, ...]:
         """Revisions, signatures, inventories, pages of maps, texts."""
         return KINDS_OF[self.vcs]
+
+    @property
+    def stores(self) -> dict[int, Store]:
+        """The store of each kind."""
+        return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
 
     def check_format(self) -> None:
         """Check that it is of format 2a.

@@ -17,6 +17,7 @@ from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
 from breezy.bzr.testament import StrictTestament3, Testament
+from breezy.controldir import format_registry
 from breezy.errors import BzrError
 
 try:
@@ -191,6 +192,11 @@ FulltextContentFactory: Any = versionedfile.FulltextContentFactory
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """Raised by a store that has a text already which it is told not to take."""
+
+
+def format_2a() -> Any:
+    """The one format of control directories whose content can be sent."""
+    return format_registry.make_controldir("2a")
 
 
 def load_formats() -> None:

@@ -314,6 +314,16 @@ def test_one_byte_is_another(users: Users) -> None:
         read(users, 2)
 
 
+def test_a_mistake_of_the_program_is_no_damage(users: Users, breaks: str) -> None:
+    read(users)
+    done = broken(users, breaks, "mistaken")
+    assert done.status == 4
+    assert "TypeError: unsupported operand" in done.err
+    assert "damaged" not in done.err
+    assert len(kept(users)) == 1
+    little(read(users))
+
+
 def test_it_is_gone(users: Users) -> None:
     read(users)
     shutil.rmtree(folder(users))
@@ -341,6 +351,8 @@ def full(repository, history):
 insert = breezy_shadow._insert
 if WHEN == "full":
     breezy_shadow._insert = full
+elif WHEN == "mistaken":
+    breezy_shadow.OLDER = None
 elif WHEN == "before":
     shadows.Place.publish = killed
 elif WHEN == "locked":

@@ -18,7 +18,8 @@ from smartserver.client.call import Client
 from smartserver.client.content import Part
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.repository import Content, NewRepository, RefUpdate, RemoteRepository
+from smartserver.client.repository import Content, RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
 from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.records.model import Tip

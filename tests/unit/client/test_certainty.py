@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.certainty import Certainty, NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.request import NotOurProtocol
 from smartserver.errors import DivergedBranches, OutcomeUnknown, ServerBusy
 from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
 from transports.errors import CodedError, Locked
