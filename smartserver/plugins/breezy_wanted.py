@@ -203,7 +203,7 @@ def _annotate(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
 
 
-def _version_info(arguments: Arguments) -> Wanted | None:
+def _version(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: what its tree rests on, and the number of that."""
     checkout = checkout_of(arguments.get("location") or ".")
     if checkout is None or arguments.get("revision") or not checkout.parents():
@@ -402,5 +402,5 @@ _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "tags": _tags,
     "uncommit": _uncommit,
     "update": _update,
-    "version-info": _version_info,
+    "version-info": _version,
 }
