@@ -73,9 +73,10 @@ class Content:
             return
         try:
             self._ask(wanted.chosen, wanted.trees, wanted.inside)
-        except (MissingRevision, NoSuchRevisionNumber) as wrong:
-            rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
-            if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
+        except NoSuchRevisionNumber:
+            self._ask_graph()  # Which Breezy is going to look into for it.
+        except MissingRevision as wrong:
+            if wrong.revision in (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None):
                 self.gone = wrong.revision
             self.wanted = dataclasses.replace(wanted, ids=())
             self._look()
