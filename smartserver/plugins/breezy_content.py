@@ -73,12 +73,14 @@ class Content:
             return
         try:
             self._ask(wanted.chosen, wanted.trees, wanted.inside)
-        except NoSuchRevisionNumber:
-            self._ask_graph()  # Which Breezy is going to look into for it.
-        except MissingRevision as wrong:
-            if wrong.revision in (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None):
+        except (MissingRevision, NoSuchRevisionNumber) as wrong:
+            rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
+            if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
                 self.gone = wrong.revision
             self.wanted = dataclasses.replace(wanted, ids=())
+            if isinstance(wrong, NoSuchRevisionNumber):
+                self._ask_graph()  # Which Breezy is going to look into for it.
+                return
             self._look()
 
     def _look(self) -> None:

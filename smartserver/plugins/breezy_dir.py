@@ -180,12 +180,6 @@ class HpssDir(BzrDir):
         """As `get_branches`."""
         return list(self.get_branches().values())
 
-    def branches_below(self) -> list[Branch]:
-        """The branches at and below the URL, each at its own, whichever repositories they are in."""
-        place = self.root_transport
-        places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
-        return [HpssDir(each, self._format).unasked("") for each in places]
-
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
         """That of all of them."""
         return HpssBranchFormat()
@@ -317,7 +311,8 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
 
 def branches_below(place: HpssTransport) -> list[Branch]:
     """The branches at and below a place, each at its own, whichever repositories they are in."""
-    return HpssDir(place, HpssDirFormat()).branches_below()
+    places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
+    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
 
 
 def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[HpssRepository, HpssDir, bool, None]:

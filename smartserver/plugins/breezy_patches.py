@@ -55,7 +55,10 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
 
 
 def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
-    """List the branches at and below a place on a server (`brz branches -R`): Breezy looks into folders."""
+    """Find the branches at and below a place by one request (`brz branches -R`).
+
+    Breezy lists folders and opens each; of a place on a server there are none to be listed.
+    """
     if not isinstance(transport, HpssTransport):
         return stock(cls, transport)
     from smartserver.plugins.breezy_dir import branches_below
