@@ -66,15 +66,16 @@ def encode_segment(
     for entry in entries:
         if len(entry.check) != check_lengths[entry.kind]:
             raise ValueError(f"record {shown(entry.key)} has a check of {len(entry.check)} bytes")
+        kind, encoding, key, meta, base, base_key, text_length, frame_length, check = entry
         out += (
-            bytes((entry.kind, entry.encoding)),
-            b"\0" if entry.key == revision else _bytes(entry.key),
-            _bytes(entry.meta),
-            encode(entry.base),
-            _bytes(entry.base_key) if entry.base == BaseTag.FULL_KEY else b"",
-            encode(entry.length),
-            encode(entry.frame_length),
-            entry.check,
+            bytes((kind, encoding)),
+            b"\0" if key == revision else _bytes(key),
+            _bytes(meta) if meta else b"\0",
+            encode(base),
+            _bytes(base_key) if base == BaseTag.FULL_KEY else b"",
+            encode(text_length),
+            encode(frame_length),
+            check,
         )
     header = b"".join(out)
     length = len(header) + sum(map(len, frames))

@@ -30,6 +30,8 @@ def encode(n: int) -> bytes:
     """
     if 0 <= n < 0x80:
         return _SMALL[n]
+    if 0 < n < 0x4000:
+        return bytes((n & 0x7F | 0x80, n >> 7))
     if n < 0 or n >> 7 * MAX_BYTES:
         raise ValueError(f"{n} is not an unsigned integer of 63 bits")
     out = bytearray()

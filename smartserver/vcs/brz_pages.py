@@ -8,7 +8,7 @@ leaf is its key and the number of lines of its value, which follow; an inner pag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from smartserver.records.alike import common_end, common_start
@@ -20,10 +20,16 @@ INNER = b"chknode:\n"
 _HEAD = 5
 """Lines of a page before its entries."""
 
+_CHILD = len(b"x\0sha1:") + 40
+"""Bytes of nearly every child's line."""
+
 _ENTRIES = re.compile(
     rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
     rb"(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
 )
+
+_FEW = 8
+"""Entries up to which it is faster to read all of them than to leave out those that are in both leaves."""
 
 Row = tuple[bytes, ...]
 """The fields of a `TreeEntry`."""
@@ -90,6 +96,8 @@ def children(page: bytes) -> dict[bytes, bytes]:
     if len(lines) <= _HEAD + 1 or lines[0] + b"\n" != INNER or lines.pop():
         raise ValueError("it is no inner page")
     prefix = lines[_HEAD - 1]
+    if page.count(b"\0sha1:") == len(lines) - _HEAD and set(map(len, lines[_HEAD:])) == {_CHILD}:
+        return {prefix + line[:1]: line[2:] for line in lines[_HEAD:]}
     found = {}
     for line in lines[_HEAD:]:
         ahead, separator, key = (prefix + line).rpartition(b"\0")
@@ -129,12 +137,24 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
     first = new_body.find(b"\0", len(new_body) - behind)
     second = new_body.find(b"\0", first + 1) if first >= 0 else -1
     left = len(new_body) - new_body.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
-    found = []
-    for body, page in ((new_body, new), (old_body, old)):
-        part = body[begin : len(body) - left]
-        read: list[Row] = _ENTRIES.findall(part)
-        found.append(read if len(read) == part.count(b"\0") else rows(page))
-    return found[0], found[1]
+    now, then = new_body[begin : len(new_body) - left], old_body[begin : len(old_body) - left]
+    if now.count(b"\0") < _FEW:
+        found, before = _ENTRIES.findall(now), _ENTRIES.findall(then)
+        if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
+            return found, before
+    else:
+        # Of what lies between two NULs, an entry and the next one's key, most is in both.
+        mine, theirs = set(now.split(b"\0")[1:]), set(then.split(b"\0")[1:])
+        one, other = mine - theirs, theirs - mine
+        found, before = _read(one), _read(other)
+        if (len(found), len(before)) == (len(one), len(other)):
+            return found, before
+    return rows(new), rows(old)
+
+
+def _read(pieces: Collection[bytes]) -> list[Row]:
+    """The entries of pieces that begin after a NUL."""
+    return _ENTRIES.findall(b"".join([b"\0" + piece[: piece.rfind(b"\n") + 1] for piece in pieces]))
 
 
 def _body(page: bytes) -> bytes:
