@@ -8,7 +8,6 @@ no second look.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from smartserver.records.alike import common_end, common_start
@@ -41,8 +40,11 @@ SEARCHED: Final = 32
 """New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
 whole, which takes a time in proportion to it: 16,000 keys in a leaf of 800 KB took 9 seconds."""
 
-_FEW: Final = 16
-"""Items, of both leaves, up to which it is faster to read all of them than to leave out those that are in both."""
+_NEAR: Final = 64
+"""Bytes up to which a difference need not be found more exactly: items are longer."""
+
+_STEPS: Final = 32
+"""Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
 
 
 def leaf_changes(new: bytes, old: bytes) -> Changed | None:
@@ -56,18 +58,17 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     head, earlier = leaf_head(new), leaf_head(old)
     if head.prefix != earlier.prefix or head.parts != earlier.parts:
         return None
-    start, new_end, old_end = _differing(new, head.end, old, earlier.end)
-    old_start = start - head.end + earlier.end
     if head.parts != ENTRY_PARTS:
+        start, new_end, old_end = _differing(new, head.end, old, earlier.end)
         count = count_items(head, new, start, new_end)
-        count_before, _ = read_before(earlier, old, old_start, old_end)
+        count_before, _ = read_before(earlier, old, start - head.end + earlier.end, old_end)
         _check_counts(head, earlier, count, count_before)
         return NOTHING
-    _check_counts(head, earlier, new.count(b"\0", start, new_end), old.count(b"\0", old_start, old_end))
-    items, others = _other_items(new[start:new_end], old[old_start:old_end])
+    items, others = other_items(new, head.end, old, earlier.end)
     count = count_items(head, items, 0, len(items))
     now = item_texts(head, items, 0, len(items))
-    _, before = read_before(earlier, others, 0, len(others))
+    count_before, before = read_before(earlier, others, 0, len(others))
+    _check_counts(head, earlier, count, count_before)
     if len(now) != count:
         raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
     one, other = frozenset(now), frozenset(before)
@@ -114,29 +115,67 @@ def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: i
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
 
 
-def _other_items(new: bytes, old: bytes) -> tuple[bytes, bytes]:
-    """The items of each that the other has not, joined; both are whole items of leaves of entries.
+def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[bytes, bytes]:
+    """The items that each of two leaves of entries has and the other has not at that place; joined, with few others.
+
+    From `start` and `old_start`, where items begin, to the ends. Only the old one is known to have items there.
 
     Raises:
-        ValueError: they are not, or an item comes twice.
+        ValueError: what one item of the new one ends with is not the begin of the next.
     """
-    if new.count(b"\0") + old.count(b"\0") < _FEW:
-        return new, old
-    # Cut at its NULs, an item is the last line of one piece and all but the last line of the next.
-    mine, theirs = new.split(b"\0"), old.split(b"\0")
-    if b"\n" in mine[0] or mine[-1][-1:] not in (b"\n", b""):
-        raise ValueError("cannot be read as a leaf: its items")
-    pairs, others = list(pairwise(mine)), list(pairwise(theirs))
-    one, other = set(pairs), set(others)
-    if len(one) != len(pairs):
-        raise ValueError("cannot be read as a leaf: an item comes twice")
-    return _joined([pair for pair in pairs if pair not in other]), _joined([pair for pair in others if pair not in one])
+    at, old_at = _step(new, start, old, old_start)
+    new_end, old_end = _ends(new, at, old, old_at)
+    mine: list[bytes] = []
+    theirs: list[bytes] = []
+    for _ in range(_STEPS):
+        if at >= new_end or old_at >= old_end:
+            break
+        end, old_then = _item_end(new, at, new_end), _item_end(old, old_at, old_end)
+        item, other = new[at:end], old[old_at:old_then]
+        key, old_key = item[: item.find(b"\0")], other[: other.find(b"\0")]
+        if key < old_key:
+            mine.append(item)
+            at = end
+            continue
+        theirs.append(other)
+        old_at = old_then
+        if key == old_key:
+            mine.append(item)
+            at = end
+            if at < new_end and old_at < old_end:
+                at, old_at = _step(new, at, old, old_at)
+    mine.append(new[at:new_end])
+    theirs.append(old[old_at:old_end])
+    for item in mine:
+        # Else a line too few in one and one too many in another could make up for each other.
+        if item and item.find(b"\n", 0, item.find(b"\0")) >= 0:
+            raise ValueError("cannot be read as a leaf: its items")
+    return b"".join(mine), b"".join(theirs)
 
 
-def _joined(pairs: list[tuple[bytes, bytes]]) -> bytes:
-    return b"".join(
-        [first[first.rfind(b"\n") + 1 :] + b"\0" + second[: second.rfind(b"\n") + 1] for first, second in pairs]
-    )
+def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
+    """Past the items that are the same in both."""
+    same = common_start(new, old, at, old_at, within=_NEAR)
+    # Of an item only the first line has a NUL. The last one that begins there may go on otherwise.
+    last = old.rfind(b"\0", old_at, old_at + same)
+    skipped = old.rfind(b"\n", old_at, last) + 1 - old_at if last >= 0 else 0
+    return (at + skipped, old_at + skipped) if skipped > 0 else (at, old_at)
+
+
+def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
+    """Where what both have in common at their ends begins, in whole items."""
+    behind = common_end(new, old, min(len(new) - at, len(old) - old_at), within=_NEAR)
+    # The first item in it may have begun otherwise.
+    first = old.find(b"\0", len(old) - behind)
+    second = old.find(b"\0", first + 1) if first >= 0 else -1
+    left = len(old) - old.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
+    return len(new) - left, len(old) - left
+
+
+def _item_end(text: bytes, at: int, end: int) -> int:
+    """Where the item ends that begins there: at the line with the next NUL."""
+    following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
+    return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end
 
 
 def _differing(new: bytes, new_start: int, old: bytes, old_start: int) -> tuple[int, int, int]:

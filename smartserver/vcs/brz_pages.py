@@ -8,10 +8,10 @@ leaf is its key and the number of lines of its value, which follow; an inner pag
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from smartserver.records.alike import common_end, common_start
+from smartserver.records.bzr_changes import other_items
 from smartserver.vcs.brz_compat import bdecode
 
 LEAF = b"chkleaf:\n"
@@ -20,6 +20,8 @@ INNER = b"chknode:\n"
 _HEAD = 5
 """Lines of a page before its entries."""
 
+_LEAF_HEAD = re.compile(LEAF + rb"(?:[^\n]*\n){%d}" % (_HEAD - 1))
+
 _CHILD = len(b"x\0sha1:") + 40
 """Bytes of nearly every child's line."""
 
@@ -27,9 +29,6 @@ _ENTRIES = re.compile(
     rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
     rb"(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
 )
-
-_FEW = 8
-"""Entries up to which it is faster to read all of them than to leave out those that are in both leaves."""
 
 Row = tuple[bytes, ...]
 """The fields of a `TreeEntry`."""
@@ -123,45 +122,23 @@ def rows(page: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """What of two leaves of entries lies between what they begin and end with in common: all that differs, and little
-    more.
+    """What each of two leaves of entries has and the other has not, with few others.
 
     Raises:
         ValueError: one cannot be read.
     """
-    new_body, old_body = _body(new), _body(old)
-    ahead = common_start(new_body, old_body)
-    behind = common_end(new_body, old_body, min(len(new_body), len(old_body)) - ahead)
-    # Of an entry only the first line has a NUL. The last one before the difference is the same in both.
-    begin = new_body.rfind(b"\n", 0, new_body.rfind(b"\0", 0, ahead) + 1) + 1 if ahead else 0
-    first = new_body.find(b"\0", len(new_body) - behind)
-    second = new_body.find(b"\0", first + 1) if first >= 0 else -1
-    left = len(new_body) - new_body.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
-    now, then = new_body[begin : len(new_body) - left], old_body[begin : len(old_body) - left]
-    if now.count(b"\0") < _FEW:
-        found, before = _ENTRIES.findall(now), _ENTRIES.findall(then)
-        if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
-            return found, before
-    else:
-        # Of what lies between two NULs, an entry and the next one's key, most is in both.
-        mine, theirs = set(now.split(b"\0")[1:]), set(then.split(b"\0")[1:])
-        one, other = mine - theirs, theirs - mine
-        found, before = _read(one), _read(other)
-        if (len(found), len(before)) == (len(one), len(other)):
-            return found, before
+    now, then = other_items(new, _head_end(new), old, _head_end(old))
+    found, before = _ENTRIES.findall(now), _ENTRIES.findall(then)
+    if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
+        return found, before
     return rows(new), rows(old)
 
 
-def _read(pieces: Collection[bytes]) -> list[Row]:
-    """The entries of pieces that begin after a NUL."""
-    return _ENTRIES.findall(b"".join([b"\0" + piece[: piece.rfind(b"\n") + 1] for piece in pieces]))
-
-
-def _body(page: bytes) -> bytes:
-    head = page.split(b"\n", _HEAD)
-    if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
+def _head_end(page: bytes) -> int:
+    head = _LEAF_HEAD.match(page)
+    if head is None:
         raise ValueError("it is no leaf")
-    return head[_HEAD]
+    return head.end()
 
 
 def holds_entries(page: bytes) -> bool:
