@@ -197,8 +197,11 @@ class Intake:
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
             if not self._is_repeat(proof, entry, place, base_key, frame):
-                with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
+                else:
+                    with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                        anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
             rows.append(row)
