@@ -25,9 +25,9 @@ _LEAF_HEAD = re.compile(LEAF + rb"(?:[^\n]*\n){%d}" % (_HEAD - 1))
 _CHILD = len(b"x\0sha1:") + 40
 """Bytes of nearly every child's line."""
 
+# A class of bytes is slow to match, `.` is not.
 _ENTRIES = re.compile(
-    rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
-    rb"(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
+    rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.+)\n(.*)\n(.*)\n(.+)\n(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
 )
 
 Row = tuple[bytes, ...]
