@@ -5,6 +5,7 @@ And for those that run commands which make folders, where these are.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -53,6 +54,12 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: Python's collector need not look through thousands of tests each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _why(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.medium import MediumError
+from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from smartserver.cli.session import AGENT, cache_folder, client_for
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl, parse
 from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from smartserver.client.call import BodySource
+from smartserver.client.request import BodySource
 from smartserver.records.model import Announced, Key
 from smartserver.records.segment import encode_graph
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD

@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import config, errors, trace, urlutils
+from breezy import errors, trace, urlutils
 from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 from breezy.tag import Tags
 
 from smartserver.plugins import breezy_append, breezy_changes, breezy_remembered
-from smartserver.plugins.breezy_checkouts import watch
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
-from smartserver.plugins.breezy_options import CONFIG_FILE, OptionFile, OptionStore
+from smartserver.plugins.breezy_options import OptionConfig, OptionStack, OptionStore
+from smartserver.plugins.breezy_patches import watch_trees
 from smartserver.plugins.breezy_remote import Remote
-from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import format_2a
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
@@ -88,7 +89,13 @@ class HpssTags(Tags):
             raise errors.NoSuchTag(tag_name) from None
 
     def set_tag(self, tag_name: str, revision: RevisionId) -> None:
-        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip."""
+        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.
+
+        Raises:
+            CommandError: its name is too long.
+        """
+        if why := breezy_changes.objection(tag_name):
+            raise errors.CommandError(why)
         remote = self.branch.remote
         if remote.is_assumed:
             try:
@@ -131,7 +138,9 @@ class HpssTags(Tags):
         """Make the tags be these."""
         present = self.get_tag_dict()
         changes: dict[str, RevisionId | None] = {
-            name: revision for name, revision in result.items() if present.get(name) != revision
+            name: revision
+            for name, revision in result.items()
+            if present.get(name) != revision and not breezy_changes.objection(name)  # The push has said so.
         }
         changes.update(dict.fromkeys(present.keys() - result.keys()))
         if changes:
@@ -150,7 +159,7 @@ class HpssBranch(Branch):
         self._mode: str | None = None
         self._store: OptionStore | None = None
         self._commit: Commit | None = None
-        watch()
+        watch_trees()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
 
@@ -183,20 +192,43 @@ class HpssBranch(Branch):
         revno, tip = self.last_revision_info()
         if revision_id == tip:
             return revno
-        number = self._numbers().get(revision_id)
-        return super().revision_id_to_revno(revision_id) if number is None else number
+        number = self.remote.numbers.get(revision_id)
+        if number is not None:
+            return number
+        if is_running("info"):
+            return self._nearest(revision_id)
+        return super().revision_id_to_revno(revision_id)
+
+    def _nearest(self, revision_id: RevisionId) -> int:
+        """The number of a revision, or of the first before it that is in the branch: of a tree that was left behind."""
+        if self.remote.content is not None:
+            with self.remote.asking():
+                self.remote.content.look_beside(revision_id)
+        at = revision_id
+        while at != NULL_REVISION:
+            try:
+                return super().revision_id_to_revno(at)
+            except errors.NoSuchRevision:
+                at = self.repository.get_parent_map([at]).get(at, (NULL_REVISION,))[0]
+        return 0
+
+    def revision_id_to_dotted_revno(self, revision_id: RevisionId) -> tuple[int, ...]:
+        """The number of a revision; what a tree rests on may have none any more, and be described all the same."""
+        try:
+            found: tuple[int, ...] = super().revision_id_to_dotted_revno(revision_id)
+        except errors.NoSuchRevision:
+            if is_running("version-info"):
+                raise errors.GhostRevisionsHaveNoRevno(revision_id, revision_id) from None
+            raise
+        return found
 
     def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
         """The revision with a revno; what was asked for by number is known by that."""
-        for revision, number in self._numbers().items():
+        for revision, number in self.remote.numbers.items():
             if number == revno:
                 return revision
         found: RevisionId = super().get_rev_id(revno, history)
         return found
-
-    def _numbers(self) -> Mapping[RevisionId, int]:
-        self.remote.look()
-        return self.remote.content.numbers if self.remote.content is not None else {}
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""
@@ -234,8 +266,12 @@ class HpssBranch(Branch):
             self._store = OptionStore(self)
         return self._store
 
-    def _get_config(self) -> config.TransportConfig:
-        return config.TransportConfig(OptionFile(self), CONFIG_FILE)
+    def _get_config(self) -> OptionConfig:
+        return OptionConfig(self)
+
+    def get_config_stack(self) -> OptionStack:
+        """Its options, and below them the user's."""
+        return OptionStack(self)
 
     def _get_parent_location(self) -> str | None:
         location: str | None = self.get_config_stack().get("parent_location")

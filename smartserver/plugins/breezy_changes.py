@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from breezy.errors import CommandError
 
-from smartserver.client.repository import MapUpdated, RefUpdate, Updated
-from smartserver.errors import NotDone, StaleEntry, StaleLease
+from smartserver.client.plain import plain
+from smartserver.client.updates import MapUpdated, RefUpdate
+from smartserver.errors import StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.records.model import RevisionId
-from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.fields import HERE, MAX_IDS, MAX_NAME
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
 
@@ -25,10 +26,36 @@ MOVED = (
     "known now: try again"
 )
 
+SHOWN = 40
+"""Characters of a name that is too long that a message shows."""
+
+
+def objection(tag: str) -> str:
+    """Why a tag cannot be on a server; empty where it can."""
+    size = len(tag.encode("utf-8", "surrogateescape"))
+    if size <= MAX_NAME:
+        return ""
+    return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")
+
+
+UNMADE = b"new"
+"""Attributes of a tip that no branch has: theirs are numbers."""
+
+
+def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
+    """How a branch is made where there must be none, so that nothing else of the request is done where there is one.
+
+    To make what is there already, attributes included, is success; so it is made with others first.
+    """
+    return [
+        RefUpdate(HERE, tip, Rule.FORCE, Create.MUST, attributes=UNMADE),
+        RefUpdate(HERE, tip, Rule.FF, Create.NO, attributes=attributes),
+    ]
+
 
 def push_tags(remote: Remote, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
     """Send changes of tags; what became of each. To be called in its `words`."""
-    return outcomes(remote.push([], tags_updates(entries)).maps)
+    return outcomes(remote.change([], tags_updates(entries)).maps)
 
 
 def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) -> None:
@@ -39,7 +66,7 @@ def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) 
         try:
             there = remote.state().tags
             entries = [EntryChange(name.encode(), None, How.EQUAL, there[name]) for name in tags]
-            _change(remote, update, [*tags_updates(entries), options_are(remote.state().config)])
+            remote.change([update], [*tags_updates(entries), options_are(remote.state().config)])
         except (StaleLease, StaleEntry):
             if not assumed:
                 raise
@@ -51,7 +78,6 @@ def set_tags(remote: Remote, changes: Mapping[str, RevisionId | None]) -> None:
     entries = [EntryChange(name.encode(), tag, How.SET) for name, tag in changes.items()]
     with remote.words():
         push_tags(remote, entries)
-        remote.learn_answer()
 
 
 def set_config(remote: Remote, content: bytes) -> None:
@@ -70,24 +96,13 @@ def set_config(remote: Remote, content: bytes) -> None:
 def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
     """Change maps."""
     with remote.words():
-        _check(remote.push([], maps).maps)
-        remote.learn_answer()
+        remote.change([], maps)
 
 
 def delete(remote: Remote) -> bool:
     """Remove the branch; whether there was one."""
     with remote.words():
-        return bool(_change(remote, RefUpdate(HERE, None)).old)
-
-
-def _change(remote: Remote, update: RefUpdate, maps: Sequence[MapUpdateRequest] = ()) -> Updated:
-    pushed = remote.push([update], maps)
-    (done,) = pushed.refs
-    if done.error is not None and not isinstance(done.error, NotDone):
-        raise done.error
-    _check(pushed.maps)
-    remote.learn_answer()
-    return done
+        return bool(remote.change([RefUpdate(HERE, None)]).refs[0].old)
 
 
 def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
@@ -97,20 +112,9 @@ def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
 
 
 def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
-    """What became of each tag.
-
-    Raises:
-        CodedError: a call was refused.
-    """
-    _check(done)
+    """What became of each tag of calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome
         for each in done
         for change, outcome in zip(each.update.entries, each.entries, strict=True)
     }
-
-
-def _check(done: Sequence[MapUpdated]) -> None:
-    said = [each.error for each in done if each.error is not None]
-    for error in sorted(said, key=lambda error: isinstance(error, NotDone)):  # Why it was not comes first.
-        raise error

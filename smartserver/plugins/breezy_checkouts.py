@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from breezy import controldir, errors
-from breezy.config import LocationStack
-from breezy.plugins import hpss
 from breezy.workingtree import WorkingTree
 
-from smartserver.plugins.breezy_guess import given
+from smartserver.plugins.breezy_guess import given, is_ours
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.brz_compat import chk_inventory, dirstate_tree
+from smartserver.vcs.brz_compat import chk_inventory, format_2a
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""
@@ -84,6 +82,11 @@ class Checkout:
             return found
 
 
+def opened(tree: Any) -> None:
+    """Take note of a working tree on a branch of a server; once it is dropped it is forgotten."""
+    _trees.append(weakref.ref(tree))
+
+
 def checkout_of(path: str) -> Checkout | None:
     """The lightweight checkout a path lies in, where that was opened; of two of the same the one that is locked."""
     place = os.path.realpath(path)
@@ -111,7 +114,7 @@ def refers_to() -> str | None:
         found = control.get_branch_reference()
     except (errors.BzrError, OSError):
         return None
-    return found if found is not None and found.startswith(hpss.SCHEMES) else None
+    return found if is_ours(found) else None
 
 
 def _is_in(place: str, root: str) -> bool:
@@ -138,7 +141,7 @@ def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:
 
 def _pages(inventory: Any) -> dict[Key, bytes]:
     store = _Pages()
-    serializer = controldir.format_registry.make_controldir("2a").repository_format._serializer
+    serializer = format_2a().repository_format._serializer
     chk_inventory().from_inventory(
         store, inventory, maximum_size=serializer.maximum_size, search_key_name=serializer.search_key_name
     )
@@ -158,35 +161,3 @@ class _Pages:
         text = b"".join(lines)
         self.pages[b"sha1:" + sha1] = text
         return sha1, len(text), None
-
-
-_watched: list[Any] = []
-
-
-def watch() -> None:
-    """Learn of each working tree that is opened on a branch of a server, which was opened before; no hook says that.
-
-    In the midst of locking one Breezy reads an option, of how often it writes what it knows of files: of a branch on a
-    server that is not asked for, or what only looks at files would take a round trip.
-    """
-    kind = dirstate_tree()
-    if kind is None or kind in _watched:
-        return
-    _watched.append(kind)
-    stock, stock_limit = kind.__init__, kind._worth_saving_limit
-
-    def opened(self: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
-        from smartserver.plugins.breezy_branch import HpssBranch
-
-        stock(self, basedir, branch, *arguments, **options)
-        if isinstance(branch, HpssBranch):
-            _trees.append(weakref.ref(self))
-
-    def worth_saving_limit(self: Any) -> int:
-        from smartserver.plugins.breezy_branch import HpssBranch
-
-        if not isinstance(self.branch, HpssBranch):
-            return int(stock_limit(self))
-        return int(LocationStack(self.branch.base).get("bzr.workingtree.worth_saving_limit"))
-
-    kind.__init__, kind._worth_saving_limit = opened, worth_saving_limit

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from breezy import errors
 from breezy.revision import NULL_REVISION
 
-from smartserver.client.repository import RefUpdate
+from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_wanted import commit_on
@@ -58,13 +58,11 @@ class Commit:
         parents = self._content.parents
         source = _Source(BrzRepository(self._repository(asks=False)), {revision: parents[revision]}, parents.keys())
         with remote.words():
-            (done,) = remote.push([update], [], source).refs
-            if isinstance(done.error, StaleLease):
+            try:
+                remote.change([update], (), source)
+            except StaleLease:
                 remote.learn_refusal()
-                raise errors.OutOfDateTree(None)
-            if done.error is not None:
-                raise done.error
-            remote.learn_answer()
+                raise errors.OutOfDateTree(None) from None
 
     def _repository(self, *, asks: bool) -> Any:
         repository = self._branch.repository

@@ -5,11 +5,13 @@ Breezy is given it by `breezy_stores`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from breezy.revision import NULL_REVISION
 
+from smartserver.client.content import Part
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber
 from smartserver.plugins.breezy_checkouts import pages_of
@@ -19,6 +21,7 @@ from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.brz_compat import StoreKey
+from smartserver.vcs.brz_meta import text_meta
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult
@@ -44,12 +47,15 @@ class Content:
         """Revisions that were made here and may not be there yet."""
         self.wanted = wanted
         self.remote = remote
+        self.gone: RevisionId | None = None
+        """What the tree of a checkout rests on, where the server has it no more."""
         self._asked = 0
         self._below: set[RevisionId] = set()
         self._beside: list[RevisionId] = []
         """What the tree of a lightweight checkout rests on, where the branch does not reach it."""
         self._has_graph = False
-        self._has_versions = False
+        self.has_versions = False
+        """Whether every text that is not here is a ghost's."""
         self._absent: set[RevisionId] = set()
         """Ghosts, as an answer has shown."""
         self._rebuilt: dict[RevisionId, bool] = {}
@@ -62,14 +68,19 @@ class Content:
             CodedError, MediumError, ProtocolError, NotOurProtocol: it could not be read.
         """
         wanted = self.wanted
-        first = wanted.trees
-        if (wanted.chosen is None and first is None) or (wanted.stats and self._is_shared()):
+        if (wanted.chosen is None and wanted.trees is None) or (wanted.stats and self._is_shared()):
             self._look()
             return
-        inside = None if wanted.inside is None else InsideField(wanted.inside.chosen, wanted.inside.trees)
         try:
-            self._ask(wanted.chosen, first, inside)
-        except (MissingRevision, NoSuchRevisionNumber):
+            self._ask(wanted.chosen, wanted.trees, wanted.inside)
+        except (MissingRevision, NoSuchRevisionNumber) as wrong:
+            rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
+            if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
+                self.gone = wrong.revision
+            self.wanted = dataclasses.replace(wanted, ids=())
+            if isinstance(wrong, NoSuchRevisionNumber):
+                self._ask_graph()  # Which Breezy is going to look into for it.
+                return
             self._look()
 
     def _look(self) -> None:
@@ -80,46 +91,54 @@ class Content:
         known = self.remote.knowledge
         return known.named == HERE and known.ref(HERE) is None
 
-    def _ask(
-        self,
-        chosen: ChosenField | None,
-        trees: TreesField | None,
-        inside: InsideField | None = None,
-    ) -> None:
+    def _ask(self, chosen: ChosenField | None, trees: TreesField | None, inside: Wanted | None = None) -> None:
+        """Read these; `inside`: what is read instead where the path leads into the branch, and wanted then."""
+        instead = None if inside is None else InsideField(inside.chosen, inside.trees)
         stats = self.stats is None and self.wanted.stats
-        content = self.remote.read(chosen, trees, ids=[*self.wanted.ids, *self._beside], inside=inside, stats=stats)
+        ids = [*self.wanted.ids, *self._beside]
+        content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
-            self.wanted = self.wanted.inside or Wanted(inside.chosen, inside.trees)
-            chosen, trees = inside.chosen, inside.trees
-        asked_for = self.wanted.chosen is chosen
-        had = [] if trees is None else trees.had
+            self.wanted, chosen, trees = inside, inside.chosen, inside.trees
+        first = self._take(content.parts, trees)
+        named: dict[RevisionId, Named] = {}
+        if trees is not None:
+            self._absent.update(trees.had)
+            self.has_versions |= trees.versions
+            named.update(zip(content.result.trees, trees.revisions, strict=False))
+        self._absent -= self.parents.keys()
+        if chosen is not None:
+            is_part = chosen.limit or chosen.left_hand or chosen.newest is not None or chosen.oldest is not None
+            self._has_graph |= not is_part
+            if chosen is self.wanted.chosen and self.wanted.ends:
+                self._end_at(chosen, first)
+            if first is not None and not ids:  # Else what comes first may be one of those.
+                named[first] = TIP if chosen.newest is None else chosen.newest
+        self._number(named)
+
+    def _take(self, parts: Iterable[Part], trees: TreesField | None) -> RevisionId | None:
+        """Take in what came; the first revision of it."""
         first: RevisionId | None = None
-        for part in content.parts:
+        for part in parts:
             first = first or part.revision
             self.parents[part.revision] = tuple([parent.id for parent in part.parents])
             for record in part.records:
                 # An inventory without its pages is none.
                 if record.kind != INVENTORY or trees is None or trees.paths != []:
                     self.records[record.kind, record.key] = record
-        self._absent.update(had)
-        self._absent -= self.parents.keys()
-        if asked_for and chosen is not None and self.wanted.ends and (chosen.oldest in self.parents or not chosen.bare):
-            # All that is not here is below the oldest, of which only that is asked: for this it is as good as absent.
-            named_parents = {each for parents in self.parents.values() for each in parents}
-            self._below = named_parents - self.parents.keys()
-            newest = self.tip()[0] if chosen.newest in (None, TIP) else first
-            if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
-                # The branch was overwritten since: where the two part is somewhere below.
-                self._below, self._beside = set(), [chosen.oldest]
-        self._has_graph |= chosen is not None and not (chosen.limit or chosen.left_hand or chosen.newest is not None)
-        self._has_versions |= trees is not None and trees.versions
-        named: dict[RevisionId, Named] = {}
-        if trees is not None:
-            named.update(zip(content.result.trees, trees.revisions, strict=False))
-        if chosen is not None and first is not None:
-            named[first] = TIP if chosen.newest is None else chosen.newest
-        self._number(named)
+        return first
+
+    def _end_at(self, chosen: ChosenField, first: RevisionId | None) -> None:
+        """Take what is below the oldest that was chosen for as good as absent: nothing is asked of that."""
+        if chosen.bare and chosen.oldest not in self.parents:
+            return
+        self._below = {each for parents in self.parents.values() for each in parents} - self.parents.keys()
+        newest = self.tip()[0] if chosen.newest in (None, TIP) else first
+        if chosen.oldest in self.wanted.ids:
+            return  # What each side has alone was asked for.
+        if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
+            # The branch was overwritten since: where the two part is somewhere below.
+            self._below, self._beside = set(), [chosen.oldest]
 
     def _number(self, named: Mapping[RevisionId, Named]) -> None:
         """Number the line of first parents from the tip, and from what was asked for by number."""
@@ -168,7 +187,20 @@ class Content:
             if not self._beside:
                 raise
             self._beside = []  # The repository was made anew.
-            self._ask(ChosenField(bare=True), None)
+            self._ask_graph()
+
+    def look_beside(self, revision: RevisionId) -> None:
+        """Read the graph below a revision, too, which the branch may not reach any more."""
+        if revision not in self.parents:
+            self._beside = [revision]
+            self._ask_graph()
+
+    def has_diverged(self, one: RevisionId, other: RevisionId) -> bool:
+        """Whether neither of two revisions is an ancestor of the other, as far as that was asked for."""
+        chosen = self.wanted.chosen
+        if chosen is None or chosen.oldest != other or not {one, other} <= self.parents.keys():
+            return False
+        return not (self._reaches(one, other) or self._reaches(other, one))
 
     def _reaches(self, revision: RevisionId, ancestor: RevisionId) -> bool:
         """Whether one is below another, by what came."""
@@ -183,7 +215,7 @@ class Content:
         """Read the trees of some revisions, as far as the command reads trees at all."""
         asked = self.wanted.trees or self.wanted.later or TreesField(texts=False)
         had = [each for each in asked.had if self._rebuilt.get(each)]
-        for part in _parts([each for each in revisions if each != NULL_REVISION]):
+        for part in _parts(revisions):
             self._ask(None, msgspec.structs.replace(asked, revisions=part, each=False, had=had, files=[]))
 
     def fetch_revisions(self, revisions: Collection[RevisionId]) -> None:
@@ -192,12 +224,12 @@ class Content:
         if self._asked == FEW or len(revisions) > MANY:
             self._ask(ChosenField(left_hand=len(revisions) <= MANY), None)
             revisions = [each for each in revisions if (REVISION, each) not in self.records]
-        for part in _parts([each for each in revisions if each != NULL_REVISION]):
+        for part in _parts(revisions):
             self._ask(None, TreesField(list(part), paths=[], texts=False))
 
     def fetch_texts(self, keys: Iterable[Key]) -> None:
         """Read texts, and the revisions that brought them."""
-        for part in _parts(list(keys)):
+        for part in _parts(keys):
             self._ask(None, TreesField(files=part))
 
     def is_absent(self, revision: RevisionId) -> bool:
@@ -216,17 +248,15 @@ class Content:
 
     def fetch_pages(self) -> None:
         """Read the trees whose pages a checkout was thought to have."""
-        of = [revision for kind, revision in self.records if kind == INVENTORY]
-        for part in _parts(of):
+        for part in _parts(revision for kind, revision in self.records if kind == INVENTORY):
             self._ask(None, TreesField(list(part), texts=False))
 
-    def add(self, kind: int, key: StoreKey, parents: Iterable[StoreKey], text: bytes) -> None:
+    def add(self, kind: int, key: StoreKey, parents: Sequence[StoreKey], text: bytes) -> None:
         """Take in a record that is made here."""
-        named = tuple([parent[-1] for parent in parents])
         if kind in (REVISION, INVENTORY):
-            self.parents[key[0]] = named
+            self.parents[key[0]] = tuple([parent[0] for parent in parents])
             self.made.add(key[0])
-        meta = b"\0".join(named) if kind == TEXT else b""
+        meta = text_meta(key[0], parents) if kind == TEXT else b""
         joined = b"\0".join(key)
         self.records[kind, joined] = Record(kind, joined, meta, text)
 
@@ -256,12 +286,9 @@ class Content:
             raise ValueError(f"the page {key!r} is not here")
         return found.text
 
-    @property
-    def has_versions(self) -> bool:
-        """Whether every text that is not here is a ghost's."""
-        return self._has_versions
 
-
-def _parts(revisions: list[RevisionId]) -> Iterator[list[RevisionId]]:
-    for at in range(0, len(revisions), MAX_IDS):
-        yield revisions[at : at + MAX_IDS]
+def _parts(named: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lists that one request takes, without what names nothing."""
+    left = [each for each in named if each != NULL_REVISION]
+    for at in range(0, len(left), MAX_IDS):
+        yield left[at : at + MAX_IDS]

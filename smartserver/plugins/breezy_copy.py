@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from breezy import errors
 
-from smartserver.client.repository import Outcome, RefUpdate
-from smartserver.errors import BranchExists, NotDone, StaleLease
-from smartserver.plugins.breezy_changes import tags_updates
-from smartserver.plugins.breezy_remembered import TAGS
+from smartserver.client.updates import RefUpdate
+from smartserver.errors import BranchExists, StaleLease
+from smartserver.plugins.breezy_changes import made, tags_updates
+from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How
 from smartserver.verbs.rules import Create, Rule
 
@@ -37,7 +36,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
     value = target.knowledge.ref(ref)
     if value is None or target.knowledge.at not in (None, state.at):
         return False
-    tags = {name.decode("utf-8", "replace"): tag for name, tag in target.knowledge.map(TAGS, ref).items()}
+    tags = tags_of(target.knowledge, ref)
     source.was(value[0], tags)
     return _send(target, ref, value[0], tags)
 
@@ -49,17 +48,12 @@ def _is_below(path: str, at: str) -> bool:
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
     """Make the branch if the other one is still there; False: it is not."""
     stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
-    made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
-        done = target.push([stays, made], tags_updates(entries))
-        said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
-        failed = [error for error in said if error is not None and not isinstance(error, NotDone)]
-        if any(isinstance(error, BranchExists) for error in failed) or done.refs[1].outcome is Outcome.UNCHANGED:
-            raise errors.AlreadyBranchError(target.url)
-        if any(isinstance(error, StaleLease) for error in failed):
+        try:
+            target.change([stays, *made(tip.id, tip.attributes)], tags_updates(entries))
+        except StaleLease:
             return False
-        for error in failed:
-            raise error
-        target.learn_answer()
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
     return True

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import signature
 from typing import Any, NoReturn
 
 from breezy import controldir, errors, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
 from breezy.push import PushResult
+from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
 
-from smartserver.plugins import breezy_inter
+from smartserver.plugins import breezy_inter, breezy_patches
 from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
+from smartserver.plugins.breezy_listing import paths_below
 from smartserver.plugins.breezy_remote import Remote
-from smartserver.plugins.breezy_repository import HpssRepository, format_2a
+from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
+from smartserver.verbs.fields import HERE
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("bind", "branches", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
+TRIES_BRANCHES = ("bind", "branches", "checkout", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
 """Commands that go on with the repository where a branch cannot be opened, or that change something here before they
 read it: whether it is there is asked at once."""
+
+LOOKS_TWICE = ("ancestry", "committer-statistics", "revision-info", "version-info")
+"""Commands that open the branch once more, when they have found no tree there."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -111,8 +116,11 @@ class HpssDir(BzrDir):
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
-            if is_running("switch"):
-                remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
+            beside = self.root_transport.server.read.remotes
+            if is_running("switch", *LOOKS_TWICE):
+                remote = beside.setdefault(remote.path, remote)
+            elif is_running("pull"):
+                remote = beside.get(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
 
@@ -128,7 +136,13 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         branch = self.unasked(name)
         if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
-            branch.remote.state()
+            try:
+                branch.remote.state()
+            except errors.NotBranchError as wrong:
+                if is_running("switch") and self._is_at(given("to_location")):
+                    # Breezy would go on and look for a branch of that name beside the one it has.
+                    raise errors.CommandError(str(wrong)) from wrong
+                raise
         return branch
 
     def unasked(self, name: str | None = None) -> HpssBranch:
@@ -137,9 +151,12 @@ class HpssDir(BzrDir):
         return HpssBranch(self, name, self.remote(name))
 
     def _is_switched(self) -> bool:
-        """Whether this is the branch of a checkout that is being switched to another: that one is asked first."""
-        refers = refers_to() if is_running("switch") else None
-        return refers is not None and HpssTransport(refers).base == self.root_transport.base
+        """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
+        return is_running("pull", "switch") and self._is_at(refers_to())
+
+    def _is_at(self, url: str | None) -> bool:
+        """Whether it is what a URL leads to."""
+        return url is not None and is_ours(url) and HpssTransport(url).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
@@ -148,7 +165,7 @@ class HpssDir(BzrDir):
         own = remote.path[len(at) :].strip("/")
         names = []
         for ref in remote.knowledge.refs():
-            path = "" if ref == b"." else ref.decode("utf-8", "replace")
+            path = "" if ref == HERE else ref.decode("utf-8", "replace")
             if path == own:
                 names.append("")
             elif not own or path.startswith(own + "/"):
@@ -250,66 +267,72 @@ class HpssDir(BzrDir):
         result = PushResult()
         result.source_branch = source
         result.target_branch = result.master_branch = target
-        result.branch_push_result = None if pushed.made else pushed.result
-        result.old_revno, result.old_revid = pushed.result.old_revno, pushed.result.old_revid
+        result.branch_push_result = None if pushed.old_revid == NULL_REVISION else pushed
+        result.old_revno, result.old_revid = pushed.old_revno, pushed.old_revid
         return result
 
 
-def _sprout(source: BzrDir, url: str, revision_id: RevisionId | None, options: Mapping[str, Any]) -> HpssDir:
-    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that."""
+def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
+    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
+
+    `asked`: the arguments of `BzrDir.sprout`.
+
+    Raises:
+        CommandError: it is to be stacked.
+        AlreadyBranchError: there is a branch.
+    """
     from smartserver.plugins.breezy_push import push
 
-    if options.get("stacked"):
+    if asked.get("stacked"):
         raise errors.CommandError(STACKED)
-    made: HpssDir = ControlDir.open(url, options.get("possible_transports"))
-    branch, target = options.get("source_branch") or source.open_branch(), made.unasked()
-    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision_id):
-        push(branch, target, stop_revision=revision_id, hooks=False, new=True)
+    made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
+    branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    revision: RevisionId | None = asked.get("revision_id")
+    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision):
+        push(branch, target, stop_revision=revision, hooks=False, new=True)
     return made
 
 
+def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
+    """The branch a path leads to or into, and the rest of the path."""
+    if place.get_segment_parameters().get("branch", ""):
+        return ControlDir.open_from_transport(place), ""
+    remote = Remote(place, inside=True)
+    kept = remote.server.read.remotes if is_running(*LOOKS_TWICE) else {}
+    remote = kept.get(remote.path, remote)
+    if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
+        return HpssDir(place, HpssDirFormat(), remote), ""
+    inner = remote.look().inner
+    if not inner:
+        kept[remote.path] = remote
+    above = place.above(len(inner.split("/")) if inner else 0)
+    return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+
+
+def branches_below(place: HpssTransport) -> list[Branch]:
+    """The branches at and below a place, each at its own, whichever repositories they are in."""
+    places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
+    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
+
+
+def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[HpssRepository, HpssDir, bool, None]:
+    """A new repository at a path itself, as `initialize_on_transport_ex` answers; `wanted`: the format asked for.
+
+    Raises:
+        CommandError: that is not the one a server has.
+        AlreadyControlDirError: there is a repository.
+    """
+    if wanted.repository_format.network_name() != format_2a().repository_format.network_name():
+        raise errors.CommandError(ONLY_2A)
+    made = HpssDir(place, HpssDirFormat())
+    return made.create_repository(), made, False, None
+
+
 def _register() -> None:
-    """Let `brz info` name the format, and find the branch a path leads into by one request; make repositories."""
+    """Let Breezy find what goes between a server and here, and name the format in `brz info`."""
     breezy_inter.register()
     controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
-    stock = ControlDir.open_containing_from_transport.__func__
-
-    def open_containing(cls: type[ControlDir], a_transport: Transport, probers: object = None) -> Any:
-        if not isinstance(a_transport, HpssTransport):
-            return stock(cls, a_transport, probers)
-        name = a_transport.get_segment_parameters().get("branch", "")
-        if name:
-            return ControlDir.open_from_transport(a_transport), ""
-        remote = Remote(a_transport)
-        if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
-            return HpssDir(a_transport, HpssDirFormat(), remote), ""
-        inner = remote.look().inner
-        above = a_transport.above(len(inner.split("/")) if inner else 0)
-        return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
-
-    ControlDir.open_containing_from_transport = classmethod(open_containing)
-    initialize = BzrDirMetaFormat1.initialize_on_transport_ex
-
-    def initialize_on_transport_ex(
-        self: BzrDirMetaFormat1, transport: Transport, *arguments: Any, **options: Any
-    ) -> Any:
-        if not isinstance(transport, HpssTransport):
-            return initialize(self, transport, *arguments, **options)
-        if self.repository_format.network_name() != format_2a().repository_format.network_name():
-            raise errors.CommandError(ONLY_2A)
-        made = HpssDir(transport, HpssDirFormat())
-        return made.create_repository(), made, False, None
-
-    BzrDirMetaFormat1.initialize_on_transport_ex = initialize_on_transport_ex
-    stock_sprout = BzrDir.sprout
-
-    def sprout(self: BzrDir, url: str, revision_id: RevisionId | None = None, *rest: Any, **options: Any) -> Any:
-        if not is_ours(url):
-            return stock_sprout(self, url, revision_id, *rest, **options)
-        named = signature(stock_sprout).bind(self, url, revision_id, *rest, **options).arguments
-        return _sprout(self, url, revision_id, named)
-
-    BzrDir.sprout = sprout
+    breezy_patches.apply()
 
 
 _register()

@@ -13,27 +13,26 @@ from typing import Any, NamedTuple
 
 import breezy
 import breezy.bzr
-from breezy.controldir import ControlDir, format_registry
+from breezy.controldir import ControlDir
 from breezy.errors import BzrError
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import Medium
-from smartserver.client.repository import NewRepository, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.plugins.breezy_history import History
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3
+from smartserver.vcs.brz import STORES, BrzRepository
+from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3, format_2a
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import BrzPlan, plan
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
-
-STORES = ("revisions", "signatures", "inventories", "chk_bytes", "texts")
 
 TESTAMENTS = 20
 """Revisions of a part whose testaments are compared, beside its heads: each reads a whole tree."""
@@ -120,7 +119,7 @@ class Part:
         self._client = Client(connect, agent="bench")
         self._remote = RemoteRepository(self._client, name, Knowledge(None, name))
         folder.mkdir()
-        made = format_registry.make_controldir("2a").initialize(str(folder))
+        made = format_2a().initialize(str(folder))
         self._target = made.create_repository(shared=True)
 
     def __enter__(self) -> Part:
@@ -206,7 +205,7 @@ def digests(repository: Any) -> dict[tuple[str, StoreKey], Digest]:
     """What there is of each record in all five stores."""
     found: dict[tuple[str, StoreKey], Digest] = {}
     with repository.lock_read():
-        for name in STORES:
+        for name in STORES.values():
             store = getattr(repository, name)
             for each in store.get_record_stream(store.keys(), "unordered", True):
                 digest = hashlib.sha1(each.get_bytes_as("fulltext")).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from breezy import config
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_branch import HpssBranch
 
 CONFIG_FILE = "branch.conf"
+
+OF_CHECKOUTS = "bzr.workingtree.worth_saving_limit"
+"""How many files a checkout learns of before it writes that down."""
 
 
 class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
@@ -31,7 +35,11 @@ class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
         return content
 
     def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
-        """Replace it."""
+        """Replace it.
+
+        Raises:
+            NotAsRemembered: it was remembered, and is another; what it is can be read now.
+        """
         breezy_changes.set_config(self._branch.remote, raw_bytes)
 
     def put_file(self, relpath: str, f: Any, mode: object = None) -> None:
@@ -59,3 +67,40 @@ class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
         except breezy_remembered.NotAsRemembered:
             self.apply_changes(changes)
             self.save()
+
+
+class OptionConfig(config.TransportConfig):  # type: ignore[misc]
+    """The same to what of Breezy's is older (`Branch.get_config`): each change of it is written at once."""
+
+    def __init__(self, branch: HpssBranch) -> None:
+        super().__init__(OptionFile(branch), CONFIG_FILE)
+
+    def set_option(self, value: Any, name: str, section: str | None = None) -> None:
+        """Set an option."""
+        _again(lambda: super(OptionConfig, self).set_option(value, name, section))
+
+    def remove_option(self, option_name: str, section_name: str | None = None) -> None:
+        """Remove an option."""
+        _again(lambda: super(OptionConfig, self).remove_option(option_name, section_name))
+
+
+class OptionStack(config.BranchStack):  # type: ignore[misc]
+    """The options of the branch, and below them the user's."""
+
+    def get(self, name: str, expand: bool = True, convert: bool = True) -> Any:
+        """The value of an option.
+
+        Breezy reads one of a checkout's in the midst of locking it. For that no server is asked, or what only looks at
+        files would take a round trip.
+        """
+        if name == OF_CHECKOUTS:
+            return config.LocationStack(self.branch.base).get(name, expand, convert)
+        return super().get(name, expand, convert)
+
+
+def _again(change: Callable[[], None]) -> None:
+    """Make a change that reads what it changes; once more where that is not what was remembered, but known now."""
+    try:
+        change()
+    except breezy_remembered.NotAsRemembered:
+        change()

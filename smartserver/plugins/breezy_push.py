@@ -6,18 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from breezy import errors
+from breezy import errors, trace
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate
+from smartserver.client.body import Nothing
+from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
-from smartserver.plugins.breezy_remote import KINDS, VCS, Remote
+from smartserver.plugins.breezy_remote import KINDS, VCS
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
@@ -32,15 +33,6 @@ TRIES = 3
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What became of a push."""
-
-    result: BranchPushResult
-    made: bool
-    """Whether it made the branch."""
-
-
 def push(
     source: Branch,
     target: HpssBranch,
@@ -52,7 +44,7 @@ def push(
     lossy: bool = False,
     hooks: bool = True,
     new: bool = False,
-) -> Pushed:
+) -> BranchPushResult:
     """Push; `new`: to where no branch is yet.
 
     Raises:
@@ -72,12 +64,13 @@ def push(
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
-        result = _send(source, target, tip, revno, tags, what, Create.MUST if new else Create.YES)
-        result.master_branch = target
-        result.local_branch = None
+        tags = _sendable(tags)
+        how = How.SET if "tags" in what else How.ADD
+        create = Create.MUST if new else Create.YES
+        result = _Push(source, target, tip, revno, tags, how, create, forced="history" in what).run()
         if hooks:
             run_hooks(result)
-        return Pushed(result, result.old_revid == NULL_REVISION)
+        return result
 
 
 def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None = None) -> None:
@@ -91,10 +84,7 @@ def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None 
         return
     remote = target.remote
     with source.lock_read(), remote.words():
-        (done,) = remote.push([stays(remote)], [], _Source(BrzRepository(source.repository), wanted)).refs
-        if done.error is not None:
-            raise done.error
-        remote.learn_answer()
+        remote.change([stays(remote)], (), _Source(BrzRepository(source.repository), wanted))
 
 
 def run_hooks(result: BranchPushResult) -> None:
@@ -103,93 +93,119 @@ def run_hooks(result: BranchPushResult) -> None:
         hook(result)
 
 
-def _send(
-    source: Branch,
-    target: HpssBranch,
-    tip: RevisionId,
-    revno: int,
-    tags: dict[str, RevisionId],
-    overwrite: Collection[str],
-    create: Create,
-) -> BranchPushResult:
-    remote = target.remote
-    known = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
-    how = How.SET if "tags" in overwrite else How.ADD
-    local, forced = _Source(BrzRepository(source.repository)), "history" in overwrite
-    is_sure = remote.is_known and not remote.is_assumed
-    with remote.words():
-        for _ in range(TRIES):
-            if _violates(source, target, tip, forced=forced):
-                if not is_sure:
-                    remote.look_again()  # What is remembered refuses nothing.
-                if _violates(source, target, tip, forced=forced):
-                    raise errors.AppendRevisionsOnlyViolation(target.base)
-            changes = tags_updates(_changes(tags, remote.remembered_tags(), how))
-            update, options = _update(source, target, tip, revno, create, forced=forced)
-            pushed = remote.push([update], [*options, *changes], local, NewRepository(VCS, KINDS))
-            said = [*[each.error for each in pushed.refs], *[each.error for each in pushed.maps]]
-            if not any(isinstance(error, (StaleLease, StaleEntry)) for error in said):
-                break
-            remote.learn_refusal()
-            is_sure = True
-        (done,) = pushed.refs
-        old = done.old
-        if isinstance(done.error, BranchExists) or (create is Create.MUST and done.outcome is Outcome.UNCHANGED):
-            raise errors.AlreadyBranchError(target.base)  # One that is the same is there, too.
-        if done.outcome is Outcome.REFUSED:
-            if not isinstance(done.error, DivergedBranches):
-                assert done.error is not None, "a refusal says why"
-                raise done.error
-            if not done.error.behind:
-                raise errors.DivergedBranches(source, target)
-            old = tip = done.error.tip
-            remote.named = done.error.ref
-            updated = {}
-        else:
-            updated = outcomes(pushed.maps[len(options) :])
-        updated |= _push_rest({name: tag for name, tag in tags.items() if name not in updated}, remote, how)
-    remote.is_now(source.repository)
-    target._clear_cached_state()
-    result = BranchPushResult()
-    result.source_branch, result.target_branch = source, target
-    result.old_revid = old or NULL_REVISION
-    result.new_revid, result.new_revno = tip, remote.state().revno
-    result.old_revno = _revno(source, result, known)
-    result.tag_updates = {name: tags[name] for name, what in updated.items() if what.verdict is Verdict.DONE}
-    result.tag_conflicts = {
-        (name, tags[name], what.old) for name, what in updated.items() if what.verdict is Verdict.CONFLICT
-    }
-    return result
-
-
 def _own_revno(source: Branch, tip: RevisionId) -> int:
     """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
+    if isinstance(source, HpssBranch) and tip in source.remote.numbers:
+        return source.remote.numbers[tip]
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
-def _violates(source: Branch, target: HpssBranch, tip: RevisionId, *, forced: bool) -> bool:
-    """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
-    there = target.remote.remembered_tip()
-    if there is None or not only_appends(target.base, target.remote.remembered_config()):
-        return False
-    graph = source.repository.get_graph()
-    return not is_on_top(graph, tip, there) and (forced or graph.is_ancestor(there, tip))
+@dataclass(frozen=True, slots=True)
+class _Push:
+    """One push; `run` makes it."""
+
+    source: Branch
+    target: HpssBranch
+    tip: RevisionId
+    revno: int
+    tags: Mapping[str, RevisionId]
+    how: How
+    """What becomes of a tag that is there and is another."""
+    create: Create
+    forced: bool
+    """Whether the tip is moved wherever it is."""
+
+    def run(self) -> BranchPushResult:
+        remote = self.target.remote
+        revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
+        with remote.words():
+            old, new, of_tags = self._move()
+            of_tags |= self._send_rest({name: tag for name, tag in self.tags.items() if name not in of_tags})
+        remote.is_now(self.source.repository)
+        self.target._clear_cached_state()
+        result = BranchPushResult()
+        result.source_branch, result.local_branch = self.source, None
+        result.target_branch = result.master_branch = self.target
+        result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.state().revno
+        result.old_revno = _old_revno(self.source, result, revnos)
+        result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
+        result.tag_conflicts = {
+            (name, self.tags[name], what.old) for name, what in of_tags.items() if what.verdict is Verdict.CONFLICT
+        }
+        return result
+
+    def _move(self) -> tuple[RevisionId, RevisionId, dict[str, EntryOutcome]]:
+        """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
+        remote = self.target.remote
+        is_there = isinstance(self.source, HpssBranch) and self.source.remote.is_in_repository_of(remote)
+        source = Nothing() if is_there else _Source(BrzRepository(self.source.repository))
+        is_sure = remote.is_known and not remote.is_assumed
+        for _ in range(TRIES):
+            if self._violates() and not is_sure:
+                remote.look_again()  # What is remembered refuses nothing.
+            if self._violates():
+                raise errors.AppendRevisionsOnlyViolation(self.target.base)
+            update, options = self._update()
+            tags = tags_updates(_changes(self.tags, remote.remembered_tags(), self.how))
+            updates = made(self.tip, update.attributes) if self.create is Create.MUST else [update]
+            pushed = remote.push(updates, [*options, *tags], source, NewRepository(VCS, KINDS))
+            error = pushed.error()
+            if not isinstance(error, (StaleLease, StaleEntry)):
+                break
+            remote.learn_refusal()
+            is_sure = True
+        if isinstance(error, DivergedBranches):
+            if not error.behind:
+                raise errors.DivergedBranches(self.source, self.target)
+            remote.named = error.ref
+            return error.tip, error.tip, {}
+        if isinstance(error, BranchExists):
+            raise errors.AlreadyBranchError(self.target.base)
+        if error is not None:
+            raise error
+        return pushed.refs[0].old, self.tip, outcomes(pushed.maps[len(options) :])
+
+    def _violates(self) -> bool:
+        """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
+        there = self.target.remote.remembered_tip()
+        if there is None or not only_appends(self.target.base, self.target.remote.remembered_config()):
+            return False
+        graph = self.source.repository.get_graph()
+        return not is_on_top(graph, self.tip, there) and (self.forced or graph.is_ancestor(there, self.tip))
+
+    def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
+        """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
+        options, there = self.target.remote.remembered_config(), self.target.remote.remembered_tip()
+        rule = Rule.FORCE if self.forced else Rule.FF
+        update = RefUpdate(HERE, self.tip, rule, self.create, attributes=b"%d" % self.revno)
+        graph = self.source.repository.get_graph()
+        if only_appends(self.target.base, options):
+            if there is not None and is_on_top(graph, self.tip, there):
+                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
+        elif not self.forced and is_linear(graph, self.tip, there):
+            return update, []
+        return update, [options_are(options)]
+
+    def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
+        """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
+        remote = self.target.remote
+        there = remote.remembered_tags()
+        conflicts = {
+            name: EntryOutcome(Verdict.CONFLICT, there[name])
+            for name, tag in tags.items()
+            if self.how is How.ADD and there.get(name, tag) != tag
+        }
+        changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, self.how)
+        return conflicts | (push_tags(remote, changes) if changes else {})
 
 
-def _update(
-    source: Branch, target: HpssBranch, tip: RevisionId, revno: int, create: Create, *, forced: bool
-) -> tuple[RefUpdate, list[MapUpdateRequest]]:
-    """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
-    options, there = target.remote.remembered_config(), target.remote.remembered_tip()
-    update = RefUpdate(HERE, tip, Rule.FORCE if forced else Rule.FF, create, attributes=b"%d" % revno)
-    graph = source.repository.get_graph()
-    if only_appends(target.base, options):
-        if there is not None and is_on_top(graph, tip, there):
-            update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
-    elif not forced and is_linear(graph, tip, there):
-        return update, []
-    return update, [options_are(options)]
+def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
+    """Those of some tags that a server takes; of each other one it is said that it stays here."""
+    objections = {name: why for name in tags if (why := objection(name))}
+    for why in objections.values():
+        trace.warning("hpss: not pushed: %s", why)
+    return {name: revision for name, revision in tags.items() if name not in objections}
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
@@ -197,19 +213,7 @@ def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], ho
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
-def _push_rest(tags: Mapping[str, RevisionId], remote: Remote, how: How) -> dict[str, EntryOutcome]:
-    """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
-    there = remote.remembered_tags()
-    conflicts = {
-        name: EntryOutcome(Verdict.CONFLICT, there[name])
-        for name, tag in tags.items()
-        if how is How.ADD and there.get(name, tag) != tag
-    }
-    changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, how)
-    return conflicts | (push_tags(remote, changes) if changes else {})
-
-
-def _revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
     """The revno of the old tip: as remembered, else counted where its history is here."""
     if result.old_revid == NULL_REVISION:
         return 0

@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from smartserver.client.repository import Pushed, RefUpdate
-from smartserver.errors import NotDone, StaleEntry, StaleLease
+from smartserver.client.updates import Pushed, RefUpdate
+from smartserver.errors import StaleEntry, StaleLease
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
+    from smartserver.client.knowledge import Knowledge
     from smartserver.plugins.breezy_remote import Remote
 
 TAGS = "tags"
 CONFIG = "config"
+
+
+def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
+    """The tags of a branch as last seen."""
+    return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}
 
 
 class NotAsRemembered(Exception):
@@ -60,14 +66,8 @@ def stays(remote: Remote) -> RefUpdate:
 
 def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> Pushed:
     with remote.words():
-        done = remote.push(updates, [update])
-        said = [*[each.error for each in done.refs], *[each.error for each in done.maps]]
-        errors = [error for error in said if error is not None]
-        if any(isinstance(error, (StaleLease, StaleEntry)) for error in errors):
+        try:
+            return remote.change(updates, [update])
+        except (StaleLease, StaleEntry):
             remote.learn_refusal()
-            raise NotAsRemembered
-        for error in errors:
-            if not isinstance(error, NotDone) or len(errors) == 1:
-                raise error
-        remote.learn_answer()
-    return done
+            raise NotAsRemembered from None

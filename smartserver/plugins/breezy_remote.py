@@ -7,18 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy.errors import CommandError
 from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import (
-    NewRepository,
-    Pushed,
-    PushSource,
-    RefUpdate,
-    RemoteRepository,
-)
-from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs
+from smartserver.client.push import PushSource
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Pushed, RefUpdate
+from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
@@ -31,10 +28,10 @@ from smartserver.plugins.breezy_guess import (
     wants_history,
 )
 from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_remembered import CONFIG, TAGS
+from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_shadow import shadow_of
-from smartserver.plugins.breezy_wanted import Wanted, wanted
+from smartserver.plugins.breezy_wanted import Wanted, until, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY
@@ -44,7 +41,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField
 from smartserver.verbs.repository_verify import VerifyResult
 from transports.errors import CodedError
 
@@ -53,6 +50,11 @@ if TYPE_CHECKING:
 
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
+
+GONE = (
+    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
+    "to what it was: check out what is there to another place"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,11 @@ class State:
 class Remote:
     """One branch on a server."""
 
-    def __init__(self, transport: HpssTransport, name: str = "") -> None:
-        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself."""
+    def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
+        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
+        or into which it leads.
+        """
+        self._may_be_inside = inside
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
@@ -87,6 +92,11 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self._until: ChosenField | None = None
+        """The one revision whose history was asked for; None: the tip."""
+        self._newest: RevisionId = b""
+        """Which that is."""
+        self._numbers: dict[RevisionId, int] = {}
         self._rests_on_shadow = False
         self.shadow = shadow_of(self)
         self.assumed: State | None = None
@@ -152,39 +162,31 @@ class Remote:
     def confirm(self) -> None:
         """Ask the server, if what the branch is was only remembered."""
         if self.is_assumed:
-            self._ask_state()
+            self.look_again()
 
     def attributes(self) -> bytes:
         """The attributes of the tip."""
-        value = self.knowledge.ref(self._branch())
+        value = self.knowledge.ref(self.name())
         return value[0].attributes if value is not None else b""
-
-    def name(self) -> bytes:
-        """What the branch is called in its repository."""
-        return self._branch()
 
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
         return self.server is other.server
+
+    def is_in_repository_of(self, other: Remote) -> bool:
+        """Whether both are branches of one repository, as far as is known of the other."""
+        return self.is_beside(other) and other.is_known and self.state().at == other.look().at
 
     def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
         """Take in what another branch's answer said of this one."""
         self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
         self.is_assumed = False
 
-    def learn_answer(self) -> None:
-        """Take in what an answer said."""
-        self._learned()
-
-    def look_again(self) -> None:
-        """Ask what it is now."""
-        self._ask_state()
-
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
-        self.learn_answer()
+        self._learned()
         if self._state is None or self._state.tip is None:
-            self._ask_state()
+            self.look_again()
 
     def look(self) -> State:
         """What it is; there may be no branch."""
@@ -197,9 +199,12 @@ class Remote:
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
+                self._until = until()
                 self._ask_history(on_shadow=True)
+                if asked is not None and self.shadow is not None and not set(asked.ids) <= self.shadow.parents().keys():
+                    self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
-                self._ask_state()
+                self.look_again()
         assert self._state is not None, "asked"
         return self._state
 
@@ -227,7 +232,7 @@ class Remote:
             NotBranchError: there is no branch.
         """
         state = self.look()
-        if state.tip is None:
+        if state.tip is None or (state.inner and not self._may_be_inside):
             with self.words():
                 raise NoSuchBranch(self.knowledge.branch or HERE)
         return state
@@ -236,7 +241,11 @@ class Remote:
         """The revisions of it that `target` lacks."""
         if self._rests_on_shadow:
             self.ask_anew()
-        return self.arrived()
+        history = self.arrived()
+        if self._until is not None and history.ends_at_ghost(self._newest):
+            self.ask_anew()  # Its number is counted from the tip's: below a ghost there is nothing to be counted.
+            history = self.arrived()
+        return history
 
     def arrived(self) -> History:
         """The revisions of it that came: those that neither `target` nor the shadow have."""
@@ -247,7 +256,8 @@ class Remote:
             self._history.receive()
         return self._history
 
-    def _ask_state(self) -> None:
+    def look_again(self) -> None:
+        """Ask what it is now."""
         with self.words():
             self.server.settle()
             self.repository.learn_refs()
@@ -265,6 +275,8 @@ class Remote:
                     if self.knowledge.vcs in ("", VCS):
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
+            if self.content.gone is not None and is_running("annotate", "update", "version-info"):
+                raise CommandError(GONE.format(self.content.gone.decode("utf-8", "replace"), self.url))
             if self.content.needs_history:
                 self.content = None
                 self._ask_history(on_shadow=True)
@@ -274,6 +286,11 @@ class Remote:
             self.knowledge = self.content.remote.knowledge
         with self.words():
             self._learned()
+
+    def read_first(self, asked: Wanted) -> None:
+        """Read this, if nobody has asked anything yet."""
+        if self._state is None:
+            self._ask_content(asked)
 
     def read_for(self, asked: Wanted) -> Content:
         """What was read, if that has the first inventory this wants; else it is read."""
@@ -293,8 +310,26 @@ class Remote:
         self._ask_history(absent)
 
     def ask_anew(self) -> None:
-        """Ask for the history, and not only for what the shadow lacks."""
+        """Ask for the history, and not only for what the shadow lacks, or for what one revision reaches."""
+        self._until = None
         self._ask_history()
+
+    def ask_above(self, revisions: Collection[RevisionId], *, tip: bool = False) -> bool:
+        """Ask for all history where only that of one revision came, and these may be above; whether it was asked for.
+
+        Of the tip it is known that it is there: it is asked for only with `tip`.
+        """
+        known = () if tip else (self.state().tip,)
+        if self._until is None or set(revisions) <= {*known, *self.history().ghosts}:
+            return False
+        self.ask_anew()
+        return True
+
+    @property
+    def numbers(self) -> Mapping[RevisionId, int]:
+        """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
+        self.look()
+        return self._numbers if self.content is None else self.content.numbers
 
     def _ask_history(self, absent: Collection[RevisionId] = (), *, on_shadow: bool = False) -> None:
         target = self.target
@@ -307,26 +342,38 @@ class Remote:
                 haves += BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             haves = list(dict.fromkeys(haves))[:MAX_HAVES]
             self.server.settle()
-            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
+            cut = list(absent)[:MAX_IDS]
+            try:
+                pulled = self.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
+            except (MissingRevision, NoSuchRevisionNumber):
+                if self._until is None:
+                    raise
+                self._until = None  # Breezy says that there is none such, or asks for everything.
+                self.learn_refusal()
+                return
             self._history = History(pulled.body, pulled.result.segments, KINDS)
             self.server.read_on(self._history)
             self._learned()
+            self._newest = pulled.result.newest
+            named = None if self._until is None else self._until.newest
+            if isinstance(named, int):
+                self._numbers = {self._newest: named if named > 0 else self.state().revno + named + 1}
 
     def remembered_tags(self) -> dict[str, RevisionId]:
         """Its tags as last seen."""
-        branch = self._branch()
-        return {name.decode("utf-8", "replace"): tag for name, tag in self.knowledge.map(TAGS, branch).items()}
+        return tags_of(self.knowledge, self.name())
 
     def remembered_tip(self) -> RevisionId | None:
         """Its tip as last seen."""
-        value = self.knowledge.ref(self._branch())
+        value = self.knowledge.ref(self.name())
         return None if value is None else value[0].id
 
     def remembered_config(self) -> bytes:
         """Its options as last seen."""
-        return self.knowledge.map(CONFIG, self._branch()).get(b"", b"")
+        return self.knowledge.map(CONFIG, self.name()).get(b"", b"")
 
-    def _branch(self) -> bytes:
+    def name(self) -> bytes:
+        """What the branch is called in its repository, as far as that is known."""
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def _learned(self) -> None:
@@ -335,7 +382,7 @@ class Remote:
         known = self.knowledge
         if known.vcs != VCS:
             raise WrongVcs(known.at or "", known.vcs, VCS)
-        branch = self._branch()
+        branch = self.name()
         value = known.ref(branch)
         if value is None:
             self._state = State(known.at or "", known.inner)
@@ -376,6 +423,21 @@ class Remote:
         self.server.settle()
         return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
 
+    def change(
+        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
+    ) -> Pushed:
+        """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
+
+        Raises:
+            CodedError: it was refused.
+        """
+        pushed = self.push(updates, maps, source)
+        error = pushed.error()
+        if error is not None:
+            raise error
+        self._learned()
+        return pushed
+
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
         self._target, self._guessed = target, True
@@ -388,6 +450,8 @@ class Remote:
         with self.words():
             self.server.settle()
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+        if made:
+            self.knowledge.forget()  # What is remembered was another's.
         self._state = State(self.path, "")
         return made
 

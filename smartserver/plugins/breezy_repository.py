@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from breezy import controldir, errors, trace, ui, urlutils
+from breezy import errors, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
@@ -22,7 +22,7 @@ from smartserver.plugins.breezy_signatures import Signatures
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import make_graph
+from smartserver.vcs.brz_compat import format_2a, make_graph
 from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
@@ -37,11 +37,6 @@ NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
-
-
-def format_2a() -> Any:
-    """The one format of control directories whose content can be sent."""
-    return controldir.format_registry.make_controldir("2a")
 
 
 class _Parents:
@@ -103,8 +98,8 @@ class HpssRepository:
         return True
 
     def make_working_trees(self) -> bool:
-        """What is branched from it gets one."""
-        return True
+        """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
+        return not is_running("info", "init-shared-repository")
 
     def get_physical_lock_status(self) -> bool:
         """There are no locks."""
@@ -148,7 +143,13 @@ class HpssRepository:
 
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
-        came = self._parents(revisions := list(revisions))
+        found = self._parent_map(revisions := list(revisions))
+        if self.remote.ask_above(set(revisions) - found.keys()):
+            found = self._parent_map(revisions)
+        return found
+
+    def _parent_map(self, revisions: list[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        came = self._parents(revisions)
         found: dict[RevisionId, tuple[RevisionId, ...]] = {}
         other = []
         for revision in revisions:

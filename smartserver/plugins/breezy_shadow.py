@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from breezy import controldir, trace
+from breezy import trace
 from breezy.config import GlobalStack, Option, int_SI_from_store, option_registry
 from breezy.errors import BzrError
 from breezy.repository import Repository
@@ -23,10 +23,12 @@ from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.plugins.breezy_guess import reads_here
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder, root_of
-from smartserver.plugins.breezy_shown import DAMAGE, STORES, Damaged, Shown
+from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
+from smartserver.plugins.breezy_texts import give_stores
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz import STORES, BrzRepository
+from smartserver.vcs.brz_compat import format_2a
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def in_memory() -> Repository:
 
 
 def _made(transport: Any) -> Any:
-    return controldir.format_registry.make_controldir("2a").initialize_on_transport(transport).create_repository()
+    return format_2a().initialize_on_transport(transport).create_repository()
 
 
 class Shadow:
@@ -141,6 +143,7 @@ class Shadow:
         self._is_whole = self._is_settled = False
 
     def _throw_away(self, wrong: BaseException) -> None:
+        raise_bug(wrong)
         trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._remote.url, _why(wrong))
         if self._place is not None:
             self._place.throw_away()
@@ -174,6 +177,7 @@ class Shadow:
         try:
             self._keep(history)
         except DAMAGE as wrong:
+            raise_bug(wrong)
             trace.note("hpss: the history of %s is held in memory, not kept: %s", self._remote.url, _why(wrong))
             self._leave()
             self._is_settled = True
@@ -223,7 +227,8 @@ class Shadow:
                 with disk.lock_read():
                     if below - set(disk.get_parent_map(below)):
                         return False  # Another process has thrown away what was there.
-                _insert(disk, history)
+                with self._remote.words():
+                    _insert(disk, history)
                 if not is_there:
                     place.publish(path)
                     place.use()
@@ -270,12 +275,7 @@ class Shadow:
         if self._disk is None:
             return self._join()
         if self._view is None:
-            view: Any = in_memory()
-            for name in STORES:
-                store = Shown(name, self)
-                store._search_key_func = getattr(getattr(view, name), "_search_key_func", None)
-                setattr(view, name, store)
-            self._view = view
+            self._view = give_stores(in_memory(), {name: Shown(name, self) for name in STORES.values()})
         return self._view
 
     def store(self, name: str) -> Any:

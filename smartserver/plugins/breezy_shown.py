@@ -11,34 +11,57 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from breezy.errors import BzrError
+from breezy.errors import BzrError, NotWriteLocked, ObjectNotLocked
 
+from smartserver.plugins.breezy_texts import Texts
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey, VersionedFiles
+from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_shadow import Shadow
 
-DAMAGE = (
-    BzrError, VcsError, OSError, ValueError, LookupError, TypeError, AssertionError, AttributeError, zlib.error,
-    struct.error,
-)  # fmt: skip
-"""What Breezy raises where a file of a repository is not what it wrote: where one is a folder, it finds no `seek`."""
 
-NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
-STORES = (*NAMED_BY_REVISION, "chk_bytes", "texts")
-
-
-class Damaged(ValueError):
+class Damaged(Exception):
     """What ought to be in a shadow is not."""
 
 
-class Shown(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
+MAY_BE_BUGS = (ValueError, LookupError, TypeError, AssertionError, AttributeError)
+DAMAGE = (Damaged, BzrError, VcsError, OSError, zlib.error, struct.error, *MAY_BE_BUGS)
+"""What Breezy raises where a file of a repository is not what it wrote: where one is a folder, it finds no `seek`.
+
+A mistake in a program looks like some of it: whoever catches these calls `raise_bug`.
+"""
+
+OURS = "smartserver."
+"""What the names of this program's modules begin with."""
+
+NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
+
+
+def raise_bug(wrong: BaseException) -> None:
+    """Raise once more what is no damage: what this program itself raised of such errors, or what it did unlocked."""
+    if isinstance(wrong, (NotWriteLocked, ObjectNotLocked)) or (
+        isinstance(wrong, MAY_BE_BUGS) and _is_raised_here(wrong)
+    ):
+        raise wrong
+
+
+def _is_raised_here(wrong: BaseException) -> bool:
+    at = wrong.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and str(at.tb_frame.f_globals.get("__name__")).startswith(OURS)
+
+
+class Shown(Texts):
     """One store of a shadow: what the branch reaches of it, and where it is damaged what is fetched again."""
 
     def __init__(self, name: str, shadow: Shadow) -> None:
         self._name = name
         self._shadow = shadow
+
+    def __repr__(self) -> str:
+        return f"the {self._name} that are kept of the server's"  # Breezy says it of what it misses.
 
     def _shown(self, keys: Iterable[StoreKey]) -> list[StoreKey]:
         wanted = list(dict.fromkeys(keys))
@@ -101,30 +124,3 @@ class Shown(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
     def _ought_to_have(self, key: StoreKey) -> bool:
         """Whether there is a text of that key if nothing is damaged."""
         return self._name == "chk_bytes" or (self._name != "signatures" and key[-1] in self._shadow.parents())
-
-    def iter_lines_added_or_present_in_keys(
-        self, keys: Iterable[StoreKey], pb: object = None
-    ) -> Iterator[tuple[bytes, StoreKey]]:
-        """Every line of `keys`."""
-        for each in self.get_record_stream(keys, "unordered", True):
-            if each.storage_kind != "absent":
-                for line in each.get_bytes_as("lines"):
-                    yield line, each.key
-
-    def get_annotator(self) -> Any:
-        """What says where lines are from."""
-        from breezy.annotate import Annotator
-
-        return Annotator(self)
-
-    def annotate(self, key: StoreKey) -> Any:
-        """Where the lines of a text are from."""
-        return self.get_annotator().annotate_flat(key)
-
-    def without_fallbacks(self) -> Shown:
-        """It has none."""
-        return self
-
-    def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
-        """Every text can be read."""
-        return frozenset()

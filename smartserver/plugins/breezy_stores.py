@@ -13,23 +13,25 @@ from breezy import trace
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
+from smartserver.plugins.breezy_texts import Texts, give_stores
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Record
+from smartserver.vcs.brz import STORES
 from smartserver.vcs.brz_compat import (
     AbsentContentFactory,
     ChunkedContentFactory,
     ExistingContent,
     FulltextContentFactory,
     StoreKey,
-    VersionedFiles,
     topo_sort,
 )
+from smartserver.vcs.brz_meta import inventory_parents, text_meta, text_parents
 
 Words = Callable[[], Any]
 """What is put around whatever asks the server."""
 
 
-class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
+class Store(Texts):
     """Records of one kind, to Breezy one of a repository's stores."""
 
     def __init__(
@@ -48,7 +50,7 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         self._whole = whole
 
     def __repr__(self) -> str:
-        return f"Store({self._name})"
+        return f"the {self._name} that the server sent"  # Breezy says it of what it misses.
 
     def _find(self, keys: Collection[StoreKey]) -> dict[StoreKey, tuple[tuple[StoreKey, ...] | None, bytes]]:
         """Parents and text of those of `keys` that are there."""
@@ -71,12 +73,9 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         if record is None:
             return None
         if self._kind == TEXT:
-            named = record.meta.split(b"\0") if record.meta else []
-            return tuple([(key[0], parent) for parent in named]), record.text
-        if self._kind == INVENTORY and record.meta:
-            return tuple([(parent,) for parent in record.meta.split(b"\0")]), record.text
+            return text_parents(key[0], record.meta), record.text
         if self._kind in (REVISION, INVENTORY):
-            return tuple([(parent,) for parent in self._content.parents[key[0]]]), record.text
+            return inventory_parents(record.meta, self._content.parents[key[0]]), record.text
         return None, record.text
 
     def _fetch(self, missing: Collection[StoreKey]) -> None:
@@ -113,7 +112,7 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
                 if each.storage_kind == "absent":
                     continue
                 key = b"\0".join(each.key)
-                meta = b"\0".join([parent[-1] for parent in each.parents or ()]) if self._kind == TEXT else b""
+                meta = text_meta(each.key[0], each.parents) if self._kind == TEXT else b""
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
 
@@ -156,14 +155,6 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
 
         return {key: sha_string(text) for key, (_, text) in self._find(list(keys)).items()}
 
-    def iter_lines_added_or_present_in_keys(
-        self, keys: Iterable[StoreKey], pb: object = None
-    ) -> Iterator[tuple[bytes, StoreKey]]:
-        """Every line of `keys`."""
-        for key, (_, text) in self._find(list(keys)).items():
-            for line in text.splitlines(True):
-                yield line, key
-
     def add_content(
         self,
         factory: Any,
@@ -201,24 +192,6 @@ class Store(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
         """As `add_content`."""
         return self.add_content(ChunkedContentFactory(key, parents, None, lines), nostore_sha=nostore_sha)
 
-    def get_annotator(self) -> Any:
-        """What says where lines are from."""
-        from breezy.annotate import Annotator
-
-        return Annotator(self)
-
-    def annotate(self, key: StoreKey) -> Any:
-        """Where the lines of a text are from."""
-        return self.get_annotator().annotate_flat(key)
-
-    def without_fallbacks(self) -> Store:
-        """It has none."""
-        return self
-
-    def get_missing_compression_parent_keys(self) -> frozenset[StoreKey]:
-        """Every record is whole."""
-        return frozenset()
-
 
 class _Access:
     """What Breezy tells that what it wrote is to be seen."""
@@ -227,20 +200,7 @@ class _Access:
         """It is."""
 
 
-STORES = {
-    REVISION: "revisions",
-    SIGNATURE: "signatures",
-    INVENTORY: "inventories",
-    CHK: "chk_bytes",
-    TEXT: "texts",
-}
-
-
 def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
     """A new repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
-    for kind, name in STORES.items():
-        store = Store(kind, name, content, words, whole, asks=asks)
-        if kind == CHK:
-            store._search_key_func = made.chk_bytes._search_key_func
-        setattr(made, name, store)
-    return made
+    stores = {name: Store(kind, name, content, words, whole, asks=asks) for kind, name in STORES.items()}
+    return give_stores(made, stores)

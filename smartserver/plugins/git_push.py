@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from smartserver.client.plain import plain
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.client.url import Location
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
 from smartserver.plugins.git_names import HEAD, HEADS, TAGS

@@ -16,6 +16,7 @@ from smartserver.server.access import Access
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.executor import Lane
+from smartserver.server.pace import SlowPace
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
 from smartserver.server.words import in_words
@@ -203,7 +204,7 @@ class RequestWork:
 def tidy(repository: PackRepository) -> None:
     """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
     try:
-        repository.tidy()
+        repository.tidy(SlowPace())
     except Exception as wrong:  # It runs in a thread whose errors nobody sees.
         log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
 

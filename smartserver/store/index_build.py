@@ -31,9 +31,18 @@ from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
 U32 = 0xFFFFFFFF
+PACED = 16
+"""Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
 Before = Callable[[int, Key], bool]
 """Whether a record, by kind and key, lies in an earlier pack."""
+
+Pace = Callable[[], None]
+"""Called several times in a millisecond of work that nobody waits for: it may sleep."""
+
+
+def unpaced() -> None:
+    """For work that somebody waits for."""
 
 
 def nowhere(_kind: int, _key: Key) -> bool:
@@ -191,7 +200,7 @@ class IndexBuilder:
             return local
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
-    def append(self, index: Index, offset: int) -> None:
+    def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
         """Add all of another pack's index, its first segment now at `offset`, without reading that pack.
 
         Raises:
@@ -203,6 +212,8 @@ class IndexBuilder:
         shift = offset - index.segment_offsets[0]
         first_segment = len(self._segments)
         for segment in range(index.segments):
+            if segment % PACED == 0:
+                pace()
             revision = index.revision(segment)
             if revision in self._segments:
                 raise ValueError(f"revision {shown(revision)} has a segment in two packs")
@@ -217,6 +228,8 @@ class IndexBuilder:
         order = sorted(range(index.records), key=index.header_offsets.tolist().__getitem__)
         positions = array("I", bytes(4 * index.records))
         for position, row in enumerate(order, len(self._digests)):
+            if position % PACED == 0:
+                pace()
             positions[row] = position
             digest = index.digest(row)
             raw = index.bases[row]
@@ -246,7 +259,7 @@ class IndexBuilder:
             self._lineages.append(index.lineages[row])
             self._depths.append(min(depth, MAX_DEPTH))
 
-    def finish(self, pack_length: int, pack_hash: bytes) -> bytes:
+    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> bytes:
         """The index of a pack of that length and hash."""
         rows = len(self._digests)
         order = sorted(range(rows), key=self._digests.__getitem__)  # Stable: copies stay in the order of position.
@@ -254,6 +267,7 @@ class IndexBuilder:
         for row, position in enumerate(order):
             row_of[position] = row
         bases = array("I", (base if base & EXTERNAL else row_of[base] for base in map(self._bases.__getitem__, order)))
+        pace()
         bits = fanout_bits(rows)
         digests = b"".join(map(self._digests.__getitem__, order))
         ids = list(self._segments)
@@ -261,18 +275,17 @@ class IndexBuilder:
         id_offsets, id_blob = _blob(ids)
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
+
+        def ordered(column: array[int]) -> array[int]:
+            pace()
+            return array(column.typecode, map(column.__getitem__, order))
+
         columns: list[array[int] | bytes] = [
             _fanout(digests, bits),
             digests,
-            *(
-                array(column.typecode, map(column.__getitem__, order))
-                for column in (self._header_offsets, self._frame_offsets, self._frame_lengths, self._lengths)
-            ),
+            *map(ordered, (self._header_offsets, self._frame_offsets, self._frame_lengths, self._lengths)),
             bases,
-            *(
-                array(column.typecode, map(column.__getitem__, order))
-                for column in (self._row_segments, self._chains, self._lineages, self._depths)
-            ),
+            *map(ordered, (self._row_segments, self._chains, self._lineages, self._depths)),
             array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
             id_offsets,
             by_id,
@@ -293,7 +306,9 @@ class IndexBuilder:
         return bytes(out)
 
 
-def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere) -> bytes:
+def merge(
+    indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
+) -> bytes:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
 
     `before`: whether a record lies in a pack before the first of them.
@@ -306,9 +321,9 @@ def merge(indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: 
     builder = IndexBuilder(before)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
-        builder.append(index, at)
+        builder.append(index, at, pace)
         at += index.segment_offsets[index.segments] - index.segment_offsets[0]
-    return builder.finish(pack_length, pack_hash)
+    return builder.finish(pack_length, pack_hash, pace)
 
 
 def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:

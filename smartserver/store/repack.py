@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.document import PackEntry
-from smartserver.store.index_build import Before, merge, nowhere
+from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
 from smartserver.store.pack import PackWriter
 from smartserver.store.snapshot import OpenPack
 from transports.base import Transport
@@ -73,6 +73,7 @@ def run(
     pack_path: str,
     index_path: str,
     before: Before = nowhere,
+    pace: Pace = unpaced,
 ) -> PackEntry:
     """Join neighbouring packs into one new pack and index at the paths given, and make both files' content durable.
 
@@ -95,13 +96,14 @@ def run(
         for pack in packs:
             for chunk in pack.reader.chunks():
                 writer.append(chunk)
+                pace()
             if pack.reader.trailer() != pack.entry.hash:
                 raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
         length, digest = writer.finish()
         file.sync()
     finally:
         file.close()
-    index = merge([pack.index for pack in packs], length, digest, before)
+    index = merge([pack.index for pack in packs], length, digest, before, pace)
     transport.put(index_path, (index,))
     segments = sum(pack.entry.segments for pack in packs)
     records = sum(pack.entry.records for pack in packs)

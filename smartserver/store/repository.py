@@ -21,6 +21,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
 from smartserver.store.format import Format
+from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
@@ -289,7 +290,7 @@ class PackRepository:
 
     # -- upkeep
 
-    def repack_if_needed(self) -> bool:
+    def repack_if_needed(self, pace: Pace = unpaced) -> bool:
         """Join packs where there are many; False where that is not needed, or another is at it.
 
         Raises:
@@ -303,7 +304,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness)
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=pace)
         finally:
             self._repacking.release()
 
@@ -328,13 +329,16 @@ class PackRepository:
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
-    def tidy(self) -> None:
+    def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
+
+        `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        if self.repack_if_needed() and (self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL):
+        long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
+        if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
 
     def collect_garbage_files(self) -> int:

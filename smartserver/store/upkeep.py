@@ -14,6 +14,7 @@ from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
 from smartserver.store.format import FOLDERS, LOG, NAMES, PACKS, TABLES, TEMPORARY
+from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
@@ -36,9 +37,10 @@ def repack(
     randomness: Callable[[int], bytes],
     *,
     whole: bool = False,
+    pace: Pace = unpaced,
 ) -> bool:
     """Join the neighbouring packs `repack.plan` names; False where none, or where another changed them meanwhile.
-    `whole`: as many as may be joined, however few there are.
+    `whole`: as many as may be joined, however few there are. `pace`: as `index_build.Pace`.
 
     Raises:
         OutcomeUnknown: they may have been replaced; both sets of files are there.
@@ -60,6 +62,7 @@ def repack(
             place.pack_path,
             place.index_path,
             lambda kind, key: earlier.first_row(kind, key) is not None,
+            pace,
         )
         place.publish()
         with file.swapping() as swap:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
+from smartserver.errors import shown
 from smartserver.records.model import Announced, Key
 
 Progress = Callable[[int, int], None]
@@ -39,12 +40,6 @@ class WrongContent(VcsError):
 
     def __str__(self) -> str:
         return f"object {shown(self.key)} from the server: {self.why}"
-
-
-def shown(key: Key) -> str:
-    """A key as its user knows it: in hex, unless it is words."""
-    words = key.replace(b"\0", b" ").decode("utf-8", "replace")
-    return words if words.isprintable() and "\ufffd" not in words else key.hex()
 
 
 class ToolFailed(VcsError):

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from smartserver.records.check import KINDS_OF
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz_compat import NETWORK_NAME, NULL, Repository
+from smartserver.vcs.brz_compat import NETWORK_NAME, NULL, Repository, Store
 
 _FAR = 4096
 """Distance of the farthest ancestor offered below a head."""
@@ -37,6 +38,15 @@ _ANCESTOR_HEADS = 8
 MAX_ABSENT = 4096
 """Ghosts a pull may name."""
 
+STORES = {
+    REVISION: "revisions",
+    SIGNATURE: "signatures",
+    INVENTORY: "inventories",
+    CHK: "chk_bytes",
+    TEXT: "texts",
+}
+"""What Breezy calls the store of a repository that has the records of a kind."""
+
 
 class WrongFormat(VcsError):
     """The repository is not of the one format that can be sent."""
@@ -46,6 +56,8 @@ class WrongFormat(VcsError):
         self.name = name
 
     def __str__(self) -> str:
+        if self.name == "git":
+            return "the repository is one of git, expected one of Breezy's (2a): git itself pushes it (`git push hpss://...`)"
         return f"the repository's format is {self.name!r}, expected 2a: convert it with `brz upgrade --2a`"
 
 
@@ -61,6 +73,11 @@ class BrzRepository:
     def kinds(self) -> tuple[Kind, ...]:
         """Revisions, signatures, inventories, pages of maps, texts."""
         return KINDS_OF[self.vcs]
+
+    @property
+    def stores(self) -> dict[int, Store]:
+        """The store of each kind."""
+        return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
 
     def check_format(self) -> None:
         """Check that it is of format 2a.

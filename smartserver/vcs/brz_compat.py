@@ -19,6 +19,7 @@ from breezy import debug
 from breezy.branch import _fix_overwrite_type as overwritten
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
 from breezy.bzr.testament import StrictTestament3, Testament
+from breezy.controldir import format_registry
 from breezy.errors import BzrError
 
 try:
@@ -198,6 +199,11 @@ ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """Raised by a store that has a text already which it is told not to take."""
 
 
+def format_2a() -> Any:
+    """The one format of control directories whose content can be sent."""
+    return format_registry.make_controldir("2a")
+
+
 def load_formats() -> None:
     """Have Breezy's own formats registered, and what goes between them."""
     importlib.import_module("breezy.bzr.vf_repository")
@@ -264,6 +270,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 def _is_plain(store: Any) -> bool:
     """Whether all a store has lies in blocks of its own, of which is known how they are read."""
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
+    plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
     return plain and not store._immediate_fallback_vfs and not store._unadded_refs
 
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from smartserver.errors import shown
 from smartserver.records.bzr import is_node, leaf_texts, read_node
 from smartserver.records.bzr_changes import new_texts, node_changes
 from smartserver.records.model import Key
@@ -64,7 +65,7 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
     wanted = {tuple(key.split(b"\0")) for key in keys}
     missing = wanted.difference(store.get_parent_map(wanted)) if wanted else ()
     if missing:
-        named = b" of ".join(min(missing)).decode("utf-8", "backslashreplace")
+        named = " of ".join(map(shown, min(missing)))
         raise VcsError(f"the repository lacks a {what} that what was pulled refers to: {named}")
 
 

@@ -26,11 +26,11 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_block import Place, Text, fill
-from smartserver.vcs.brz_compat import BzrError, Content, Store, StoreKey, put_block
+from smartserver.vcs.brz_compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
+from smartserver.vcs.brz_meta import inventory_parents, text_parents
 from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
 from smartserver.vcs.brz_pages import revision as read_revision
-from smartserver.vcs.brz_plan import NO_PARENTS
 from smartserver.vcs.brz_worker import Worker
 from smartserver.vcs.collector import rare_collections
 
@@ -112,14 +112,7 @@ class _Arrived:
     """The records that came, in the order they are inserted."""
 
     def __init__(self, repository: BrzRepository, spool: int, progress: Progress) -> None:
-        breezy = repository.breezy
-        self._stores: dict[int, Store] = {
-            REVISION: breezy.revisions,
-            SIGNATURE: breezy.signatures,
-            INVENTORY: breezy.inventories,
-            CHK: breezy.chk_bytes,
-            TEXT: breezy.texts,
-        }
+        self._stores = repository.stores
         self._kinds = repository.kinds
         self._spool = spool
         self._size = 0
@@ -129,7 +122,7 @@ class _Arrived:
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
-        self._repository = breezy
+        self._repository = repository.breezy
         self.revisions = 0
         self.references: References | None = None
         """What the records refer to, where it is looked for here."""
@@ -290,10 +283,7 @@ class _Arrived:
                     self.references.inventory(text)
                 except ValueError as wrong:
                     raise WrongContent(key, str(wrong)) from wrong
-            parents = row.parents
-            if row.meta:
-                parents = () if row.meta == NO_PARENTS else tuple(row.meta.split(b"\0"))
-            yield Text(key, _keys(parents), sha1, text)
+            yield Text(key, inventory_parents(row.meta, row.parents), sha1, text)
 
     def _texts(self) -> Iterator[Text]:
         came = self._rows[TEXT]
@@ -303,8 +293,7 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            parents = tuple([(file_id, each) for each in row.meta.split(b"\0")]) if row.meta else ()
-            yield Text(key, parents, sha1, text, row.base, self._cache.get(TEXT, row.base))
+            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get(TEXT, row.base))
 
     # ---- texts
 

@@ -6,6 +6,10 @@ well, with each account of what the disk kept.
 
 from __future__ import annotations
 
+import copy
+import copyreg
+import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -207,27 +211,38 @@ def state_of(repository: PackRepository) -> State:
     return {**refs_of(repository), **entries}
 
 
+for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks of its own.
+    copyreg.pickle(type(lock()), lambda _, new=lock: (new, ()))  # type: ignore[misc]
+
+
+@functools.cache
+def prepared(name: str) -> tuple[History, Clock, MemoryTransport]:
+    """What is there before an operation: the clock and the storage to be copied, the history for all trials of it."""
+    history, clock = History(), Clock()
+    storage = MemoryTransport(clock)
+    OPERATIONS[name].prepare(PackRepository(storage, PATH, clock=clock, randomness=Repeatable(1)), history, clock)
+    return history, clock, storage
+
+
 @dataclass
 class Trial:
-    """One operation with a fault at call `at`."""
+    """An operation with a fault at call `at`."""
 
-    operation: Operation
+    name: str
     mode: FaultMode
     at: int
 
     def __post_init__(self) -> None:
-        self.history = History()
-        self.clock = Clock()
-        self.storage = MemoryTransport(self.clock)
-        sound = PackRepository(self.storage, PATH, clock=self.clock, randomness=Repeatable(1))
-        self.operation.prepare(sound, self.history, self.clock)
-        self.before = state_of(sound)
-        self.after = self.operation.after(self.history)
+        operation = OPERATIONS[self.name]
+        self.history, clock, storage = prepared(self.name)
+        self.clock, self.storage = copy.deepcopy((clock, storage))
+        self.before = state_of(PackRepository(self.storage, PATH, clock=self.clock))
+        self.after = operation.after(self.history)
         self.faulty = FaultyTransport(self.storage, fail_at=self.at, mode=self.mode)
         self.error: CodedError | None = None
         self.repository = PackRepository(self.faulty, PATH, clock=self.clock, randomness=Repeatable(2))
         try:
-            self.operation.run(self.repository, self.history)
+            operation.run(self.repository, self.history)
         except CodedError as error:
             self.error = error
 
@@ -246,7 +261,6 @@ class Trial:
         if self.error is None:
             assert found == self.after, self
         if found is not None:
-            assert repository.verify().problems == (), self
             check_whole(repository, self.history)
         repository.collect_garbage_files()
         if found is not None:
@@ -261,7 +275,7 @@ class Trial:
 
 def trials(name: str, mode: FaultMode) -> list[int]:
     """The calls an operation makes when none fails, counted."""
-    whole = Trial(OPERATIONS[name], mode, 0)
+    whole = Trial(name, mode, 0)
     assert whole.error is None
     assert state_of(whole.repository) == whole.after
     return list(range(1, whole.faulty.calls + 1))
@@ -271,7 +285,7 @@ def trials(name: str, mode: FaultMode) -> list[int]:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_call_that_fails(name: str, mode: FaultMode) -> None:
     for at in trials(name, mode):
-        trial = Trial(OPERATIONS[name], mode, at)
+        trial = Trial(name, mode, at)
         if isinstance(trial.error, TransportError):
             assert state_of(trial.repository) == trial.before, trial
         elif trial.error is not None:
@@ -283,7 +297,7 @@ def test_a_call_that_fails(name: str, mode: FaultMode) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_call_that_fails_and_then_the_power(name: str, mode: FaultMode) -> None:
     for at in trials(name, mode):
-        trial = Trial(OPERATIONS[name], mode, at)
+        trial = Trial(name, mode, at)
         storage = trial.storage.crash(Aftermath.DURABLE_ONLY)
         trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
 
@@ -294,7 +308,7 @@ def test_the_process_dies_and_the_power_goes(name: str, aftermath: Aftermath) ->
     for at in trials(name, "die"):
         seeds = range(3) if aftermath in (Aftermath.TORN, Aftermath.SOME) else range(1)
         for seed in seeds:
-            trial = Trial(OPERATIONS[name], "die", at)
+            trial = Trial(name, "die", at)
             storage = trial.storage.crash(aftermath, seed)
             trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
 
@@ -303,7 +317,7 @@ def test_the_process_dies_and_the_power_goes(name: str, aftermath: Aftermath) ->
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_power_goes_after_the_answer(name: str, aftermath: Aftermath) -> None:
     for seed in range(4):
-        trial = Trial(OPERATIONS[name], "fail", 0)
+        trial = Trial(name, "fail", 0)
         assert trial.error is None
         storage = trial.storage.crash(aftermath, seed)
         trial.at = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class Source:
     is_package: bool
     tree: ast.Module
 
+    @functools.cached_property
     def imports(self) -> list[tuple[int, str]]:
         """Line and dotted name of everything imported anywhere in the file; `from a import b` gives `a.b`."""
         found: list[tuple[int, str]] = []
@@ -47,7 +49,22 @@ def parse(path: str, text: str) -> Source:
 
 
 @functools.cache
+def _parsed(path: str) -> Source:
+    return parse(path, (ROOT / path).read_text())
+
+
 def sources(*folders: str) -> tuple[Source, ...]:
     """Every Python file below the folders, by path."""
-    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return tuple(parse(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths)
+    paths = sorted(path.relative_to(ROOT).as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    gc.disable()  # Trees hold no cycles, and looking through millions of their nodes takes longer than parsing.
+    try:
+        found = tuple(map(_parsed, paths))
+        gc.freeze()
+    finally:
+        gc.enable()
+    return found
+
+
+def forget() -> None:
+    """Let the trees go."""
+    _parsed.cache_clear()

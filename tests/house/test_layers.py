@@ -100,7 +100,7 @@ def wrong_imports(source: Source) -> list[str]:
     own = layer(source.module)
     if not own:
         return [f"{source.path}: no entry of LAYERS says what {source.module} may import"]
-    for line, imported in source.imports():
+    for line, imported in source.imports:
         name = VERSION if imported == "smartserver" else imported
         top = name.partition(".")[0]
         if top in PACKAGES:
@@ -141,7 +141,7 @@ def test_the_second_decoder_owes_us_nothing() -> None:
     readers = [source for source in sources("tests/conformance") if ".second_" in source.module]
     own = {source.module.rpartition(".")[2] for source in readers}
     assert own == {"second_bulk", "second_decoder", "second_rules", "second_store"}
-    imported = {name.partition(".")[0] for source in readers for _, name in source.imports()}
+    imported = {name.partition(".")[0] for source in readers for _, name in source.imports}
     assert imported <= own | {"msgspec", "zstandard"} | sys.stdlib_module_names
 
 

@@ -59,9 +59,9 @@ def says(test: Source, module: Source) -> bool:
 
 def imports(test: Source, module: Source, support: Mapping[str, Source]) -> bool:
     """Whether the test file, or a support file it imports, imports the module or something of it."""
-    names = [name for _, name in test.imports()]
+    names = [name for _, name in test.imports]
     beside = [support[first] for name in names if (first := name.partition(".")[0]) in support]
-    names += [name for each in beside for _, name in each.imports()]
+    names += [name for each in beside for _, name in each.imports]
     return any(name == module.module or name.startswith(module.module + ".") for name in names)
 
 

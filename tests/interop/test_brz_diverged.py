@@ -16,8 +16,9 @@ from brz_histories import ROOT, Node, RandomHistory, Tree, new_repository, quiet
 from brz_sides import Users, in_process
 from git_sides import Served
 
-from smartserver.client.call import Client, Outgoing
+from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.request import Outgoing
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_open import OpenRequest, repository_open
 from smartserver.verbs.repository_pull import PullRequest, repository_pull

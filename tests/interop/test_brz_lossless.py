@@ -1,5 +1,5 @@
-"""vcs.brz_plan, vcs.brz_trees, vcs.brz_insert, vcs.brz_pages, vcs.brz_compat: what Breezy keeps comes out of a
-repository of ours as it went in: random parts of random histories, pulled in random increments."""
+"""vcs.brz_plan, vcs.brz_export, vcs.brz_trees, vcs.brz_insert, vcs.brz_pages, vcs.brz_compat: what Breezy keeps comes
+out of a repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from breezy.bzr.testament import StrictTestament3
 from brz_histories import RandomHistory, Served, all_keys, contents, new_repository, quiet
 
-from smartserver.vcs import brz_insert, brz_plan
+from smartserver.vcs import brz_export, brz_insert, brz_plan
 
 pytestmark = pytest.mark.interop
 
@@ -114,11 +114,11 @@ def test_the_ways_of_a_push_make_no_difference(
     history: RandomHistory, monkeypatch: pytest.MonkeyPatch, few: int, chunk: int, batch: int, pages: int
 ) -> None:
     monkeypatch.setattr(brz_plan, "FEW", few)
-    monkeypatch.setattr(brz_plan, "CHUNK", chunk)
-    monkeypatch.setattr(brz_plan, "BATCH", batch)
-    monkeypatch.setattr(brz_plan, "_PAGES", pages)
-    monkeypatch.setattr(brz_plan, "_ROOTS", 3)
-    monkeypatch.setattr(brz_plan, "_CACHE", 5_000)
+    monkeypatch.setattr(brz_export, "CHUNK", chunk)
+    monkeypatch.setattr(brz_export, "BATCH", batch)
+    monkeypatch.setattr(brz_export, "_PAGES", pages)
+    monkeypatch.setattr(brz_export, "_ROOTS", 3)
+    monkeypatch.setattr(brz_export, "_CACHE", 5_000)
     served, order = Served(), list(history.parents)
     target = new_repository(f"memory:///ways{few}")
     with quiet():

@@ -13,7 +13,8 @@ from netem.simulated import LOW_WATER, ServerTransport, SimulatedNetwork, Simula
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.client.repository import NewRepository, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.server.access import Access, invoking_user

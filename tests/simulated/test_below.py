@@ -11,7 +11,8 @@ from simulated_joint import HistorySource, Joint
 
 from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchBranch, NoSuchRepository
 from smartserver.verbs.branch_set_last_revision import (
     SetLastRevisionRequest,

@@ -15,10 +15,11 @@ from simulated_joint import NEW, HistorySource, Joint
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client import call
+from smartserver.client import request
 from smartserver.client.call import Client
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
@@ -43,7 +44,7 @@ LINE += HISTORY.line(2, LARGE, "later")
 def ids_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version's mark is the beginning of an id, and a small number is coded in fewer bytes: each run has as many."""
     dice = random.Random(4155)
-    monkeypatch.setattr(call, "os", SimpleNamespace(urandom=lambda size: b"\xff" + dice.randbytes(size - 1)))
+    monkeypatch.setattr(request, "os", SimpleNamespace(urandom=lambda size: b"\xff" + dice.randbytes(size - 1)))
 
 
 def frames(content: bytes) -> Iterator[int]:

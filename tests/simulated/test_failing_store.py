@@ -8,7 +8,7 @@ from simulated_joint import NEW, HistorySource, Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client.repository import Outcome, RefUpdate
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.repository import PackRepository
 from transports.decorators.faulty import FaultMode, FaultyTransport

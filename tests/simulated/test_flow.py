@@ -13,7 +13,7 @@ from simulated_joint import LOW_WATER_MARK, NEW, HistorySource, Joint
 from netem.link import Link
 from netem.simulated import SimulatedStream
 from smartserver.client.call import Client
-from smartserver.client.repository import Outcome, RefUpdate
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.store.snapshot import SegmentReader
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack

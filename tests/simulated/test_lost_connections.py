@@ -14,10 +14,12 @@ from simulated_joint import NEW, HistorySource, Joint
 from netem.effects import Cut, Effect, Stall, base
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client.call import Client, Outgoing
+from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Outgoing
 from smartserver.client.retry import PAUSES
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import Cancelled, NotDone, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store.repository import Committed, PackRepository

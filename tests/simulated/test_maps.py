@@ -12,7 +12,8 @@ from simulated_joint import HistorySource, Joint
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import NewRepository, Outcome, Pushed, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, Pushed, RefUpdate
 from smartserver.errors import AccessDenied, DivergedBranches, NoSuchBranch, NotDone, StaleEntry
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.asked import state_of

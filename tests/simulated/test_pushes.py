@@ -12,9 +12,11 @@ from builders import MAIN, History
 from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
 from smartserver.client.body import Plan
-from smartserver.client.call import Answer, Client, Outgoing
+from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Answer, Outgoing
+from smartserver.client.updates import Outcome, RefUpdate, Updated
 from smartserver.errors import (
     BranchExists,
     DivergedBranches,
@@ -32,6 +34,7 @@ from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.rules import Create, Rule
+from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
 TOPIC, OTHER, TAG = b"refs/heads/topic", b"refs/heads/other", b"refs/tags/v1"
@@ -405,6 +408,26 @@ def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, monkeypa
         assert sent[-1][0] & (bulk | RequestFlag.GRAPH_FIRST) == flags
         plain = sum(len(work.history.segment(each)) for each in missing)
         assert sent[-1][1] < plain if flags else sent[-1][1] == plain
+
+
+def test_what_is_there_many_times_over_goes_as_it_lies(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of it says more than one may, and is refused before it is kept."""
+    flags: list[RequestFlag] = []
+    request = work.client.request
+
+    def noted(outgoing: Outgoing) -> Answer:
+        flags.append(outgoing.flags & RequestFlag.BULK)
+        return request(outgoing)
+
+    monkeypatch.setattr(work.client, "request", noted)
+    picture = random.Random(4).randbytes(20_000)
+    tip = work.history.commit({f"{n}/logo": b"%d " % n + picture for n in range(200)}, [work.line[3]])
+    assert len(work.history.segment(tip)) > (2 * len(picture) + BULK_ALLOWANCE) * MAX_BULK_RATIO
+    for _ in range(2):
+        (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+        assert done.error is None
+    assert work.refs()[MAIN] == tip
+    assert flags == [RequestFlag.BULK, RequestFlag.NONE, RequestFlag.NONE]
 
 
 def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(

@@ -16,7 +16,8 @@ from netem.effects import Cut
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.medium import MediumError
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.verbs.rules import Create, Rule

@@ -14,8 +14,10 @@ from simulated_joint import NEW, HistorySource, Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client.call import Client, Outgoing
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.call import Client
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Outgoing
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.server.asked import state_of
 from smartserver.verbs.all import every_verb

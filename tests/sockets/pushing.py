@@ -10,7 +10,8 @@ from builders import GIT, KINDS, SETTINGS, History
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import NewRepository, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate, Updated
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.records.segment import SegmentStream
 

@@ -10,7 +10,7 @@ from pushing import Source, connected, count_segments, push
 from serving import Server
 from test_interrupt_server import big_history
 
-from smartserver.client.repository import Outcome
+from smartserver.client.updates import Outcome
 
 pytestmark = pytest.mark.sockets
 

@@ -15,7 +15,7 @@ from pushing import Source, connected, push
 from serving import PATIENCE, Server, User, is_tidy, wait_until, write_history
 
 from netem.proxy import Proxy
-from smartserver.client.repository import Outcome
+from smartserver.client.updates import Outcome
 from smartserver.errors import AccessDenied
 from smartserver.server.session import BACKLOG_HIGH
 from smartserver.verbs.repository_create import repository_create

@@ -18,7 +18,8 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.repository import Outcome, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome
 
 pytestmark = pytest.mark.sockets
 

@@ -21,7 +21,8 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping

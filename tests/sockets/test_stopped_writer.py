@@ -16,7 +16,7 @@ from builders import MAIN, History
 from pushing import Source, connected, count_segments, push
 from serving import PATIENCE, Server, check_store, is_tidy, server_refs, wait_until
 
-from smartserver.client.repository import Outcome
+from smartserver.client.updates import Outcome
 from smartserver.server.executor import Lane
 from smartserver.server.threads import THREADS
 from transports.errors import Locked

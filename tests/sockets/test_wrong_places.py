@@ -18,7 +18,7 @@ from pushing import Source, connected, push
 from serving import NOISE, PATIENCE, SMARTSERVER, Server, User, lanes, run, server_refs, wait_until, write_history
 from strangers import stranger
 
-from smartserver.client import call, retry
+from smartserver.client import link, retry
 from smartserver.client.medium import MediumError
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.check import KINDS_OF
@@ -211,8 +211,8 @@ def can_connect(port: int) -> bool:
 
 def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever: neither for an answer, nor for a peer to take what is sent. What counts is idleness."""
-    monkeypatch.setattr(call, "PING_INTERVAL", 0.02)
-    monkeypatch.setattr(call, "IDLE_TIMEOUT", 0.2)
+    monkeypatch.setattr(link, "PING_INTERVAL", 0.02)
+    monkeypatch.setattr(link, "IDLE_TIMEOUT", 0.2)
     monkeypatch.setattr(retry, "PAUSES", ())
     history = History()
     small = history.commit({"a": b"b"})  # Sent at one go, whatever the machine does meanwhile.

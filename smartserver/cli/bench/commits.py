@@ -24,7 +24,8 @@ from smartserver.cli.session import cache_folder
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.client.url import parse
 from smartserver.vcs.git_plan import Revision
 from smartserver.verbs.rules import Rule

@@ -15,7 +15,8 @@ from smartserver.cli.errors import CommandError
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.url import parse
 from smartserver.verbs.rules import Rule
 

@@ -22,7 +22,8 @@ from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.url import parse
 from smartserver.records.model import Key
 from smartserver.vcs.git import GitRepository

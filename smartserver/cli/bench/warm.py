@@ -19,7 +19,8 @@ from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.repository import NewRepository, Outcome, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.client.url import parse
 from smartserver.errors import AccessDenied, NoSuchRepository
 from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE

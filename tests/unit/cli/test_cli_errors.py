@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
 from smartserver.errors import NoSuchRepository
 from smartserver.wire.errors import RemoteProtocolError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripted import Answering, ScriptedMedium, done
 
-from smartserver.client.call import Outgoing
+from smartserver.client.request import Outgoing
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from smartserver.client.call import Client, ProgressReport
+from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
+from smartserver.client.request import ProgressReport
 from smartserver.verbs.declare import Result
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Error, Event, Reply, Request

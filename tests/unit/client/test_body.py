@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pytest
 
 from smartserver.client.body import PIECE, Nothing, Plan, announcing, sending, unpacked
-from smartserver.client.call import BodySource
+from smartserver.client.request import BodySource
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Announced, Key
 from smartserver.records.segment import encode_graph

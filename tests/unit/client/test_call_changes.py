@@ -7,9 +7,10 @@ import pytest
 from exchanges import DELETE, MAIN, banner, broken, closed, upload
 from scripted import Answering, ScriptedMedium, Server, done, refuse, refused, reply
 
-from smartserver.client.call import Client, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.call import Client
 from smartserver.client.certainty import NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.call import NotOurProtocol
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.request import NotOurProtocol
 from smartserver.client.retry import PAUSES, Attempts, may_help, tells_of_earlier
 from smartserver.errors import (
     AccessDenied,

@@ -9,7 +9,8 @@ from typing import cast
 from git_local import FakeLocal
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import Outcome, Pulled, RefUpdate, RemoteRepository, Updated
+from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate, Updated
 from smartserver.client.url import Location
 from smartserver.errors import (
     NoSuchRepository,

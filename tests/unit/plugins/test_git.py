@@ -10,7 +10,7 @@ from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import FakeLocal, key
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.repository import RefUpdate, Updated
+from smartserver.client.updates import RefUpdate, Updated
 from smartserver.errors import (
     WrongVcs,
 )

@@ -8,7 +8,7 @@ import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.repository import Outcome, RefUpdate, Updated
+from smartserver.client.updates import Outcome, RefUpdate, Updated
 from smartserver.errors import (
     A_GIT_REPOSITORY,
     AccessDenied,

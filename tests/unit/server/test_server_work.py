@@ -9,11 +9,13 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, known, refused, set_ref
 
 from smartserver.errors import CorruptFile
-from smartserver.server import tidying
+from smartserver.server import tidying, work
 from smartserver.server.access import Anonymous, anonymous, invoking_user
 from smartserver.server.asked import state_of
 from smartserver.server.dispatch import prepare
 from smartserver.server.work import RequestWork, tidy
+from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -188,9 +190,20 @@ def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.Mo
     assert len(served.repository().snapshot().packs) < 20
 
 
+def test_packs_are_joined_at_a_pace_that_leaves_time_for_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[None] = []
+    monkeypatch.setattr(work, "SlowPace", lambda: lambda: rests.append(None))
+    for tip in served.history.line(MOST_PACKS, list(served.history.parents)[3], "more"):
+        served.push([tip], {MAIN: tip})
+    tidy(served.repository())
+    assert rests
+
+
 def test_a_repack_that_fails_is_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     class Failing(PackRepository):
-        def repack_if_needed(self) -> bool:
+        def repack_if_needed(self, pace: Pace = unpaced) -> bool:
             raise NoSpace("packs/x")
 
     tidy(Failing(served.transport, PATH))

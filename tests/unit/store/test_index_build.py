@@ -11,7 +11,7 @@ from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, kib, record_digest
-from smartserver.store.index_build import IndexBuilder, fanout_bits, merge, rebuild
+from smartserver.store.index_build import PACED, IndexBuilder, fanout_bits, merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.snapshot import pack_path
 from transports.memory import MemoryTransport
@@ -106,6 +106,14 @@ def test_merged_is_what_is_built_from_the_joined_pack() -> None:
     index = Index(merged, "joined")
     assert index.external_count == 0
     assert index.outside == ()
+
+
+def test_merging_at_a_pace_stops_for_it_all_along() -> None:
+    index = build(history(3 * PACED))
+    calls: list[None] = []
+    merged = merge([index], index.pack_length, index.pack_hash, pace=lambda: calls.append(None))
+    assert merged == merge([index], index.pack_length, index.pack_hash)
+    assert len(calls) >= 3 + index.records // PACED
 
 
 def test_merging_one_index_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""client.call: bodies that come and bodies that are sent, whole and broken off."""
+"""client.link: bodies that come and bodies that are sent, whole and broken off."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from exchanges import MAIN, PONG, PULL, READ, UPLOADED, broken, upload
 from scripted import Answering, ScriptedMedium, Server, done, refused, reply
 
-from smartserver.client.call import Outgoing, Refusal
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import (
     DivergedBranches,
     LimitExceeded,

@@ -1,4 +1,4 @@
-"""client.call: servers that break off, close, go away, or stay silent."""
+"""client.link: servers that break off, close, go away, or stay silent."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from exchanges import DELETE, PONG, READ, broken, closed, silent, upload
 from scripted import Answering, ScriptedMedium, Server, refused, reply
 
-from smartserver.client.call import Outgoing, Refusal
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import ServerBusy
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, Error, Event, GoAway, Ping, Pong, Reply, Request

@@ -1,0 +1,333 @@
+"""`Link`: one connection, and the requests on it, one after another: encode, send, read, decode.
+
+A body is sent while reading: a refusal that comes early stops it. A body that comes is read as it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from smartserver.client.medium import ConnectionLost, Medium
+from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, ProgressReport, Refusal
+from smartserver.errors import UnknownRemoteError, error_from_wire
+from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.errors import Interrupted, RemoteProtocolError
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    PeerClosed,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+    VersionMismatch,
+)
+from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, PING_INTERVAL, RECEIVE_CHUNK
+from smartserver.wire.messages import (
+    Call,
+    Fault,
+    Outcome,
+    Status,
+    decode_failure,
+    decode_progress,
+    decode_reply,
+    encode,
+)
+from smartserver.wire.messages import Request as RequestMessage
+from smartserver.wire.observer import Observer
+from transports.errors import CodedError
+
+FIRST_WRITE = 64 * 1024
+"""Bytes of request and body gathered before the first write, so that a small push is one flight."""
+
+WITHOUT_A_WORD = "the server closed the connection before it said anything"
+PERHAPS = "it may be too busy, or no hpss server"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Link:
+    """One connection and the requests on it."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        observers: Sequence[Observer],
+        progress: ProgressReport | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._medium = medium
+        self._connection = Connection(Role.CLIENT, observers)
+        self._progress = progress
+        self._clock = clock
+        self._last_id = 0
+        self._silent = 0.0
+        self._going_away = False
+        self._heard = False
+        """Whether a byte ever came."""
+        self._why = ""
+        """What the server said when it took no more requests here."""
+        self._open_body = 0
+        self._outbox = bytearray()
+        """What is to be written, in order: nothing may come between the bytes of a frame."""
+        self.perhaps_read = False
+        """Whether the last request may have been carried out: it was sent whole, and nobody said that he reads none."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent here."""
+        return not self._going_away and not self._open_body
+
+    def close(self) -> None:
+        """Close the medium."""
+        self._medium.close()
+
+    def exchange(self, outgoing: Outgoing, age: int, agent: str) -> Answer:
+        """Send a request and read its answer; whatever else the body raises comes through.
+
+        Raises:
+            Refusal: the server changed nothing.
+            ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        self._last_id += 1
+        request_id = self._last_id
+        self.perhaps_read = False
+        message = RequestMessage(
+            path=outgoing.path,
+            id=outgoing.id,
+            age=age,
+            calls=[Call(verb.name, msgspec.Raw(_shortest(arguments))) for verb, arguments in outgoing.calls],
+            flags=int(outgoing.flags),
+            known=outgoing.known,
+            extras={"agent": msgspec.Raw(_encode(agent))} if agent and _is_said(outgoing) else {},
+        )
+        has_body = outgoing.body is not None
+        head = self._connection.send(Request(request_id, encode(message), body=has_body))
+        incoming = Incoming(request_id)
+        self._send(incoming, head, outgoing.body)
+        while not incoming.final:
+            self._wait(incoming)
+        return self._finish(incoming, outgoing)
+
+    # -- sending
+
+    def _send(self, incoming: Incoming, head: bytes, body: BodySource | None) -> None:
+        self._outbox += head
+        if body is None:
+            self._write(incoming)
+            self.perhaps_read = True
+            return
+        segments = size = 0
+        for piece, ended in body():
+            segments += ended
+            size += len(piece)
+            self._outbox += self._connection.send(Body(incoming.id, piece))
+            if len(self._outbox) >= FIRST_WRITE:
+                self._write(incoming)
+                if incoming.final:
+                    self._outbox += self._connection.send(Cancel(incoming.id))
+                    try:
+                        self._write(incoming)
+                    except ConnectionLost:
+                        self._going_away = True  # The answer is here; only the connection is not.
+                    return
+        self._outbox += self._connection.send(End(incoming.id, segments, size))
+        self._write(incoming)
+        self.perhaps_read = True
+
+    def _write(self, incoming: Incoming) -> None:
+        """Write all there is to be written, reading meanwhile."""
+        silent = 0.0
+        while self._outbox:
+            readable, writable, silent = self._poll(silent, write=True)
+            if readable:
+                self._receive(incoming)
+            if writable:
+                try:
+                    with memoryview(self._outbox) as view:
+                        written = self._medium.write_some(view)
+                except ConnectionLost as wrong:
+                    raise self._told(wrong) from None
+                del self._outbox[:written]
+
+    # -- receiving
+
+    def _wait(self, incoming: Incoming) -> None:
+        """Read something; a silent peer is asked for a sign of life."""
+        readable, _, self._silent = self._poll(self._silent, write=False)
+        if readable:
+            self._receive(incoming)
+        else:
+            self._outbox += self._connection.send(Ping(b"alive?"))
+        self._write(incoming)
+
+    def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
+        """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
+        included, none could. What this side does meanwhile is not the peer's silence.
+
+        Raises:
+            ConnectionLost: the peer has been silent for too long.
+        """
+        started = self._clock()
+        readable, writable = self._medium.poll(read=True, write=write, timeout=PING_INTERVAL)
+        if readable or writable:
+            return readable, writable, 0.0
+        silent += self._clock() - started
+        if silent > IDLE_TIMEOUT:
+            raise ConnectionLost(f"no sign of life for {silent:.0f} s")
+        return False, False, silent
+
+    def _receive(self, incoming: Incoming) -> None:
+        try:
+            received = self._medium.read(RECEIVE_CHUNK)
+        except ConnectionLost as wrong:
+            raise self._told(wrong) from None
+        if received:
+            self._heard = True
+            self._connection.receive_data(received)
+        else:
+            self._connection.receive_eof()
+        try:
+            while (event := self._connection.next_event()) is not None:
+                self._handle(event, incoming)
+        except Interrupted as early:
+            if not self._heard:
+                raise ConnectionLost(f"{WITHOUT_A_WORD}: {PERHAPS}") from early
+            when = "in the middle of" if incoming.final else "before"
+            raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
+        if not received and self._outbox:
+            raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
+
+    def _told(self, lost: ConnectionLost) -> ConnectionLost:
+        """What is said of a connection that broke: more where the server never said anything."""
+        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
+
+    def _handle(self, event: Event, incoming: Incoming) -> None:
+        match event:
+            case Reply() | Error():
+                incoming.part(event)
+            case Body():
+                incoming.chunks.append(event.chunk)
+            case End():
+                incoming.ended = event
+            case Progress():
+                if self._progress is not None:
+                    message = decode_progress(event.payload)
+                    self._progress(message.phase, message.done, message.total)
+            case Ping():
+                self._outbox += self._connection.send(Pong(event.payload))
+            case GoAway():
+                self._going_away = True
+                self._why = f": {event.reason.decode('utf-8', 'backslashreplace')}" if event.reason else ""
+            case VersionMismatch():
+                self.perhaps_read = False
+                spoken = ", ".join(map(str, event.versions))
+                raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")
+            case PeerClosed():
+                self._going_away = True  # Were an answer owed, this would be `Interrupted`.
+            case _:
+                pass
+
+    def _finish(self, incoming: Incoming, outgoing: Outgoing) -> Answer:
+        payload = b"".join(incoming.payload)
+        if incoming.refused:
+            failure = decode_failure(payload)
+            outcomes = [_error(outcome.fault) for outcome in failure.outcomes]
+            raise Refusal(_error(failure.fault) or UnknownRemoteError("", ""), outcomes, failure.state)
+        reply = decode_reply(payload)
+        if len(reply.outcomes) != len(outgoing.calls):
+            expected, got = len(outgoing.calls), len(reply.outcomes)
+            raise RemoteProtocolError(f"expected an outcome for each of {expected} calls, got {got}")
+        results = [_result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)]
+        if incoming.has_body:
+            self._open_body = incoming.id
+        return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
+
+    def _body(self, incoming: Incoming) -> Iterator[bytes]:
+        """The chunks of a body as they come.
+
+        Raises:
+            CodedError: the server could not go on; what came before stands.
+            ConnectionLost: the connection broke; the whole segments before it stand.
+        """
+        if not incoming.has_body:
+            return
+        while True:
+            while incoming.chunks:
+                yield incoming.chunks.popleft()
+            if incoming.ended is not None:
+                self._open_body = 0
+                return
+            if incoming.refused:
+                self._open_body = 0
+                failure = decode_failure(b"".join(incoming.payload))
+                raise _error(failure.fault) or UnknownRemoteError("", "")
+            self._wait(incoming)
+
+
+class Incoming:
+    """What has come for one request so far."""
+
+    def __init__(self, request_id: int) -> None:
+        self.id = request_id
+        self.payload: list[bytes] = []
+        self.chunks: deque[bytes] = deque()
+        self.ended: End | None = None
+        self.final = False
+        """The reply or refusal is whole."""
+        self.refused = False
+        self.has_body = False
+        self._size = 0
+
+    def part(self, event: Reply | Error) -> None:
+        """Take a part of the reply or refusal."""
+        if isinstance(event, Error) and not self.refused:
+            self.refused = True
+            self.payload.clear()  # An ERROR after the REPLY: the body ends here.
+            self._size = 0
+        self._size += len(event.payload)
+        if self._size > MAX_MESSAGE:
+            raise RemoteProtocolError(f"expected a reply of no more than {MAX_MESSAGE} bytes, got {self._size}")
+        self.payload.append(event.payload)
+        if isinstance(event, Reply):
+            self.has_body = event.body
+        self.final = not event.more
+
+
+def _is_said(outgoing: Outgoing) -> bool:
+    """Whether the server is told who asks."""
+    return outgoing.known is None or outgoing.says_agent
+
+
+def _shortest(arguments: Arguments) -> bytes:
+    """Arguments without the defaults at their end, which the server fills in: some ten bytes of a small push."""
+    values = [getattr(arguments, name) for name in arguments.__struct_fields__]
+    for default in reversed(arguments.__struct_defaults__):
+        factory = getattr(default, "factory", None)
+        if values[-1] != (default if factory is None else factory()):
+            break
+        values.pop()
+    return _encode(values)
+
+
+def _error(fault: Fault | None) -> CodedError | None:
+    return None if fault is None else error_from_wire(fault.code, fault.arguments)
+
+
+def _result(verb: AnyVerb, outcome: Outcome) -> Result | CodedError:
+    if outcome.status != Status.DONE:
+        return _error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
+    try:
+        result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
+    return result

@@ -1,0 +1,231 @@
+"""A push, planned on what is known of the remote.
+
+Where that was wrong the refusal carries what is right, and the push is planned again: one more round trip, and what the
+server holds is not sent twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from smartserver.client.body import Plan, announcing, sending
+from smartserver.client.medium import MediumError
+from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
+from smartserver.client.updates import (
+    MapUpdated,
+    NewRepository,
+    Outcome,
+    Pushed,
+    RefUpdate,
+    Updated,
+    call_of,
+    map_updated,
+    updated,
+)
+from smartserver.errors import (
+    KnownRevisions,
+    LimitExceeded,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NestedRepository,
+    NoSuchBranch,
+    NoSuchRepository,
+    NotDone,
+    OutcomeUnknown,
+)
+from smartserver.records.model import Key, RevisionId, Tip
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.wire.errors import ProtocolError
+from smartserver.wire.messages import RequestFlag
+from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.client.repository import RemoteRepository
+    from smartserver.verbs.map_update import MapUpdateRequest
+
+PLANS = 4
+"""Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew."""
+
+
+class PushSource(Protocol):
+    """The local repository a push reads."""
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
+
+
+@dataclass
+class Push:
+    """One push; `run` makes it. The rest is as in `RemoteRepository.push_all`."""
+
+    remote: RemoteRepository
+    updates: Sequence[RefUpdate]
+    maps: Sequence[MapUpdateRequest]
+    source: PushSource
+    new: NewRepository | None
+    atomic: bool
+    check_only: bool
+    bulk: bool
+    """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
+    on_plan: Callable[[int], None]
+    _haves: list[RevisionId] = field(init=False)
+    """What the remote is taken to hold."""
+    _creating: NewRepository | None = field(init=False)
+    """As what the repository is made, where it is not taken to be there."""
+    _unusable: set[Key] = field(init=False, default_factory=set)
+    """What the remote has no use for as a delta base."""
+
+    def run(self) -> Pushed:
+        """Send it, as often as it takes.
+
+        Raises:
+            CodedError: the whole push was refused.
+            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
+        """
+        if not self.updates and not self.maps:
+            return Pushed([], [])
+        known = self.remote.knowledge
+        self._haves = known.tips()
+        # Where another system was seen, making it is what the server refuses by name.
+        self._creating = self.new if self.new is None or known.vcs != self.new.vcs else None
+        for left in reversed(range(PLANS)):
+            outgoing = self._outgoing(self._plan())
+            try:
+                answer = self.remote.exchange(outgoing)
+            except Refusal as refusal:
+                if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
+                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self.updates], [])
+                if left and self._learns(refusal, is_first=left == PLANS - 1):
+                    continue
+                return self._refused(refusal, outgoing)
+            return self._done(answer)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _plan(self) -> Plan:
+        plan = self.source.plan([update.tip for update in self.updates if update.tip is not None], self._haves)
+        if self._unusable:
+            plan = plan.without_bases(self._unusable)
+        self.on_plan(len(plan.graph))
+        return plan
+
+    def _outgoing(self, plan: Plan) -> Outgoing:
+        calls: list[tuple[AnyVerb, Arguments]] = []
+        flags = RequestFlag.ATOMIC if self.atomic else RequestFlag.NONE
+        if self._creating is not None:
+            kinds = [KindField(kind.name, kind.check, kind.base) for kind in self._creating.kinds]
+            calls.append((repository_create, CreateRequest(self._creating.vcs, kinds, self._creating.settings)))
+        body: BodySource | None = None
+        if plan.graph:
+            calls.append((repository_insert_pack, InsertPackRequest()))
+            flags |= RequestFlag.BODY
+            if self.check_only:
+                flags |= RequestFlag.GRAPH_FIRST
+                body = announcing(plan)
+            else:
+                of_body, body = sending(plan, bulk=self.bulk)
+                flags |= of_body
+        if self.check_only:
+            flags |= RequestFlag.CHECK_ONLY
+        calls += [call_of(update) for update in self.updates]
+        if self.maps:
+            from smartserver.verbs.map_update import map_update  # Which git's user never needs.
+
+            calls += [(map_update, update) for update in self.maps]
+        return self.remote.outgoing(calls, flags, body, at=self._creating is not None)
+
+    # -- where it was refused
+
+    def _is_settled(self) -> bool:
+        """Whether all that is asked for is there already."""
+        return not self.maps and all(self._is_there(update) for update in self.updates)
+
+    def _is_there(self, update: RefUpdate) -> bool:
+        name = self.remote.name_of(update.ref)
+        if name is None:
+            return False
+        value = self.remote.knowledge.ref(name)
+        tip = None if update.tip is None else Tip(update.tip, update.attributes)
+        return (value[0] if value else None) == tip
+
+    def _learns(self, refusal: Refusal, *, is_first: bool) -> bool:
+        """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
+        error, known = refusal.error, self.remote.knowledge
+        if isinstance(error, KnownRevisions):
+            self._haves = [*error.tips, *known.tips()]
+            self._creating = None
+        elif isinstance(error, LimitExceeded) and self.bulk:
+            self.bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
+        elif isinstance(error, MissingBase):
+            self._unusable.update(error.keys)
+        elif _names(refusal, NoSuchRepository) and self.new is not None and self._creating is None:
+            known.forget()
+            self._haves, self._creating = [], self.new
+        elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
+            # The remote was made anew or restored: only what it says it has now counts.
+            self._haves = [tip.id for value in known.refs().values() for tip in value]
+        else:
+            # Somebody may have made one above it meanwhile, of which this is a branch.
+            return is_first and self.remote.below and isinstance(error, NestedRepository)
+        return True
+
+    def _refused(self, refusal: Refusal, outgoing: Outgoing) -> Pushed:
+        """Each update's own refusal; where the request as a whole was refused, that error.
+
+        Raises:
+            CodedError: the whole push was refused.
+        """
+        if len(refusal.outcomes) != len(outgoing.calls):
+            if len(outgoing.calls) > 1 or isinstance(refusal.error, OutcomeUnknown):
+                raise refusal.error
+            errors: Sequence[CodedError | None] = [refusal.error]
+        else:
+            errors = refusal.outcomes[-len(self.updates) - len(self.maps) :]
+        causes = [error or NotDone() for error in errors]
+        of_refs, of_maps = causes[: len(self.updates)], causes[len(self.updates) :]
+        return Pushed(
+            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(self.updates, of_refs, strict=True)],
+            [MapUpdated(each, [], error) for each, error in zip(self.maps, of_maps, strict=True)],
+        )
+
+    # -- where it was answered
+
+    def _done(self, answer: Answer) -> Pushed:
+        of_maps = len(answer.results) - len(self.maps)
+        mapped = [map_updated(*each) for each in zip(self.maps, answer.results[of_maps:], strict=True)]
+        of_refs = answer.results[of_maps - len(self.updates) : of_maps]
+        done = [updated(*each) for each in zip(self.updates, of_refs, strict=True)]
+        lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
+        later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
+        if not lacking or len(lacking) + len(later) == len(self.updates) + len(self.maps):
+            return Pushed(done, mapped)
+        # Made anew, and something could be done there all the same: what is known now plans the rest.
+        rest = dataclasses.replace(
+            self, updates=[self.updates[number] for number in lacking], maps=[self.maps[number] for number in later]
+        )
+        try:
+            again = rest.run()
+        except OutcomeUnknown as unknown:
+            again = Pushed(
+                [msgspec.structs.replace(done[number], error=unknown) for number in lacking],
+                [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
+            )
+        except (CodedError, MediumError, ProtocolError, NotOurProtocol):
+            return Pushed(done, mapped)  # What was done is done, and why the rest was not is said already.
+        for number, of_ref in zip(lacking, again.refs, strict=True):
+            done[number] = of_ref
+        for number, of_map in zip(later, again.maps, strict=True):
+            mapped[number] = of_map
+        return Pushed(done, mapped)
+
+
+def _names(refusal: Refusal, error: type[CodedError]) -> bool:
+    """Whether a request, or one of its calls, was refused for that."""
+    return any(isinstance(each, error) for each in (refusal.error, *refusal.outcomes))

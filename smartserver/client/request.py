@@ -1,0 +1,63 @@
+"""What a request is, and what becomes of one: an answer, or a refusal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result
+from smartserver.wire.messages import Advice, Counters, Known, RequestFlag, State
+from transports.errors import CodedError
+
+BodySource = Callable[[], Iterable[tuple[bytes, int]]]
+"""Makes the body anew for each sending: pieces, and how many segments end in each."""
+
+ProgressReport = Callable[[str, int, int], None]
+"""Called with the phase, how much is done, and of how much (0: unknown)."""
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A request to be sent: calls on one repository, all in one round trip."""
+
+    path: str
+    calls: Sequence[tuple[AnyVerb, Arguments]]
+    flags: RequestFlag = RequestFlag.NONE
+    known: Known | None = None
+    body: BodySource | None = None
+    says_agent: bool = False
+    """Whether it says who asks although the repository was seen before."""
+    id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it may change something."""
+        return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
+
+
+class Refusal(Exception):
+    """The server changed nothing: the error of the request, what became of each call, and the state it left."""
+
+    def __init__(self, error: CodedError, outcomes: Sequence[CodedError | None], state: State | None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.outcomes = outcomes
+        self.state = state
+
+
+class Answer(msgspec.Struct):
+    """What a request brought; `results` has for each call its result or its error."""
+
+    results: list[Result | CodedError]
+    state: State | None
+    counters: Counters
+    capabilities: list[str]
+    body: Iterator[bytes]
+    """The body as it comes; reading it is what receives it."""
+    advice: Sequence[Advice] = ()
+    """What the server would have the user know."""
+
+
+class NotOurProtocol(Exception):
+    """The peer speaks another version of the protocol."""

@@ -1,0 +1,108 @@
+"""What a push asks of refs and maps, as calls, and what their results say became of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from smartserver.errors import NotDone
+from smartserver.records.model import Kind, RevisionId
+from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
+from smartserver.verbs.branch_set_last_revision import (
+    SetLastRevisionRequest,
+    SetLastRevisionResult,
+    branch_set_last_revision,
+)
+from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.rules import Create, Rule
+from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.verbs.map_update import EntryOutcome, MapUpdateRequest, MapUpdateResult
+
+
+class RefUpdate(msgspec.Struct, frozen=True):
+    """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
+
+    ref: bytes
+    tip: RevisionId | None
+    rule: Rule = Rule.FF
+    create: Create = Create.YES
+    expected: bytes | None = None
+    attributes: bytes = b""
+    """Of the new tip; the store does not read them."""
+
+
+class Outcome(enum.Enum):
+    """What became of an update."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+
+
+class Updated(msgspec.Struct, frozen=True):
+    """What became of one update; `old` is what the ref held before, `error` why it was refused."""
+
+    update: RefUpdate
+    outcome: Outcome
+    old: bytes = b""
+    error: CodedError | None = None
+
+
+class MapUpdated(msgspec.Struct, frozen=True):
+    """What became of each entry of a map; none where `error` says why the update was refused."""
+
+    update: MapUpdateRequest
+    entries: list[EntryOutcome]
+    error: CodedError | None = None
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What became of each update, in their order."""
+
+    refs: list[Updated]
+    maps: list[MapUpdated]
+
+    def error(self) -> CodedError | None:
+        """Why something was refused, None where nothing was. `NotDone`, of one that another kept back, says least."""
+        said = [*[each.error for each in self.refs], *[each.error for each in self.maps]]
+        errors = [error for error in said if error is not None]
+        return next((error for error in errors if not isinstance(error, NotDone)), errors[0] if errors else None)
+
+
+class NewRepository(msgspec.Struct, frozen=True):
+    """What a repository is made as when the push finds none."""
+
+    vcs: str
+    kinds: Sequence[Kind]
+    settings: dict[str, bytes] = msgspec.field(default_factory=dict)
+
+
+def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
+    """The call that asks for an update of a ref."""
+    if update.tip is None:
+        return branch_delete, BranchDeleteRequest(update.ref, update.expected)
+    return branch_set_last_revision, SetLastRevisionRequest(
+        update.ref, update.tip, update.rule, update.create, update.expected or b"", update.attributes
+    )
+
+
+def updated(update: RefUpdate, result: Result | CodedError) -> Updated:
+    """What the result of such a call says."""
+    if isinstance(result, CodedError):
+        return Updated(update, Outcome.REFUSED, error=result)
+    old = b""
+    if isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
+        old = result.old[0]
+    return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
+
+
+def map_updated(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdated:
+    """What the result of an update of a map says."""
+    if isinstance(result, CodedError):
+        return MapUpdated(update, [], result)
+    return MapUpdated(update, cast("MapUpdateResult", result).entries)

@@ -1,0 +1,33 @@
+"""The pace of work that nobody waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SLICE = 0.0003
+"""Seconds of work after which it rests."""
+REST = 3
+"""Seconds of rest for each second of work."""
+
+
+class SlowPace:
+    """Rests three times as long as it worked: who asks meanwhile has the interpreter three quarters of the time.
+
+    Two threads that compute share one interpreter, and in turn: beside one that never rests a push takes twice as long.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.thread_time, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`clock`: seconds this thread has computed."""
+        self._clock = clock
+        self._sleep = sleep
+        self._since = clock()
+
+    def __call__(self) -> None:
+        """Rest, if it is time to."""
+        worked = self._clock() - self._since
+        if worked >= SLICE:
+            self._sleep(REST * worked)
+            self._since = self._clock()

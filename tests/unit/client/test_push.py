@@ -1,0 +1,236 @@
+"""client.push: what a push makes of each answer, said by a script. Whole flows are in `tests/simulated`."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from remotes import (
+    LATE,
+    MADE,
+    MAIN,
+    MOVED,
+    NEW,
+    OLD,
+    OTHER,
+    TIP,
+    TOPIC,
+    Source,
+    remote,
+    requests,
+    saying,
+    state,
+)
+from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
+
+from smartserver.client.medium import CannotConnect
+from smartserver.client.push import PLANS
+from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.errors import (
+    AccessDenied,
+    KnownRevisions,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRepository,
+    NotDone,
+    OutcomeUnknown,
+    RequestRefused,
+    ServerBusy,
+    WrongVcs,
+)
+from smartserver.verbs.branch_delete import BranchDeleteResult
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
+from smartserver.verbs.repository_insert_pack import InsertPackResult
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.messages import Outcome as WireOutcome
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import RequestFlag, Status, encode
+from transports.errors import CodedError
+
+
+def test_what_is_known_is_not_sent_and_nothing_is_made() -> None:
+    server, source = Server([saying(done(SetLastRevisionResult([TIP])))]), Source()
+    there = remote(server, state(TIP))
+    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
+    assert source.haves == [[TIP]]
+    assert requests(server) == [["Branch.set_last_revision"]]
+
+
+def test_known_revisions_are_planned_around() -> None:
+    server, source = Server([saying((KnownRevisions([TIP]), state(OLD)), MOVED)]), Source()
+    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.DONE, OLD)
+    assert source.haves == [[], [TIP, OLD]]
+    assert requests(server) == [
+        ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"],
+        ["Branch.set_last_revision"],
+    ]
+
+
+def test_known_revisions_that_are_already_the_tip_settle_it() -> None:
+    server, source = Server([saying((KnownRevisions([TIP]), state(TIP)))]), Source()
+    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
+    assert len(requests(server)) == 1
+
+
+def test_a_missing_base_is_left_out() -> None:
+    moved = done(InsertPackResult(1), SetLastRevisionResult([OLD]))
+    server = Server([saying(MissingBase([OTHER]), moved)])
+    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert updated.outcome is Outcome.DONE
+    bodies = [b"".join(chunks) for chunks in _bodies(server)]
+    assert bodies == [b"segment of " + TIP, b"segment of " + TIP + OTHER]
+
+
+def _bodies(server: Server) -> list[list[bytes]]:
+    """The chunks of each body."""
+    found: dict[int, list[bytes]] = {}
+    for event in server.connections[0].heard:
+        chunk = getattr(event, "chunk", None)
+        if isinstance(chunk, bytes):
+            found.setdefault(getattr(event, "id", 0), []).append(chunk)
+    return list(found.values())
+
+
+def test_missing_parents_make_only_the_present_refs_count_and_once() -> None:
+    error = MissingParents([OLD])
+    server, source = Server([saying((error, state(OTHER, 7)), (error, state(OTHER, 7)))]), Source()
+    there = remote(server, state(OLD))
+    with pytest.raises(MissingParents):
+        there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert source.haves == [[OLD], [OTHER]]
+
+
+def test_a_repository_that_is_gone_is_made_anew() -> None:
+    server, source = Server([saying(NoSuchRepository("project"), MADE)]), Source()
+    there = remote(server, state(TIP))
+    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert updated.outcome is Outcome.DONE
+    assert source.haves == [[TIP], []]
+    assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+def test_it_is_given_up_in_the_end() -> None:
+    server, source = Server([saying(*[MissingBase([OTHER])] * PLANS)]), Source()
+    with pytest.raises(MissingBase):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], source, NEW)
+    assert len(source.haves) == PLANS
+
+
+def test_each_update_has_its_own_outcome() -> None:
+    outcomes = [
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([OLD])))),
+        WireOutcome(Status.REFUSED, fault=fault_of(NoSuchBranch(TOPIC))),
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([])))),
+    ]
+    server = Server([saying(encode(ReplyMessage(outcomes)))])
+    updates = [RefUpdate(ref, None) for ref in (MAIN, TOPIC, b"refs/tags/a")]
+    first, second, third = remote(server, state(OLD)).push(updates, Source())
+    assert (first.outcome, first.old) == (Outcome.DONE, OLD)
+    assert second.outcome is Outcome.REFUSED
+    assert isinstance(second.error, NoSuchBranch)
+    assert third.outcome is Outcome.UNCHANGED
+
+
+def half_done() -> bytes:
+    """A reply to a deletion and two moves: the first is done, for the others something is missing."""
+    outcomes = [
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([OLD])))),
+        *[WireOutcome(Status.REFUSED, fault=fault_of(MissingRevision(TIP)))] * 2,
+    ]
+    return encode(ReplyMessage(outcomes, state(OTHER, 7)))
+
+
+def dying(medium: ScriptedMedium, event: Event) -> None:
+    if isinstance(event, Request):
+        medium.break_off()
+
+
+@pytest.mark.parametrize(
+    ("then", "error"),
+    [
+        (saying(ServerBusy("connections", 7)), MissingRevision),
+        (CannotConnect("h", "Connection refused"), MissingRevision),
+        (dying, OutcomeUnknown),
+    ],
+    ids=["refused", "gone", "lost"],
+)
+def test_what_was_done_is_told_though_the_rest_fails(then: Answering | Exception, error: type[CodedError]) -> None:
+    """The repository was made anew: what is missing there goes in a second request, which may fail as any other."""
+
+    def first(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(GoAway(b"restarting"), Reply(event.id, half_done()))
+
+    server = Server([first, then])
+    updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, TIP), RefUpdate(LATE, TIP)]
+    deleted, *moved = remote(server, state(TIP)).push(updates, Source(), NEW)
+    assert (deleted.outcome, deleted.old) == (Outcome.DONE, OLD)
+    assert [each.outcome for each in moved] == [Outcome.REFUSED] * 2
+    assert [type(each.error) for each in moved] == [error] * 2
+    assert server.tried > 1
+
+
+def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:
+    payload = refused(RequestRefused(), NoSuchBranch(TOPIC), None)
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            medium.say(Error(event.id, payload))
+
+    server = Server([answering])
+    updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, None)]
+    first, second = remote(server, state(OLD)).push(updates, Source(), atomic=True)
+    assert isinstance(first.error, NoSuchBranch)
+    assert isinstance(second.error, NotDone)
+    assert server.connections[0].request.flags == int(RequestFlag.ATOMIC)
+
+
+def test_one_refused_update_has_the_error_of_the_request() -> None:
+    server = Server([saying(AccessDenied("push", "read only"))])
+    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, None)], Source())
+    assert updated.outcome is Outcome.REFUSED
+    assert isinstance(updated.error, AccessDenied)
+
+
+def test_a_request_refused_as_a_whole_is_raised() -> None:
+    server = Server([saying(AccessDenied("push", "read only"))])
+    with pytest.raises(AccessDenied):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, None), RefUpdate(TOPIC, None)], Source())
+
+
+def test_nothing_is_learnt_of_a_repository_of_another_system() -> None:
+    server = Server([saying((WrongVcs("project", "brz", "git sha1"), state(OTHER)))])
+    there = remote(server)
+    with pytest.raises(WrongVcs):
+        there.push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert not there.knowledge.met
+
+
+def test_a_push_that_may_have_been_made_says_so() -> None:
+    def dying(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.break_off()
+
+    server = Server([dying])
+    with pytest.raises(OutcomeUnknown):
+        remote(server).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+
+
+def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() -> None:
+    """A question whether it could be made is not: that changed nothing."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request):
+            said = state(OTHER)
+            said.refs[MAIN] = [[3]]
+            medium.say(Reply(event.id, done(BranchDeleteResult([OLD]), state=said)))
+
+    for check_only, error in ((False, OutcomeUnknown), (True, RemoteProtocolError)):
+        there = remote(Server([answering]), state(OLD))
+        with pytest.raises(error, match="expected tips of"):
+            there.push([RefUpdate(MAIN, None)], Source(), check_only=check_only)

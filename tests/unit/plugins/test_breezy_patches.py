@@ -1,0 +1,85 @@
+"""plugins.breezy_patches: what Breezy's classes do otherwise they do once, for our URLs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
+from breezy.bzr.workingtree_4 import DirStateWorkingTree
+from breezy.controldir import ControlDir, format_registry
+from breezy.errors import NotBranchError
+
+from smartserver.plugins import breezy_checkouts, breezy_patches
+from smartserver.plugins.breezy_patches import put_around
+
+CHANGED = [
+    (ControlDir, "open_containing_from_transport"),
+    (ControlDir, "find_branches"),
+    (BzrDirMetaFormat1, "initialize_on_transport_ex"),
+    (BzrDir, "sprout"),
+    (DirStateWorkingTree, "__init__"),
+]
+
+
+class Above:
+    """A class of Breezy's, as far as this is concerned."""
+
+    @classmethod
+    def of_class(cls, name: str) -> str:
+        return f"{cls.__name__}: {name}"
+
+    def own(self, name: str) -> str:
+        """What it is."""
+        return name
+
+
+class Below(Above):
+    """One that has its methods from another."""
+
+
+def loud(stock: Any, owner: object, name: str) -> str:
+    found: str = stock(owner, name)
+    return found.upper()
+
+
+def test_a_method_is_put_around_once() -> None:
+    for _ in range(3):
+        put_around(Below, "own", loud)
+        put_around(Below, "of_class", loud)
+    assert Below().own("a") == "A"
+    assert Below.own.__doc__ == "What it is."
+    assert Below.of_class("b") == Below().of_class("b") == "BELOW: B"
+    assert (Above().own("a"), Above.of_class("b")) == ("a", "Above: b")
+
+
+def test_what_a_release_does_not_have_is_left_out() -> None:
+    put_around(Above, "another", loud)
+    assert not hasattr(Above, "another")
+
+
+@pytest.mark.parametrize(("owner", "name"), CHANGED, ids=[name for _, name in CHANGED])
+def test_each_is_there_and_changed_once(owner: type, name: str) -> None:
+    breezy_patches.apply()
+    breezy_patches.watch_trees()
+    first = getattr(owner, name)
+    breezy_patches.apply()
+    breezy_patches.watch_trees()
+    assert getattr(owner, name) == first
+    assert first.__wrapped__.__name__ == name
+
+
+def test_what_is_not_of_a_server_is_breezys(tmp_path: Path) -> None:
+    breezy_patches.apply()
+    breezy_patches.watch_trees()
+    with pytest.raises(NotBranchError):
+        ControlDir.open_containing(str(tmp_path / "none"))
+    made = format_registry.make_controldir("2a").initialize(str(tmp_path))
+    made.create_repository()
+    made.create_branch()
+    tree = made.create_workingtree()
+    tree.commit("one", committer="a <a@example.org>")
+    assert made.sprout(str(tmp_path / "other")).open_branch().revno() == 1
+    assert ControlDir.open_containing(str(tmp_path / "other" / "below"))[1] == "below"
+    assert breezy_checkouts.checkout_of(str(tmp_path)) is None

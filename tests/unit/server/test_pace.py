@@ -1,0 +1,34 @@
+"""server.pace: work nobody waits for rests longer than it worked, and not for each little piece."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.server.pace import SLICE, SlowPace
+
+
+class Time:
+    """What a thread has computed, and how long it slept."""
+
+    def __init__(self) -> None:
+        self.worked = 7.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.worked
+
+
+def test_it_rests_three_times_as_long_as_it_worked() -> None:
+    time = Time()
+    pace = SlowPace(time.clock, time.slept.append)
+    pace()
+    time.worked += SLICE / 2
+    pace()
+    assert time.slept == []
+    time.worked += SLICE
+    pace()
+    assert time.slept == [pytest.approx(4.5 * SLICE)]
+    pace()
+    time.worked += 2 * SLICE
+    pace()
+    assert time.slept == pytest.approx([4.5 * SLICE, 6 * SLICE])
