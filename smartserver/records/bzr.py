@@ -102,6 +102,9 @@ def read_revision(text: bytes) -> Revision:
     Raises:
         ValueError: it cannot be read.
     """
+    quick = _read_usual(text)
+    if quick is not None:
+        return quick
     fields: dict[bytes, object] = {}
     at = 1
     if text[:1] != b"l":
@@ -131,8 +134,55 @@ def read_revision(text: bytes) -> Revision:
     return Revision(revision, parents)
 
 
-_LENGTH: Final = re.compile(rb"(0|[1-9][0-9]{0,9}):")
+def _read_usual(text: bytes) -> Revision | None:
+    """A revision as Breezy writes it, fields in their usual order; None: only the reader above can say what it is."""
+    at = 0
+    values: list[bytes] = []
+    for number, ahead in enumerate(_USUAL):
+        found = ahead.match(text, at)
+        if found is None:
+            return None
+        at = found.end()
+        if number == _PROPERTIES:
+            try:
+                _, at = _properties(text, at - 1)
+            except ValueError:
+                return None
+        elif number == _PARENTS:
+            try:
+                parents, at = _strings(text, at - 1)
+            except ValueError:
+                return None
+        else:
+            end = at + int(found[1])
+            values.append(text[at:end])
+            at = end
+    # A string that is cut off leaves no room for the end.
+    return Revision(values[2], parents) if text[at:] == b"ee" else None
+
+
+_COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"
+_LENGTH: Final = re.compile(_COUNT)
 _INTEGER: Final = re.compile(rb"i(0|-?[1-9][0-9]{0,18})e")
+
+
+_USUAL: Final = tuple(
+    map(
+        re.compile,
+        (
+            b"ll6:formati%dee" % FORMAT + rb"l9:committer" + _COUNT,
+            rb"e(?:l8:timezonei(?:0|-?[1-9][0-9]{0,18})ee)?l10:propertiesd",
+            rb"el9:timestamp" + _COUNT,
+            rb"el11:revision-id" + _COUNT,
+            rb"el10:parent-idsl",
+            rb"el14:inventory-sha1" + _COUNT,
+            rb"el7:message" + _COUNT,
+        ),
+    )
+)
+"""What lies between the values of a revision that Breezy wrote."""
+_PROPERTIES: Final = 1
+_PARENTS: Final = 4
 
 
 def _string(text: bytes, at: int) -> tuple[bytes, int]:
@@ -204,6 +254,13 @@ _PAGE_KEY: Final = re.compile(rb"sha1:[0-9a-f]{40}")
 _INVENTORY: Final = frozenset(
     (b"search_key_name", b"root_id", b"parent_id_basename_to_file_id", b"revision_id", b"id_to_entry")
 )
+_USUAL_INVENTORY: Final = re.compile(
+    b"chkinventory:\nsearch_key_name: %b\n"
+    % SEARCH_KEY
+    + rb"root_id: ([^\n]*+)\nparent_id_basename_to_file_id: (sha1:[0-9a-f]{40})\n"
+    rb"revision_id: ([^\n]*+)\nid_to_entry: (sha1:[0-9a-f]{40})\n"
+)
+"""An inventory as Breezy writes it."""
 
 
 def read_inventory(text: bytes) -> Inventory:
@@ -212,6 +269,10 @@ def read_inventory(text: bytes) -> Inventory:
     Raises:
         ValueError: it cannot be read, or is not of the format 2a.
     """
+    usual = _USUAL_INVENTORY.fullmatch(text)
+    if usual is not None:
+        root_id, names, revision, entries = usual.groups()
+        return Inventory(revision, root_id, entries, names)
     first, *lines = text.split(b"\n", len(_INVENTORY) + 1)
     if first != b"chkinventory:" or len(lines) != len(_INVENTORY) + 1 or lines.pop():
         raise ValueError("cannot be read as an inventory: not six lines, the first `chkinventory:`")
@@ -234,10 +295,19 @@ def read_inventory(text: bytes) -> Inventory:
 
 # Pages
 
+CHILD_BYTES: Final = 48
+"""Bytes of a line of a page of pages."""
+
+MAX_CHILDREN: Final = 255
+"""Lines of a page of pages: one for each byte but the newline."""
+
 _NODE: Final = re.compile(
-    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n){1,255}+)"
+    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n){1,%d}+)" % MAX_CHILDREN
 )
 _CHILD: Final = re.compile(rb"(.)\0(sha1:.{40})\n", re.DOTALL)
+_NODE_HEAD: Final = re.compile(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n")
+_PAGES: Final = re.compile(rb"[^\n]\0(sha1:[0-9a-f]{40})\n")
+
 _LEAF: Final = re.compile(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
 
 # A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
@@ -251,9 +321,9 @@ _ENTRIES: Final = re.compile(
 """All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
 _TEXTS: Final = re.compile(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
-    rb"(?(2).++\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
+    rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""Of each item of such a leaf the rest of its key, what it is, file id and revision."""
+"""Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
 _NAMES: Final = (
     re.compile(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     re.compile(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
@@ -275,9 +345,35 @@ def read_node(text: bytes) -> Node:
     if found is None:
         raise ValueError("cannot be read as a page of pages")
     children = dict(_CHILD.findall(found[3]))
-    if len(children) * 48 != len(found[3]):
+    if len(children) * CHILD_BYTES != len(found[3]):
         raise ValueError("cannot be read as a page of pages: two are at the same place")
     return Node(int(found[1]), found[2], children)
+
+
+class NodeHead(NamedTuple):
+    """What a page of pages says before its pages, and where those begin."""
+
+    parts: bytes
+    prefix: bytes
+    end: int
+
+
+def node_head(text: bytes) -> NodeHead | None:
+    """The head of a page of pages, which are not looked at; None where it is none."""
+    found = _NODE_HEAD.match(text)
+    return None if found is None else NodeHead(found[1], found[2], found.end())
+
+
+def node_pages(lines: bytes) -> list[Key]:
+    """The keys in some whole lines of a page of pages.
+
+    Raises:
+        ValueError: they cannot be read.
+    """
+    found: list[Key] = _PAGES.findall(lines)
+    if len(found) * CHILD_BYTES != len(lines):
+        raise ValueError("cannot be read as a page of pages")
+    return found
 
 
 def is_node(text: bytes) -> bool:
@@ -285,15 +381,15 @@ def is_node(text: bytes) -> bool:
     return text.startswith(b"chknode:\n")
 
 
-def leaf_texts(text: bytes) -> list[Key]:
-    """The keys of the texts that a leaf names; a leaf of `by_name` names none.
+def leaf_texts(text: bytes) -> dict[Key, bytes]:
+    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none.
 
     Raises:
         ValueError: it cannot be read.
     """
     head = _open_leaf(text)
     if head.parts == NAME_PARTS:
-        return []
+        return {}
     texts = item_texts(head, text, head.end, len(text))
     _check_count(head.items, len(texts))
     return texts
@@ -358,19 +454,20 @@ def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
     return count
 
 
-def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> list[Key]:
-    """The keys of the texts that those items of a leaf of `id_to_entry` name; `count_items` has passed them.
+def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, bytes]:
+    """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
+
+    `count_items` has passed them.
 
     Raises:
         ValueError: an item's key is not its entry's id, or is another's too.
     """
     prefix = head.prefix
     texts = _TEXTS.findall(text, start, end)
-    if [prefix + rest for rest, *_ in texts] != [file_id for *_, file_id, _ in texts]:
+    if [prefix + item[0] for item in texts] != [item[4] for item in texts]:
         raise ValueError("cannot be read as a leaf: a key is not its entry's id")
-    keys = dict([item[4:] for item in texts])
-    _check_count(len(texts), len(keys))
-    return [file_id + b"\0" + revision for file_id, revision in keys.items()]
+    _check_count(len(texts), len({item[4] for item in texts}))
+    return {item[4] + b"\0" + item[5]: item[6] for item in texts}
 
 
 def read_before(head: LeafHead, text: bytes, start: int, end: int) -> tuple[int, list[Key]]:

@@ -1,18 +1,18 @@
 """Whether all that records refer to came with them or is here: what Breezy looks for before it ends a write group.
 
 Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
-at while its text is at hand, and a leaf that rests on one that came as far as it differs from that.
+at while its text is at hand, and one that rests on a page that came as far as it differs from that.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from smartserver.errors import shown
 from smartserver.records.bzr import is_node, leaf_texts, read_node
-from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.bzr_changes import new_texts, node_changes
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import Repository, Store
@@ -26,17 +26,20 @@ class References:
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
 
-    def page(self, text: bytes, base: bytes | None) -> Iterable[Key]:
-        """Take a page; `base`: that of a page taken before. The texts it names that `base` does not.
+    def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
+        """Take a page; `base`: that of a page taken before. The texts it names and `base` does not, with few others,
+        and the sha1 it says of each; none of a folder's or link's.
 
         Raises:
             ValueError: it cannot be read.
         """
         if is_node(text):
-            self._pages.update(read_node(text).children.values())
-            return ()
-        changed = None if base is None else leaf_changes(text, base)
-        named: Collection[Key] = leaf_texts(text) if changed is None else changed.now
+            below = None if base is None else node_changes(text, base)
+            self._pages.update(read_node(text).children.values() if below is None else below.now)
+            return {}
+        named = None if base is None else new_texts(text, base)
+        if named is None:
+            named = leaf_texts(text)
         self._texts.update(named)
         return named
 

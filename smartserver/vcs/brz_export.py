@@ -19,7 +19,7 @@ from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import StoreKey
+from smartserver.vcs.brz_compat import StoreKey, read_texts
 from smartserver.vcs.brz_meta import inventory_meta, text_meta
 from smartserver.vcs.brz_pages import Roots, roots
 from smartserver.vcs.brz_pages import revision as read_revision
@@ -86,12 +86,7 @@ class Export:
     # ---- reading
 
     def _read(self, kind: int, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
-        stream = self._stores[kind].get_record_stream(keys, "unordered", True)
-        return {
-            tuple(each.key): (each.get_bytes_as("fulltext"), each.parents)
-            for each in stream
-            if each.storage_kind != "absent"
-        }
+        return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
 
     def _text(self, kind: int, key: Key) -> bytes:
         if kind == CHK and key in self._pages:
@@ -299,6 +294,12 @@ def _size(revision: RevisionId, difference: Difference) -> int:
 
 
 def _check_limits(record: NewRecord) -> None:
+    if (
+        len(record.text) <= limits.MAX_TAKEN
+        and len(record.key) <= limits.MAX_ID
+        and len(record.meta) <= limits.MAX_META
+    ):
+        return
     for what, size, most in (
         ("the key", len(record.key), limits.MAX_ID),
         ("the list of parents", len(record.meta), limits.MAX_META),
