@@ -18,6 +18,14 @@ PATIENCE = 30.0
 Serve = Callable[[socket.socket], None]
 
 
+@contextlib.contextmanager
+def nobody() -> Iterator[tuple[str, int]]:
+    """An address where nobody listens, and nobody else comes to meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
 class Server:
     """Runs `serve` on a thread for each connection; what it raised is raised at the end."""
 

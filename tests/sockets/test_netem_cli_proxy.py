@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proxied import PATIENCE, ask, echo, serving
+from proxied import PATIENCE, ask, echo, nobody, serving
 
 pytestmark = pytest.mark.sockets
 
@@ -64,9 +64,10 @@ def test_the_command_prints_a_line_an_operation_and_a_total() -> None:
 
 
 def test_the_command_in_json_says_so_when_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        to = f"127.0.0.1:{unused.getsockname()[1]}"
-    with command("--rtt", "20ms", "--listen", ":0", "--to", to, "--json") as (process, port):
+    with (
+        nobody() as (host, closed),
+        command("--rtt", "20ms", "--listen", ":0", "--to", f"{host}:{closed}", "--json") as (process, port),
+    ):
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
             assert client.recv(9) == b""
         assert process.stdout is not None
@@ -75,7 +76,7 @@ def test_the_command_in_json_says_so_when_nobody_listens() -> None:
         out, err = process.communicate(timeout=PATIENCE)
     assert (one["rounds"], one["connections"]) == (1, 1)
     assert json.loads(out)["total"] is True
-    assert err == f"netem: cannot connect to {to}: Connection refused\n"
+    assert err == f"netem: cannot connect to {host}:{closed}: Connection refused\n"
     assert process.returncode == 0
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proxied import nobody
 
 pytestmark = pytest.mark.sockets
 
@@ -132,16 +133,16 @@ def test_interrupted(server: Server, number: int) -> None:
 
 def test_a_server_that_cannot_be_reached() -> None:
     """A client that takes the end of its connection for an answer is not measured; one that fails has its status."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        to = f"127.0.0.1:{unused.getsockname()[1]}"
-    ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", *CLIENT)
-    said = f"netem: not judged: the server could not be reached at {to}: Connection refused\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", said)
-    words = [*CLIENT]
-    words[words.index(ASK)] = f"{ASK} or sys.exit(7)"
-    ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", *words)
-    said = f"netem: cannot connect to {to}: Connection refused\nnetem: the command ended with status 7\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", said)
-    prepare = f'{sys.executable} -c "{ASK}" {{host}} {{port}}'  # whose failure it is not
-    ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", "--prepare", prepare, "--", "true")
-    assert "opened no connection to the proxy" in ended.stderr
+    with nobody() as (host, port):
+        to = f"{host}:{port}"
+        ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", *CLIENT)
+        said = f"netem: not judged: the server could not be reached at {to}: Connection refused\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", said)
+        words = [*CLIENT]
+        words[words.index(ASK)] = f"{ASK} or sys.exit(7)"
+        ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", *words)
+        said = f"netem: cannot connect to {to}: Connection refused\nnetem: the command ended with status 7\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", said)
+        prepare = f'{sys.executable} -c "{ASK}" {{host}} {{port}}'  # whose failure it is not
+        ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", "--prepare", prepare, "--", "true")
+        assert "opened no connection to the proxy" in ended.stderr

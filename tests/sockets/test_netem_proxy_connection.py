@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from proxied import PATIENCE, RTT, ask, connect, echo, read, read_all, serving
+from proxied import PATIENCE, RTT, ask, connect, echo, nobody, read, read_all, serving
 
 from netem.link import Link
 from netem.proxy import Proxy
@@ -69,10 +69,8 @@ def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
 
 
 def test_a_server_that_is_not_there_closes_the_connection_after_the_delay() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = unused.getsockname()
     refused: list[OSError] = []
-    with Proxy(RTT, address, on_refused=refused.append) as proxy:
+    with nobody() as address, Proxy(RTT, address, on_refused=refused.append) as proxy:
         begun = time.monotonic()
         with connect(proxy) as client:
             assert client.recv(9) == b""
