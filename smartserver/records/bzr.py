@@ -102,6 +102,9 @@ def read_revision(text: bytes) -> Revision:
     Raises:
         ValueError: it cannot be read.
     """
+    quick = _read_usual(text)
+    if quick is not None:
+        return quick
     fields: dict[bytes, object] = {}
     at = 1
     if text[:1] != b"l":
@@ -131,8 +134,55 @@ def read_revision(text: bytes) -> Revision:
     return Revision(revision, parents)
 
 
-_LENGTH: Final = re.compile(rb"(0|[1-9][0-9]{0,9}):")
+def _read_usual(text: bytes) -> Revision | None:
+    """A revision as Breezy writes it, fields in their usual order; None: only the reader above can say what it is."""
+    at = 0
+    values: list[bytes] = []
+    for number, ahead in enumerate(_USUAL):
+        found = ahead.match(text, at)
+        if found is None:
+            return None
+        at = found.end()
+        if number == _PROPERTIES:
+            try:
+                _, at = _properties(text, at - 1)
+            except ValueError:
+                return None
+        elif number == _PARENTS:
+            try:
+                parents, at = _strings(text, at - 1)
+            except ValueError:
+                return None
+        else:
+            end = at + int(found[1])
+            values.append(text[at:end])
+            at = end
+    # A string that is cut off leaves no room for the end.
+    return Revision(values[2], parents) if text[at:] == b"ee" else None
+
+
+_COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"
+_LENGTH: Final = re.compile(_COUNT)
 _INTEGER: Final = re.compile(rb"i(0|-?[1-9][0-9]{0,18})e")
+
+
+_USUAL: Final = tuple(
+    map(
+        re.compile,
+        (
+            b"ll6:formati%dee" % FORMAT + rb"l9:committer" + _COUNT,
+            rb"e(?:l8:timezonei(?:0|-?[1-9][0-9]{0,18})ee)?l10:propertiesd",
+            rb"el9:timestamp" + _COUNT,
+            rb"el11:revision-id" + _COUNT,
+            rb"el10:parent-idsl",
+            rb"el14:inventory-sha1" + _COUNT,
+            rb"el7:message" + _COUNT,
+        ),
+    )
+)
+"""What lies between the values of a revision that Breezy wrote."""
+_PROPERTIES: Final = 1
+_PARENTS: Final = 4
 
 
 def _string(text: bytes, at: int) -> tuple[bytes, int]:
@@ -234,10 +284,19 @@ def read_inventory(text: bytes) -> Inventory:
 
 # Pages
 
+CHILD_BYTES: Final = 48
+"""Bytes of a line of a page of pages."""
+
+MAX_CHILDREN: Final = 255
+"""Lines of a page of pages: one for each byte but the newline."""
+
 _NODE: Final = re.compile(
-    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n){1,255}+)"
+    rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n((?:[^\n]\0sha1:[0-9a-f]{40}\n){1,%d}+)" % MAX_CHILDREN
 )
 _CHILD: Final = re.compile(rb"(.)\0(sha1:.{40})\n", re.DOTALL)
+_NODE_HEAD: Final = re.compile(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n")
+_PAGES: Final = re.compile(rb"[^\n]\0(sha1:[0-9a-f]{40})\n")
+
 _LEAF: Final = re.compile(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
 
 # A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
@@ -275,9 +334,35 @@ def read_node(text: bytes) -> Node:
     if found is None:
         raise ValueError("cannot be read as a page of pages")
     children = dict(_CHILD.findall(found[3]))
-    if len(children) * 48 != len(found[3]):
+    if len(children) * CHILD_BYTES != len(found[3]):
         raise ValueError("cannot be read as a page of pages: two are at the same place")
     return Node(int(found[1]), found[2], children)
+
+
+class NodeHead(NamedTuple):
+    """What a page of pages says before its pages, and where those begin."""
+
+    parts: bytes
+    prefix: bytes
+    end: int
+
+
+def node_head(text: bytes) -> NodeHead | None:
+    """The head of a page of pages, which are not looked at; None where it is none."""
+    found = _NODE_HEAD.match(text)
+    return None if found is None else NodeHead(found[1], found[2], found.end())
+
+
+def node_pages(lines: bytes) -> list[Key]:
+    """The keys in some whole lines of a page of pages.
+
+    Raises:
+        ValueError: they cannot be read.
+    """
+    found: list[Key] = _PAGES.findall(lines)
+    if len(found) * CHILD_BYTES != len(lines):
+        raise ValueError("cannot be read as a page of pages")
+    return found
 
 
 def is_node(text: bytes) -> bool:

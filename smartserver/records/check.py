@@ -74,7 +74,7 @@ def make_check(kind: Kind, key: Key, meta: bytes, text: bytes) -> bytes:
     if not check_bytes(kind):
         return b""
     encode = varint.encode
-    head = b"".join((_begin(kind.name), encode(len(key)), key, encode(len(meta)), meta))
+    head = b"%b%b%b%b%b" % (_begin(kind.name), encode(len(key)), key, encode(len(meta)), meta)
     digest = hashlib.blake2b(head, digest_size=CHECK_BYTES)
     digest.update(text)
     return digest.digest()
@@ -93,10 +93,10 @@ def verify_record(kind: Kind, key: Key, meta: bytes, text: bytes, check: bytes) 
     Raises:
         ValueError: it is not; the message says what was expected.
     """
-    if kind.check in GIT_CHECKS:
-        actual, expected = git_key(kind.check, meta, text), key
-    elif kind.check == "sha1-key":
+    if kind.check == "sha1-key":
         actual, expected = b"sha1:" + hashlib.sha1(text).hexdigest().encode(), key
+    elif kind.check in GIT_CHECKS:
+        actual, expected = git_key(kind.check, meta, text), key
     else:
         actual, expected = make_check(kind, key, meta, text), check
     if actual != expected:

@@ -10,7 +10,7 @@ from typing import Final
 
 from smartserver.errors import shown
 from smartserver.records.bzr import is_node, leaf_texts, read_inventory, read_node, read_revision
-from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.bzr_changes import leaf_changes, node_changes
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.rules import NOTHING, Changes, References, Rules
 
@@ -60,8 +60,11 @@ class BzrRules(Rules):
         return NOTHING
 
     def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
-        """Of a leaf, what the items name that differ."""
+        """Of a page, what the items name that differ."""
         if kind != CHK or meta:
             return None
+        if is_node(text):
+            found = node_changes(text, base)
+            return None if found is None else (CHK, *found)
         found = leaf_changes(text, base)
-        return None if found is None else (TEXT, found.now, found.before)
+        return None if found is None else (TEXT, *found)

@@ -14,6 +14,7 @@ may be legal in two forms, and every count and length is checked before anything
 
 from __future__ import annotations
 
+import functools
 import io
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -62,19 +63,20 @@ def encode_segment(
     for parent in parents:
         out += (encode(len(parent.id) << 1 | parent.absent), parent.id)
     out.append(encode(len(entries)))
-    check_lengths = [check_bytes(kind) for kind in kinds]
+    check_lengths = _kinds(tuple(kinds)).check
     for entry in entries:
         if len(entry.check) != check_lengths[entry.kind]:
             raise ValueError(f"record {shown(entry.key)} has a check of {len(entry.check)} bytes")
+        kind, encoding, key, meta, base, base_key, text_length, frame_length, check = entry
         out += (
-            bytes((entry.kind, entry.encoding)),
-            b"\0" if entry.key == revision else _bytes(entry.key),
-            _bytes(entry.meta),
-            encode(entry.base),
-            _bytes(entry.base_key) if entry.base == BaseTag.FULL_KEY else b"",
-            encode(entry.length),
-            encode(entry.frame_length),
-            entry.check,
+            bytes((kind, encoding)),
+            b"\0" if key == revision else _bytes(key),
+            _bytes(meta) if meta else b"\0",
+            encode(base),
+            _bytes(base_key) if base == BaseTag.FULL_KEY else b"",
+            encode(text_length),
+            encode(frame_length),
+            check,
         )
     header = b"".join(out)
     length = len(header) + sum(map(len, frames))
@@ -99,7 +101,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
         body, at, start = body - start, at - start, 0
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
     parents, at = _read_parents(buf, at, revision)
-    entries, at = _read_entries(buf, at, revision, parents, _Kinds(kinds))
+    entries, at = _read_entries(buf, at, revision, parents, _kinds(tuple(kinds)))
     if at - body + sum([entry.frame_length for entry in entries]) != length:
         raise Malformed(start, f"header and frames do not add up to the segment's {length} bytes")
     return Segment(revision, parents, entries, at - start, body - start + length)
@@ -316,6 +318,11 @@ class _Kinds:
         self.base = [kind.base for kind in kinds]
 
 
+@functools.lru_cache(maxsize=16)
+def _kinds(kinds: tuple[Kind, ...]) -> _Kinds:
+    return _Kinds(kinds)
+
+
 def _limit(what: str, value: int, most: int) -> None:
     if value > most:
         raise LimitExceeded(what, value, most)
@@ -374,9 +381,10 @@ def _read_entries(
     entries: list[Entry] = []
     seen: set[tuple[int, bytes]] = set()
     text = 0
+    size = len(buf)
     for _ in range(count):
         begin = at
-        if at + _LEAST_ENTRY > len(buf):
+        if at + _LEAST_ENTRY > size:
             raise Malformed(at, "a record's header is cut off")
         kind = buf[at]
         encoding = buf[at + 1]
@@ -391,7 +399,10 @@ def _read_entries(
         if (kind, key) in seen:
             raise Malformed(begin, f"record {shown(key)} comes twice")
         seen.add((kind, key))
-        meta, at = _read_bytes(buf, at, "record's meta", 0, limits.MAX_META)
+        if at < size and not buf[at]:
+            meta, at = b"", at + 1
+        else:
+            meta, at = _read_bytes(buf, at, "record's meta", 0, limits.MAX_META)
         base, at = decode(buf, at)
         base_key = b""
         if base:
@@ -400,14 +411,15 @@ def _read_entries(
             _check_base(begin, kinds.base[kind], kind, encoding, key, base, base_key, parents, entries)
         length, at = decode(buf, at)
         frame_length, at = decode(buf, at)
-        _limit(limits.BYTES_OF_RECORD, length, limits.MAX_RECORD)
+        if length > limits.MAX_RECORD:
+            _limit(limits.BYTES_OF_RECORD, length, limits.MAX_RECORD)
         if encoding == STORED and length != frame_length:
             raise Malformed(begin, f"a stored frame of {frame_length} bytes for a text of {length}")
         check = b""
-        if kinds.check[kind]:
-            check = buf[at : at + kinds.check[kind]]
-            at += kinds.check[kind]
-            if at > len(buf):
+        if check_length := kinds.check[kind]:
+            check = buf[at : at + check_length]
+            at += check_length
+            if at > size:
                 raise Malformed(begin, "a record's check is cut off")
         text += length
         entries.append(Entry(kind, encoding, key, meta, base, base_key, length, frame_length, check))

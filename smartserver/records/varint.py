@@ -30,6 +30,8 @@ def encode(n: int) -> bytes:
     """
     if 0 <= n < 0x80:
         return _SMALL[n]
+    if 0 < n < 0x4000:
+        return bytes((n & 0x7F | 0x80, n >> 7))
     if n < 0 or n >> 7 * MAX_BYTES:
         raise ValueError(f"{n} is not an unsigned integer of 63 bits")
     out = bytearray()
@@ -53,6 +55,8 @@ def decode(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     if n < 0x80:
         return n, at + 1
     n &= 0x7F
+    if at + 1 < end and 0 < (byte := buf[at + 1]) < 0x80:  # Most of the rest have two bytes.
+        return n | byte << 7, at + 2
     shift = 7
     for i in range(at + 1, at + MAX_BYTES):
         if i >= end:

@@ -106,17 +106,19 @@ class Arrivals:
             self._copies[place] = [known, number]
         self._places.append(place)
         self._metas.append(self._known_metas.setdefault(meta, meta))
+        encoding, offset, size, length, base, stored = frame
         self._ordinals.append(ordinal)
-        self._encodings.append(frame.encoding)
-        self._offsets.append(frame.offset)
-        self._sizes.append(frame.size)
-        self._lengths.append(frame.length)
-        self._bases.append(frame.base)
-        if frame.stored:
-            self._stored_keys[number] = frame.stored
-        self._depths.append(row.depth)
-        self._chains.append(row.chain_kib)
-        self._lineages.append(row.lineage)
+        self._encodings.append(encoding)
+        self._offsets.append(offset)
+        self._sizes.append(size)
+        self._lengths.append(length)
+        self._bases.append(base)
+        if stored:
+            self._stored_keys[number] = stored
+        depth, chain_kib, lineage = row
+        self._depths.append(depth)
+        self._chains.append(chain_kib)
+        self._lineages.append(lineage)
         return number
 
     def move(self, number: int, frame: Frame) -> None:

@@ -9,8 +9,9 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import check_bytes, rules_of, verify_record
@@ -50,6 +51,9 @@ class Intake:
         """`quarantine` makes one; asked for with the first new segment."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
+        self._checks = [check_bytes(kind) for kind in self._kinds]
+        self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
+        """Of each kind whether two records of one key may differ that are bases of others."""
         self._rules = rules_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -193,8 +197,11 @@ class Intake:
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
             place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
             if not self._is_repeat(proof, entry, place, base_key, frame):
-                with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
+                else:
+                    with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                        anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
             rows.append(row)
@@ -229,7 +236,7 @@ class Intake:
         """Whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
         return (
             entry.key != proof.revision  # A revision's own record is looked into.
-            and not check_bytes(self._kinds[entry.kind])  # A check beside the key would have to be proved, too.
+            and not self._checks[entry.kind]  # A check beside the key would have to be proved, too.
             and self._arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
             and proof.add_repeat(entry, base_key)
         )
@@ -244,8 +251,7 @@ class Intake:
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
         """Where the key says nothing of the text, a key that may be a base must still mean one text."""
-        kind = self._kinds[entry.kind]
-        if kind.base and check_bytes(kind):
+        if self._conflicts[entry.kind]:
             known = self._arrivals.record(entry.kind, entry.key)
             if known is not None and known.text != record.text:
                 raise ConflictingRecord(entry.key)
@@ -336,10 +342,9 @@ class Intake:
             proof.claim(entry)
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
-    def _copies(self, kind: int, key: Key) -> Iterator[int]:
-        yield from self._arrivals.ordinals(kind, key)
-        if self._snapshot is not None:
-            yield from self._snapshot.introducers(kind, key)
+    def _copies(self, kind: int, key: Key) -> Iterable[int]:
+        came = self._arrivals.ordinals(kind, key)
+        return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)

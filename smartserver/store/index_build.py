@@ -158,32 +158,41 @@ class IndexBuilder:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
         frame_at = offset + segment.frames_at
-        sizes = [header_size(entry, segment.revision) for entry in segment.entries]
+        revision = segment.revision
+        sizes = [header_size(entry, revision) for entry in segment.entries]
         header_at = frame_at - sum(sizes)
+        first, depths, chains = self._first, self._depths, self._chains
+        header_offsets: list[int] = []
+        frame_offsets: list[int] = []
+        bases: list[int] = []
         for entry, size, row in zip(segment.entries, sizes, rows, strict=True):
+            kind = entry.kind
             base, depth, chain = NO_BASE, 0, kib(entry.length)
             if entry.base != BaseTag.NONE:
                 base_key = segment.base_of(entry)
-                at = self._first.get(record_digest(entry.kind, base_key))
-                if at is None or self._before(entry.kind, base_key):
-                    base = EXTERNAL | self._external.setdefault((entry.kind, base_key), len(self._external))
+                at = first.get(record_digest(kind, base_key))
+                if at is None or self._before(kind, base_key):
+                    base = EXTERNAL | self._external.setdefault((kind, base_key), len(self._external))
                     depth, chain = row.depth, row.chain_kib
                 else:
-                    base, depth, chain = at, self._depths[at] + 1, self._chains[at] + chain
-            digest = record_digest(entry.kind, entry.key)
-            self._first.setdefault(digest, len(self._digests))
+                    base, depth, chain = at, depths[at] + 1, chains[at] + chain
+            digest = record_digest(kind, entry.key)
+            first.setdefault(digest, len(self._digests))
             self._digests.append(digest)
-            self._header_offsets.append(header_at)
-            self._frame_offsets.append(frame_at)
-            self._frame_lengths.append(entry.frame_length)
-            self._lengths.append(entry.length)
-            self._bases.append(base)
-            self._row_segments.append(ordinal)
-            self._chains.append(min(chain, U32))
-            self._lineages.append(min(row.lineage, U32))
-            self._depths.append(min(depth, MAX_DEPTH))
+            depths.append(min(depth, MAX_DEPTH))
+            chains.append(min(chain, U32))
+            bases.append(base)
+            header_offsets.append(header_at)
+            frame_offsets.append(frame_at)
             header_at += size
             frame_at += entry.frame_length
+        self._bases.extend(bases)
+        self._header_offsets.extend(header_offsets)
+        self._frame_offsets.extend(frame_offsets)
+        self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
+        self._lengths.extend([entry.length for entry in segment.entries])
+        self._row_segments.extend([ordinal] * len(sizes))
+        self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def _parent_entry(self, revision: RevisionId) -> int:
         local = self._segments.get(revision)

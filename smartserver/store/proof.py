@@ -212,10 +212,15 @@ class SegmentProof:
                 proved.add(place)
 
     def _reaches(self, kind: int, key: Key) -> bool:
-        if any(kind == granted and key in keys for granted, keys in self._granted):
-            return True
+        # Loops, not `any`: asked three times a record.
+        for granted, keys in self._granted:
+            if kind == granted and key in keys:
+                return True
         has = self._reach.has
-        return any(has(ordinal) for ordinal in self._copies(kind, key))
+        for ordinal in self._copies(kind, key):  # noqa: SIM110
+            if has(ordinal):
+                return True
+        return False
 
 
 class UnreachableBase(Exception):

@@ -19,6 +19,9 @@ from transports.base import Capability, ReadFile, Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
 
 LOCK = "lock"
+GATHERED = 64 << 10
+"""Bytes of segments that are written at once: most have some hundred."""
+
 TRIES = 8
 """Folders tried before giving up; each loses only to a sweep within the microseconds before it is locked."""
 
@@ -115,6 +118,8 @@ class DraftPack:
         self._folder = quarantine.folder
         self._reader: ReadFile | None = None
         self.index = IndexBuilder(before)
+        self._pending: list[bytes] = []
+        self._pending_size = 0
         self._file = self._folder.create(quarantine.pack_path)
         try:
             self._writer = PackWriter(self._file, kinds)
@@ -125,7 +130,7 @@ class DraftPack:
     @property
     def length(self) -> int:
         """Bytes so far: where the next segment will lie."""
-        return self._writer.length
+        return self._writer.length + self._pending_size
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row]) -> None:
         """Append a segment.
@@ -134,8 +139,11 @@ class DraftPack:
             LimitExceeded: more than an index holds.
             NoSpace, TransportFailed.
         """
-        self.index.add(self._writer.length, segment, rows)
-        self._writer.add(content)
+        self.index.add(self.length, segment, rows)
+        self._pending.append(content)
+        self._pending_size += len(content)
+        if self._pending_size >= GATHERED:
+            self._write()
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly those bytes of what was added.
@@ -143,6 +151,8 @@ class DraftPack:
         Raises:
             TransportFailed: they are not there.
         """
+        if offset + size > self._writer.length:
+            self._write()
         if self._reader is None:
             self._reader = self._folder.open_read(self.quarantine.pack_path)
         found = self._reader.read_at(offset, size)
@@ -157,6 +167,7 @@ class DraftPack:
         Raises:
             NoSpace, TransportFailed: it is not tried again.
         """
+        self._write()
         length, digest = self._writer.finish()
         self._file.sync()
         self.close()
@@ -164,6 +175,11 @@ class DraftPack:
         self._folder.put(self.quarantine.index_path, [index])
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
+
+    def _write(self) -> None:
+        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
+        if content:
+            self._writer.append(content)
 
     def close(self) -> None:
         """Close the files; closing twice is harmless."""

@@ -1,7 +1,7 @@
 """Whether all that records refer to came with them or is here: what Breezy looks for before it ends a write group.
 
 Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
-at while its text is at hand, and a leaf that rests on one that came as far as it differs from that.
+at while its text is at hand, and one that rests on a page that came as far as it differs from that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from smartserver.errors import shown
 from smartserver.records.bzr import is_node, leaf_texts, read_node
-from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.bzr_changes import leaf_changes, node_changes
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import Repository, Store
@@ -33,7 +33,8 @@ class References:
             ValueError: it cannot be read.
         """
         if is_node(text):
-            self._pages.update(read_node(text).children.values())
+            below = None if base is None else node_changes(text, base)
+            self._pages.update(read_node(text).children.values() if below is None else below.now)
             return ()
         changed = None if base is None else leaf_changes(text, base)
         named: Collection[Key] = leaf_texts(text) if changed is None else changed.now

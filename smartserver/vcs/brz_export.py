@@ -299,6 +299,12 @@ def _size(revision: RevisionId, difference: Difference) -> int:
 
 
 def _check_limits(record: NewRecord) -> None:
+    if (
+        len(record.text) <= limits.MAX_TAKEN
+        and len(record.key) <= limits.MAX_ID
+        and len(record.meta) <= limits.MAX_META
+    ):
+        return
     for what, size, most in (
         ("the key", len(record.key), limits.MAX_ID),
         ("the list of parents", len(record.meta), limits.MAX_META),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from smartserver.records.alike import common_end, common_start
+from smartserver.records.bzr_changes import other_items
 from smartserver.vcs.brz_compat import bdecode
 
 LEAF = b"chkleaf:\n"
@@ -19,6 +19,11 @@ INNER = b"chknode:\n"
 
 _HEAD = 5
 """Lines of a page before its entries."""
+
+_LEAF_HEAD = re.compile(LEAF + rb"(?:[^\n]*\n){%d}" % (_HEAD - 1))
+
+_CHILD = len(b"x\0sha1:") + 40
+"""Bytes of nearly every child's line."""
 
 _ENTRIES = re.compile(
     rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
@@ -90,6 +95,8 @@ def children(page: bytes) -> dict[bytes, bytes]:
     if len(lines) <= _HEAD + 1 or lines[0] + b"\n" != INNER or lines.pop():
         raise ValueError("it is no inner page")
     prefix = lines[_HEAD - 1]
+    if page.count(b"\0sha1:") == len(lines) - _HEAD and set(map(len, lines[_HEAD:])) == {_CHILD}:
+        return {prefix + line[:1]: line[2:] for line in lines[_HEAD:]}
     found = {}
     for line in lines[_HEAD:]:
         ahead, separator, key = (prefix + line).rpartition(b"\0")
@@ -115,33 +122,23 @@ def rows(page: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """What of two leaves of entries lies between what they begin and end with in common: all that differs, and little
-    more.
+    """What each of two leaves of entries has and the other has not, with few others.
 
     Raises:
         ValueError: one cannot be read.
     """
-    new_body, old_body = _body(new), _body(old)
-    ahead = common_start(new_body, old_body)
-    behind = common_end(new_body, old_body, min(len(new_body), len(old_body)) - ahead)
-    # Of an entry only the first line has a NUL. The last one before the difference is the same in both.
-    begin = new_body.rfind(b"\n", 0, new_body.rfind(b"\0", 0, ahead) + 1) + 1 if ahead else 0
-    first = new_body.find(b"\0", len(new_body) - behind)
-    second = new_body.find(b"\0", first + 1) if first >= 0 else -1
-    left = len(new_body) - new_body.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
-    found = []
-    for body, page in ((new_body, new), (old_body, old)):
-        part = body[begin : len(body) - left]
-        read: list[Row] = _ENTRIES.findall(part)
-        found.append(read if len(read) == part.count(b"\0") else rows(page))
-    return found[0], found[1]
+    now, then = other_items(new, _head_end(new), old, _head_end(old))
+    found, before = _ENTRIES.findall(now), _ENTRIES.findall(then)
+    if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
+        return found, before
+    return rows(new), rows(old)
 
 
-def _body(page: bytes) -> bytes:
-    head = page.split(b"\n", _HEAD)
-    if len(head) <= _HEAD or head[0] + b"\n" != LEAF:
+def _head_end(page: bytes) -> int:
+    head = _LEAF_HEAD.match(page)
+    if head is None:
         raise ValueError("it is no leaf")
-    return head[_HEAD]
+    return head.end()
 
 
 def holds_entries(page: bytes) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 import zlib
 from collections.abc import Callable
@@ -44,6 +45,13 @@ def test_a_revision_without_time_zone() -> None:
     assert read_revision(REVISION.replace(b"l8:timezonei0ee", b"")).id == b"joe@example.org-2"
 
 
+def test_a_revision_whose_fields_are_in_another_order() -> None:
+    """As good, if never written: they are read one by one then."""
+    first = b"l6:formati10ee"
+    assert REVISION.count(first) == 1
+    assert read_revision(b"l" + REVISION.replace(first, b"")[1:-1] + first + b"e") == read_revision(REVISION)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -74,6 +82,28 @@ def test_no_revision(old: bytes, new: bytes, why: str) -> None:
     assert REVISION.count(old) == 1
     with pytest.raises(ValueError, match=f"cannot be read as a revision: .*{why}"):
         read_revision(REVISION.replace(old, new))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_revision_as_breezy_writes_it_is_read_as_any_other(seed: int) -> None:
+    """Fields in the usual order are read in a quicker way, which must let nothing pass that the other does not."""
+    draw = random.Random(seed)
+    for _ in range(200):
+        text = bytearray(REVISION)
+        for _ in range(draw.randrange(3)):
+            at = draw.randrange(len(text))
+            text[at : at + draw.randrange(2)] = draw.choice([b"", b"0", b"1", b":", b"e", b"i1e", b"1:x", b"d", b"l"])
+        first = b"l6:formati10ee"
+        usual, other = bytes(text), b"l" + bytes(text[1:-1]).replace(first, b"") + first + b"e"
+        if usual.startswith(b"l" + first) and usual.endswith(b"e"):
+            assert _seen(usual) == _seen(other)
+
+
+def _seen(text: bytes) -> Revision | None:
+    try:
+        return read_revision(text)
+    except ValueError:
+        return None
 
 
 def test_a_revision_of_more_parents_or_properties_than_it_may_have() -> None:

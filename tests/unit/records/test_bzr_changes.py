@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes
+from smartserver.records.bzr import MAX_CHILDREN, leaf_texts, read_node
+from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes, node_changes
 
 OLD, NEW, NAMES = FIRST[2].text, SECOND[2].text, FIRST[3].text
 NODE = b"chknode:\n65536\n1\n1\n\na\0sha1:%040d\n" % 0
@@ -120,3 +124,133 @@ def test_names_that_cannot_be_read() -> None:
     ):
         with pytest.raises(ValueError, match="cannot be read as a leaf"):
             leaf_changes(new, names(b"a", b"c"))
+
+
+def test_items_between_two_changes_are_left_out() -> None:
+    """What lies there is in the old leaf as it stands, whatever it is."""
+    ids = [b"id-%02d" % number for number in range(40)]
+    old = leaf(*ids).replace(b"dir: id-17", b"nonsense")
+    new = old.replace(b"id-05\n\n\nr1", b"id-05\n\n\nr2").replace(b"id-30\n\n\nr1", b"id-30\n\n\nr2")
+    found = leaf_changes(new, old)
+    assert found is not None
+    assert found.now == {b"id-05\0r2", b"id-30\0r2"}
+    assert found.before == {b"id-05\0r1", b"id-30\0r1"}
+
+
+@pytest.mark.parametrize("broken", [b"dir: id-17", b"nonsense"])
+def test_an_item_that_is_nowhere_in_the_old_leaf_is_read(broken: bytes) -> None:
+    ids = [b"id-%02d" % number for number in range(40)]
+    new = leaf(*ids, revision=b"r2").replace(b"dir: id-07", broken)
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        leaf_changes(new, leaf(*ids))
+
+
+def node(children: dict[int, int], parts: int = 1, prefix: bytes = b"") -> bytes:
+    """A page of pages: the byte of a child's place, and a number that becomes its key."""
+    lines = [b"%c\0sha1:%040d\n" % child for child in children.items()]
+    return b"chknode:\n65536\n%d\n900\n%b\n%b" % (parts, prefix, b"".join(lines))
+
+
+PLACES = [place for place in range(60) if place != 10]
+
+
+def test_pages_of_a_page_of_pages() -> None:
+    old = {place: place for place in PLACES}
+    for change in ({5: 70}, {5: 70, 58: 71}, {0: 70}, {59: 70}, {100: 70}):
+        found = node_changes(node(old | change), node(old))
+        assert found is not None
+        assert found.now == {b"sha1:%040d" % each for each in change.values()}
+        assert found.before == {b"sha1:%040d" % each for each in change if each in old}
+    assert node_changes(node(old), node(old)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "old", [node({1: 1}, parts=2), node({1: 1}, prefix=b"x"), leaf(b"a"), NODE.replace(b"chknode", b"chknod")]
+)
+def test_a_page_of_pages_that_must_be_read_whole(old: bytes) -> None:
+    assert node_changes(node({1: 1, 2: 2}), old) is None
+
+
+def test_a_page_of_pages_that_none_would_write_is_read_whole() -> None:
+    """That refuses it."""
+    old = node(dict.fromkeys(PLACES, 1))
+    line = b"a\0sha1:%040d\n" % 1
+    empty = old[: -len(line) * len(PLACES)]
+    for new in (old + line * 2, old[:-1], empty, empty + line * (MAX_CHILDREN + 1)):
+        assert node_changes(new, old) is None
+        with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+            read_node(new)
+
+
+@pytest.mark.parametrize("line", [b"a\0sha2:%040d\n", b"a\1sha1:%040d\n", b"a\0sha1:%039dg\n", b"\n\0sha1:%040d\n"])
+def test_a_line_that_is_nowhere_in_the_old_page_is_read(line: bytes) -> None:
+    old = node(dict.fromkeys(PLACES, 1))
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        node_changes(old + line % 7, old)
+
+
+def _seen(read: Callable[[bytes], set[bytes]], page: bytes) -> set[bytes] | None:
+    try:
+        return read(page)
+    except ValueError:
+        return None
+
+
+def _bend(rows: list[bytes], draw: random.Random) -> bytes:
+    """The rows, changed here and there: mostly what a writer may do, else what none should."""
+    for _ in range(draw.randrange(1, 5)):
+        at = draw.randrange(len(rows))
+        other = draw.randrange(len(rows))
+        match draw.randrange(9):
+            case 0:
+                del rows[at]
+            case 1:
+                rows.insert(at, rows[other])
+            case 2:
+                rows[at], rows[other] = rows[other], rows[at]
+            case 3:
+                byte = draw.randrange(len(rows[at]))
+                rows[at] = rows[at][:byte] + draw.choice([b"", b"\0", b"\n", b"x", b"\n\0"]) + rows[at][byte + 1 :]
+            case 4:
+                cut = draw.randrange(len(rows[at]))
+                rows[at] = rows[at][:cut] + rows[other][draw.randrange(len(rows[other])) :]
+            case _:
+                rows[at] = rows[at].replace(b"r1", b"r2").replace(b"000", b"001", 1)
+        if not rows:
+            break
+    return b"".join(rows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_let_pass_is_what_a_whole_look_lets_pass(seed: int) -> None:
+    draw = random.Random(seed)
+    ids = [b"id-%02d" % number for number in range(30)]
+    old = leaf(*ids)
+    items = [b"%b\0004\ndir: %b\n\n\nr1\n" % (each, each) for each in ids]
+    for _ in range(100):
+        body = _bend(list(items), draw)
+        new = b"chkleaf:\n65536\n1\n%d\n\n%b" % (body.count(b"\0") + draw.choice([0, 0, 0, 0, 1]), body)
+
+        def by_changes(new: bytes) -> set[bytes]:
+            found = leaf_changes(new, old)
+            assert found is not None
+            return (set(leaf_texts(old)) - found.before) | found.now
+
+        assert _seen(by_changes, new) == _seen(lambda page: set(leaf_texts(page)), new)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_pages_are_let_pass_is_what_a_whole_look_lets_pass(seed: int) -> None:
+    draw = random.Random(seed)
+    old = node({place: place for place in PLACES})
+    lines = [b"%c\0sha1:%040d\n" % (place, place) for place in PLACES]
+    for _ in range(100):
+        new = b"chknode:\n65536\n1\n900\n\n" + _bend(list(lines), draw)
+
+        def by_changes(new: bytes) -> set[bytes]:
+            found = node_changes(new, old)
+            if found is None:
+                return set(read_node(new).children.values())
+            return (set(read_node(old).children.values()) - found.before) | found.now
+
+        assert _seen(by_changes, new) == _seen(lambda page: set(read_node(page).children.values()), new)

@@ -47,6 +47,24 @@ def test_all_that_is_referred_to_came_or_is_here() -> None:
         taken().check(there, PAGES - {missing}, TEXTS - {missing})
 
 
+def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:
+    """Breezy keeps what a page refers to that came before; so the base's own lines are not looked at again."""
+    head = b"chknode:\n65536\n1\n2\n\n"
+    old = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 2)
+    new = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 3)
+    found = References()
+    assert list(found.page(new, old)) == []
+    for base in (None, b"a leaf, which no page of pages rests on"):
+        whole = References()
+        whole.page(new, base)
+        for key, lacking in ((b"sha1:%040d" % 1, whole), (b"sha1:%040d" % 3, found)):
+            here: Any = Here(*({b"sha1:%040d" % n for n in (1, 3)} - {key}))
+            with pytest.raises(VcsError, match="the repository lacks a page"):
+                lacking.check(here, (), ())
+    nothing: Any = Here(b"sha1:%040d" % 3)
+    found.check(nothing, (), ())
+
+
 def test_what_cannot_be_read() -> None:
     with pytest.raises(ValueError, match="cannot be read as a leaf"):
         References().page(b"no page", None)

@@ -60,6 +60,11 @@ def test_pages_of_pages() -> None:
     page = b"chknode:\n65536\n1\n9\nab\nc\0sha1:1\nd\0sha1:2\n"
     assert not brz_pages.is_leaf(page)
     assert brz_pages.children(page) == {b"abc": b"sha1:1", b"abd": b"sha1:2"}
+    long = {b"ab" + place: b"sha1:%040d" % n for n, place in enumerate((b"\0", b"c", b"\xff"))}
+    lines = b"".join([place[1:] + b"\0" + key + b"\n" for place, key in long.items()])
+    assert brz_pages.children(b"chknode:\n65536\n1\n9\na\n" + lines) == long
+    lines = b"".join([place[2:] + b"\0" + key + b"\n" for place, key in long.items()])
+    assert brz_pages.children(b"chknode:\n65536\n1\n9\nab\n" + lines) == long
     pages: dict[bytes, bytes] = {}
     root = write(pages, {b"%d" % n: entry(b"%d" % n, b"r") for n in range(50)}, 5)
     assert set(brz_pages.children(pages[root]).values()) <= pages.keys()
