@@ -179,9 +179,6 @@ encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
 """What finds in a text what another has too, where Breezy has its compiled parts."""
 
-bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
-"""What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""
-
 VersionedFiles: Any = versionedfile.VersionedFiles
 """What a store of a repository is one of."""
 

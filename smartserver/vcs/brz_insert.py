@@ -17,6 +17,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from smartserver.records.bzr_revision import read_revision
+from smartserver.records.bzr_rows import holds_rows, rows, sha1_named
 from smartserver.records.check import verify_record
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.delta import decompress
@@ -29,8 +31,6 @@ from smartserver.vcs.brz_block import Place, Text, fill
 from smartserver.vcs.brz_compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_meta import inventory_parents, text_parents
-from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
-from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_worker import Worker
 from smartserver.vcs.collector import rare_collections
 
@@ -184,14 +184,14 @@ class _Arrived:
                 if self.references is not None:
                     named = self._refer(self.references, key, text)
                     self._look(text, [each for each in named if each in expected], expected)
-                elif expected and holds_entries(text):
+                elif expected and holds_rows(text):
                     self._look(text, list(expected), expected)
                 base_key = self._rows[CHK][key].base
                 yield Text(key, None, b"", text, base_key, self._cache.get(CHK, base_key))
             if expected and self.references is not None:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
-                    if holds_entries(text):
+                    if holds_rows(text):
                         self._look(text, list(expected), expected)
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")

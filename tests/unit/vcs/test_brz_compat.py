@@ -35,6 +35,5 @@ def test_what_breezy_keeps_apart() -> None:
     brz_compat.load_formats()
     assert brz_compat.chk_inventory().__name__ == "CHKInventory"
     assert brz_compat.encode_length(300) == b"\xac\x02"
-    assert brz_compat.bdecode(b"li1ee") == [1]
     record = brz_compat.ChunkedContentFactory((b"key",), None, None, [b"a ", b"text"])
     assert record.get_bytes_as("fulltext") == b"a text"
