@@ -90,11 +90,12 @@ class RemoteRepository:
         absent: Sequence[RevisionId] = (),
         *,
         bulk: bool = False,
+        chosen: ChosenField | None = None,
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
-        one that is damaged raises Malformed as it is read.
+        The arguments are those of `Repository.pull`: with `chosen` it is what that one reaches. The body is segments,
+        whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.
@@ -102,7 +103,16 @@ class RemoteRepository:
         """
         wanted = None if refs is None else list(refs)
         pulled = self._pull(
-            PullRequest(What.HISTORY, list(haves), wanted, list(ids), list(absent), follow=list(follow), bulk=bulk)
+            PullRequest(
+                What.HISTORY,
+                list(haves),
+                wanted,
+                list(ids),
+                list(absent),
+                follow=list(follow),
+                chosen=chosen,
+                bulk=bulk,
+            )
         )
         return Pulled(pulled.result, unpacked(pulled.body)) if bulk else pulled
 

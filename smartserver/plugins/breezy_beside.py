@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from breezy import urlutils
+from breezy.plugins import hpss
 
-from smartserver.plugins.breezy_checkouts import Checkout, open_checkout
+from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy_guess import given, is_ours, is_running
+from smartserver.plugins.breezy_wanted import pulled_into
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 
 def learn_beside(remote: Remote) -> None:
     """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
-    checkout = open_checkout(str(given("directory") or ".")) if is_running("switch") else None
+    place = str(given("directory") or ".")
+    checkout = open_checkout(place) if is_running("switch") else checkout_of(place) if is_running("pull") else None
     if checkout is not None:
         _learn_from_new(remote, checkout)
         return
@@ -32,10 +36,12 @@ def learn_beside(remote: Remote) -> None:
 
 
 def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
-    """Learn from what is said of the branch that a lightweight checkout of this one is switched to."""
-    other = _switched_to(remote, checkout)
+    """Learn from what is said of the branch that a lightweight checkout of this one is to be like."""
+    other = _switched_to(remote, checkout) if is_running("switch") else _pulled(remote)
     if other is None or other is remote:
         return
+    if is_running("pull"):
+        other.read_first(pulled_into(checkout, hpss.running[-1].arguments))
     at, known = other.look().at, other.knowledge.beside(remote.path)
     if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
         remote.learn_from(known, other.content)
@@ -43,8 +49,6 @@ def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
 
 def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
     """The branch on the same server that a lightweight checkout is switched to."""
-    from smartserver.plugins.breezy_transport import HpssTransport
-
     place = str(given("to_location") or "")
     if not place or given("create_branch"):
         return None
@@ -52,6 +56,29 @@ def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
         if ":" in place or os.path.exists(place):
             return None
         place = urlutils.join(checkout.branch, "..", urlutils.escape(place))
+    return _on_server_of(remote, place)
+
+
+def _pulled(remote: Remote) -> Remote | None:
+    """The branch that is pulled, if it is likely to lie in the same repository."""
+    place = str(given("location") or _parent(remote) or "")
+    other = _on_server_of(remote, place) if is_ours(place) else None
+    if other is None:
+        return None
+    at = remote.knowledge.at
+    above = remote.path.rpartition("/")[0] if at is None else at
+    return other if not above or other.path.startswith(f"{above}/") else None
+
+
+def _parent(remote: Remote) -> str | None:
+    """The URL that the branch's options say it is pulled from, as they were seen last."""
+    found = re.search(rb"^parent_location\s*=\s*(.+)$", remote.remembered_config(), re.MULTILINE)
+    return None if found is None else str(urlutils.join(remote.url, found[1].decode("utf-8", "replace").strip()))
+
+
+def _on_server_of(remote: Remote, place: str) -> Remote | None:
+    from smartserver.plugins.breezy_transport import HpssTransport
+
     transport = HpssTransport(place)
     if transport.server is not remote.server:
         return None

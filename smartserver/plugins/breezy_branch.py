@@ -184,20 +184,43 @@ class HpssBranch(Branch):
         revno, tip = self.last_revision_info()
         if revision_id == tip:
             return revno
-        number = self._numbers().get(revision_id)
-        return super().revision_id_to_revno(revision_id) if number is None else number
+        number = self.remote.numbers.get(revision_id)
+        if number is not None:
+            return number
+        if is_running("info"):
+            return self._nearest(revision_id)
+        return super().revision_id_to_revno(revision_id)
+
+    def _nearest(self, revision_id: RevisionId) -> int:
+        """The number of a revision, or of the first before it that is in the branch: of a tree that was left behind."""
+        if self.remote.content is not None:
+            with self.remote.asking():
+                self.remote.content.look_beside(revision_id)
+        at = revision_id
+        while at != NULL_REVISION:
+            try:
+                return super().revision_id_to_revno(at)
+            except errors.NoSuchRevision:
+                at = self.repository.get_parent_map([at]).get(at, (NULL_REVISION,))[0]
+        return 0
+
+    def revision_id_to_dotted_revno(self, revision_id: RevisionId) -> tuple[int, ...]:
+        """The number of a revision; what a tree rests on may have none any more, and be described all the same."""
+        try:
+            found: tuple[int, ...] = super().revision_id_to_dotted_revno(revision_id)
+        except errors.NoSuchRevision:
+            if is_running("version-info"):
+                raise errors.GhostRevisionsHaveNoRevno(revision_id, revision_id) from None
+            raise
+        return found
 
     def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
         """The revision with a revno; what was asked for by number is known by that."""
-        for revision, number in self._numbers().items():
+        for revision, number in self.remote.numbers.items():
             if number == revno:
                 return revision
         found: RevisionId = super().get_rev_id(revno, history)
         return found
-
-    def _numbers(self) -> Mapping[RevisionId, int]:
-        self.remote.look()
-        return self.remote.content.numbers if self.remote.content is not None else {}
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""

@@ -26,6 +26,21 @@ MOVED = (
 )
 
 
+UNMADE = b"new"
+"""Attributes of a tip that no branch has: theirs are numbers."""
+
+
+def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
+    """How a branch is made where there must be none, so that nothing else of the request is done where there is one.
+
+    To make what is there already, attributes included, is success; so it is made with others first.
+    """
+    return [
+        RefUpdate(HERE, tip, Rule.FORCE, Create.MUST, attributes=UNMADE),
+        RefUpdate(HERE, tip, Rule.FF, Create.NO, attributes=attributes),
+    ]
+
+
 def push_tags(remote: Remote, entries: Sequence[EntryChange]) -> dict[str, EntryOutcome]:
     """Send changes of tags; what became of each. To be called in its `words`."""
     return outcomes(remote.change([], tags_updates(entries)).maps)

@@ -5,6 +5,7 @@ Breezy is given it by `breezy_stores`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -46,6 +47,8 @@ class Content:
         """Revisions that were made here and may not be there yet."""
         self.wanted = wanted
         self.remote = remote
+        self.gone: RevisionId | None = None
+        """What the tree of a checkout rests on, where the server has it no more."""
         self._asked = 0
         self._below: set[RevisionId] = set()
         self._beside: list[RevisionId] = []
@@ -70,7 +73,11 @@ class Content:
             return
         try:
             self._ask(wanted.chosen, wanted.trees, wanted.inside)
-        except (MissingRevision, NoSuchRevisionNumber):
+        except (MissingRevision, NoSuchRevisionNumber) as wrong:
+            rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
+            if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
+                self.gone = wrong.revision
+            self.wanted = dataclasses.replace(wanted, ids=())
             self._look()
 
     def _look(self) -> None:
@@ -98,10 +105,11 @@ class Content:
             named.update(zip(content.result.trees, trees.revisions, strict=False))
         self._absent -= self.parents.keys()
         if chosen is not None:
-            self._has_graph |= not (chosen.limit or chosen.left_hand or chosen.newest is not None)
+            is_part = chosen.limit or chosen.left_hand or chosen.newest is not None or chosen.oldest is not None
+            self._has_graph |= not is_part
             if chosen is self.wanted.chosen and self.wanted.ends:
                 self._end_at(chosen, first)
-            if first is not None:
+            if first is not None and not ids:  # Else what comes first may be one of those.
                 named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
 
@@ -123,6 +131,8 @@ class Content:
             return
         self._below = {each for parents in self.parents.values() for each in parents} - self.parents.keys()
         newest = self.tip()[0] if chosen.newest in (None, TIP) else first
+        if chosen.oldest in self.wanted.ids:
+            return  # What each side has alone was asked for.
         if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
             # The branch was overwritten since: where the two part is somewhere below.
             self._below, self._beside = set(), [chosen.oldest]
@@ -175,6 +185,19 @@ class Content:
                 raise
             self._beside = []  # The repository was made anew.
             self._ask_graph()
+
+    def look_beside(self, revision: RevisionId) -> None:
+        """Read the graph below a revision, too, which the branch may not reach any more."""
+        if revision not in self.parents:
+            self._beside = [revision]
+            self._ask_graph()
+
+    def has_diverged(self, one: RevisionId, other: RevisionId) -> bool:
+        """Whether neither of two revisions is an ancestor of the other, as far as that was asked for."""
+        chosen = self.wanted.chosen
+        if chosen is None or chosen.oldest != other or not {one, other} <= self.parents.keys():
+            return False
+        return not (self._reaches(one, other) or self._reaches(other, one))
 
     def _reaches(self, revision: RevisionId, ancestor: RevisionId) -> bool:
         """Whether one is below another, by what came."""

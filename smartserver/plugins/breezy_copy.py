@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from breezy import errors
 
-from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, StaleLease
-from smartserver.plugins.breezy_changes import tags_updates
+from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How
 from smartserver.verbs.rules import Create, Rule
 
@@ -49,15 +48,12 @@ def _is_below(path: str, at: str) -> bool:
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
     """Make the branch if the other one is still there; False: it is not."""
     stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
-    made = RefUpdate(HERE, tip.id, Rule.FORCE, Create.MUST, attributes=tip.attributes)
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
         try:
-            done = target.change([stays, made], tags_updates(entries))
+            target.change([stays, *made(tip.id, tip.attributes)], tags_updates(entries))
         except StaleLease:
             return False
         except BranchExists:
             raise errors.AlreadyBranchError(target.url) from None
-    if done.refs[1].outcome is Outcome.UNCHANGED:
-        raise errors.AlreadyBranchError(target.url)
     return True

@@ -112,8 +112,11 @@ class HpssDir(BzrDir):
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
+            beside = self.root_transport.server.read.remotes
             if is_running("switch"):
-                remote = self.root_transport.server.read.remotes.setdefault(remote.path, remote)
+                remote = beside.setdefault(remote.path, remote)
+            elif is_running("pull"):
+                remote = beside.get(remote.path, remote)
             self._remotes[name] = remote
         return self._remotes[name]
 
@@ -138,8 +141,8 @@ class HpssDir(BzrDir):
         return HpssBranch(self, name, self.remote(name))
 
     def _is_switched(self) -> bool:
-        """Whether this is the branch of a checkout that is being switched to another: that one is asked first."""
-        refers = refers_to() if is_running("switch") else None
+        """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
+        refers = refers_to() if is_running("pull", "switch") else None
         return refers is not None and HpssTransport(refers).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:

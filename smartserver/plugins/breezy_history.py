@@ -47,6 +47,16 @@ class History:
         self.receive()
         return self._parents
 
+    @property
+    def ghosts(self) -> Collection[RevisionId]:
+        """The parents that are nowhere.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, Malformed: as `parents`.
+        """
+        self.receive()
+        return self._ghosts
+
     def receive(self) -> None:
         """Receive all of it, unless that is done; it raises as `parents`, and the same however often it is asked."""
         body, self._body = self._body, None
@@ -97,6 +107,13 @@ class History:
             for parent in parents.get(revision, ())
             if parent not in parents and parent not in self._ghosts
         }
+
+    def ends_at_ghost(self, revision: RevisionId) -> bool:
+        """Whether the line of first parents from a revision that came leads to one that is nowhere."""
+        parents, at = self.parents, revision
+        while parents.get(at):
+            at = parents[at][0]
+        return at in self._ghosts
 
     def reached(self, heads: Collection[RevisionId]) -> list[RevisionId]:
         """The revisions that came and are ancestors of `heads`, these included, parents first."""

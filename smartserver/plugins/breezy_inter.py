@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import NoSuchRevision
+from breezy.errors import DivergedBranches, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
@@ -18,7 +18,7 @@ from smartserver.plugins.breezy_push import push, send_beside
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import load_formats
+from smartserver.vcs.brz_compat import load_formats, overwritten
 
 
 class FromServer(GenericInterBranch):
@@ -86,7 +86,15 @@ class ToServer(GenericInterBranch):
         tag_selector: Selector | None = None,
     ) -> PullResult:
         """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
-        if overwrite and checkout_of(str(given("directory") or ".")) is not None:
+        content = self.target.remote.content
+        if content is not None:
+            wanted = self.source.last_revision() if stop_revision is None else stop_revision
+            revno, there = self.target.last_revision_info()
+            if wanted == there and self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items():
+                return _unchanged(self.source, self.target, revno, there)
+            if "history" not in overwritten(overwrite) and content.has_diverged(wanted, there):
+                raise DivergedBranches(self.target, self.source)
+        if overwrite and content is None and checkout_of(str(given("directory") or ".")) is not None:
             # The tree is still what the branch was, which will be out of its reach.
             self.target.repository.shadow()
             self.target.repository.rest_on(self.source.repository)
@@ -114,6 +122,16 @@ class ToServer(GenericInterBranch):
         push(self.source, self.target, False, revision_id, tag_selector, hooks=False)
 
 
+def _unchanged(source: Branch, target: Branch, revno: int, tip: RevisionId) -> PullResult:
+    """What a pull says that has nothing to do."""
+    result = PullResult()
+    result.source_branch, result.target_branch, result.master_branch = source, target, target
+    result.old_revno = result.new_revno = revno
+    result.old_revid = result.new_revid = tip
+    result.tag_updates, result.tag_conflicts = {}, set()
+    return result
+
+
 class FetchFromServer(InterRepository):
     """What a pull brought, put into a local repository without a detour."""
 
@@ -129,6 +147,9 @@ class FetchFromServer(InterRepository):
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
         heads = list(heads)
+        with self.target.lock_read():
+            elsewhere = set(heads) - self.source.has_revisions(heads) - self.target.get_parent_map(heads).keys()
+        self.source.remote.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
         missing, lacking = self._compare(heads)
         if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.
             self.source.remote.ask_again(lacking, self.target)

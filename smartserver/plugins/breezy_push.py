@@ -10,11 +10,12 @@ from breezy import errors
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
-from smartserver.client.updates import NewRepository, Outcome, RefUpdate
+from smartserver.client.body import Nothing
+from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy_changes import made, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS
@@ -94,6 +95,8 @@ def run_hooks(result: BranchPushResult) -> None:
 def _own_revno(source: Branch, tip: RevisionId) -> int:
     """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
+    if isinstance(source, HpssBranch) and tip in source.remote.numbers:
+        return source.remote.numbers[tip]
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
@@ -134,7 +137,8 @@ class _Push:
     def _move(self) -> tuple[RevisionId, RevisionId, dict[str, EntryOutcome]]:
         """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
         remote = self.target.remote
-        source = _Source(BrzRepository(self.source.repository))
+        is_there = isinstance(self.source, HpssBranch) and self.source.remote.is_in_repository_of(remote)
+        source = Nothing() if is_there else _Source(BrzRepository(self.source.repository))
         is_sure = remote.is_known and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:
@@ -143,7 +147,8 @@ class _Push:
                 raise errors.AppendRevisionsOnlyViolation(self.target.base)
             update, options = self._update()
             tags = tags_updates(_changes(self.tags, remote.remembered_tags(), self.how))
-            pushed = remote.push([update], [*options, *tags], source, NewRepository(VCS, KINDS))
+            updates = made(self.tip, update.attributes) if self.create is Create.MUST else [update]
+            pushed = remote.push(updates, [*options, *tags], source, NewRepository(VCS, KINDS))
             error = pushed.error()
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
@@ -154,12 +159,11 @@ class _Push:
                 raise errors.DivergedBranches(self.source, self.target)
             remote.named = error.ref
             return error.tip, error.tip, {}
-        (done,) = pushed.refs
-        if isinstance(error, BranchExists) or (self.create is Create.MUST and done.outcome is Outcome.UNCHANGED):
-            raise errors.AlreadyBranchError(self.target.base)  # One that is the same is there, too.
+        if isinstance(error, BranchExists):
+            raise errors.AlreadyBranchError(self.target.base)
         if error is not None:
             raise error
-        return done.old, self.tip, outcomes(pushed.maps[len(options) :])
+        return pushed.refs[0].old, self.tip, outcomes(pushed.maps[len(options) :])
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""

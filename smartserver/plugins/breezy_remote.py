@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy.errors import CommandError
 from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
@@ -14,7 +15,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
-from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs
+from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
@@ -30,7 +31,7 @@ from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_shadow import shadow_of
-from smartserver.plugins.breezy_wanted import Wanted, wanted
+from smartserver.plugins.breezy_wanted import Wanted, until, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY
@@ -40,7 +41,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField
 from smartserver.verbs.repository_verify import VerifyResult
 from transports.errors import CodedError
 
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
 
 VCS = BrzRepository.vcs
 KINDS = KINDS_OF[VCS]
+
+GONE = (
+    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
+    "to what it was: check out what is there to another place"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,11 @@ class Remote:
         self._guessed = False
         self._state: State | None = None
         self._history: History | None = None
+        self._until: ChosenField | None = None
+        """The one revision whose history was asked for; None: the tip."""
+        self._newest: RevisionId = b""
+        """Which that is."""
+        self._numbers: dict[RevisionId, int] = {}
         self._rests_on_shadow = False
         self.shadow = shadow_of(self)
         self.assumed: State | None = None
@@ -159,6 +170,10 @@ class Remote:
         """Whether both are on one server."""
         return self.server is other.server
 
+    def is_in_repository_of(self, other: Remote) -> bool:
+        """Whether both are branches of one repository, as far as is known of the other."""
+        return self.is_beside(other) and other.is_known and self.state().at == other.look().at
+
     def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
         """Take in what another branch's answer said of this one."""
         self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
@@ -181,7 +196,10 @@ class Remote:
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
+                self._until = until()
                 self._ask_history(on_shadow=True)
+                if asked is not None and self.shadow is not None and not set(asked.ids) <= self.shadow.parents().keys():
+                    self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
                 self.look_again()
         assert self._state is not None, "asked"
@@ -220,7 +238,11 @@ class Remote:
         """The revisions of it that `target` lacks."""
         if self._rests_on_shadow:
             self.ask_anew()
-        return self.arrived()
+        history = self.arrived()
+        if self._until is not None and history.ends_at_ghost(self._newest):
+            self.ask_anew()  # Its number is counted from the tip's: below a ghost there is nothing to be counted.
+            history = self.arrived()
+        return history
 
     def arrived(self) -> History:
         """The revisions of it that came: those that neither `target` nor the shadow have."""
@@ -250,6 +272,8 @@ class Remote:
                     if self.knowledge.vcs in ("", VCS):
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
+            if self.content.gone is not None and is_running("annotate", "update", "version-info"):
+                raise CommandError(GONE.format(self.content.gone.decode("utf-8", "replace"), self.url))
             if self.content.needs_history:
                 self.content = None
                 self._ask_history(on_shadow=True)
@@ -259,6 +283,11 @@ class Remote:
             self.knowledge = self.content.remote.knowledge
         with self.words():
             self._learned()
+
+    def read_first(self, asked: Wanted) -> None:
+        """Read this, if nobody has asked anything yet."""
+        if self._state is None:
+            self._ask_content(asked)
 
     def read_for(self, asked: Wanted) -> Content:
         """What was read, if that has the first inventory this wants; else it is read."""
@@ -278,8 +307,26 @@ class Remote:
         self._ask_history(absent)
 
     def ask_anew(self) -> None:
-        """Ask for the history, and not only for what the shadow lacks."""
+        """Ask for the history, and not only for what the shadow lacks, or for what one revision reaches."""
+        self._until = None
         self._ask_history()
+
+    def ask_above(self, revisions: Collection[RevisionId], *, tip: bool = False) -> bool:
+        """Ask for all history where only that of one revision came, and these may be above; whether it was asked for.
+
+        Of the tip it is known that it is there: it is asked for only with `tip`.
+        """
+        known = () if tip else (self.state().tip,)
+        if self._until is None or set(revisions) <= {*known, *self.history().ghosts}:
+            return False
+        self.ask_anew()
+        return True
+
+    @property
+    def numbers(self) -> Mapping[RevisionId, int]:
+        """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
+        self.look()
+        return self._numbers if self.content is None else self.content.numbers
 
     def _ask_history(self, absent: Collection[RevisionId] = (), *, on_shadow: bool = False) -> None:
         target = self.target
@@ -292,10 +339,22 @@ class Remote:
                 haves += BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
             haves = list(dict.fromkeys(haves))[:MAX_HAVES]
             self.server.settle()
-            pulled = self.repository.pull(haves, [HERE], absent=list(absent)[:MAX_IDS], bulk=True)
+            cut = list(absent)[:MAX_IDS]
+            try:
+                pulled = self.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
+            except (MissingRevision, NoSuchRevisionNumber):
+                if self._until is None:
+                    raise
+                self._until = None  # Breezy says that there is none such, or asks for everything.
+                self.learn_refusal()
+                return
             self._history = History(pulled.body, pulled.result.segments, KINDS)
             self.server.read_on(self._history)
             self._learned()
+            self._newest = pulled.result.newest
+            named = None if self._until is None else self._until.newest
+            if isinstance(named, int):
+                self._numbers = {self._newest: named if named > 0 else self.state().revno + named + 1}
 
     def remembered_tags(self) -> dict[str, RevisionId]:
         """Its tags as last seen."""

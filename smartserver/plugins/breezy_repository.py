@@ -143,7 +143,13 @@ class HpssRepository:
 
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
-        came = self._parents(revisions := list(revisions))
+        found = self._parent_map(revisions := list(revisions))
+        if self.remote.ask_above(set(revisions) - found.keys()):
+            found = self._parent_map(revisions)
+        return found
+
+    def _parent_map(self, revisions: list[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        came = self._parents(revisions)
         found: dict[RevisionId, tuple[RevisionId, ...]] = {}
         other = []
         for revision in revisions:

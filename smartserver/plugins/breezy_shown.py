@@ -60,6 +60,9 @@ class Shown(Texts):
         self._name = name
         self._shadow = shadow
 
+    def __repr__(self) -> str:
+        return f"the {self._name} that are kept of the server's"  # Breezy says it of what it misses.
+
     def _shown(self, keys: Iterable[StoreKey]) -> list[StoreKey]:
         wanted = list(dict.fromkeys(keys))
         if self._name not in NAMED_BY_REVISION:

@@ -50,7 +50,7 @@ class Store(Texts):
         self._whole = whole
 
     def __repr__(self) -> str:
-        return f"Store({self._name})"
+        return f"the {self._name} that the server sent"  # Breezy says it of what it misses.
 
     def _find(self, keys: Collection[StoreKey]) -> dict[StoreKey, tuple[tuple[StoreKey, ...] | None, bytes]]:
         """Parents and text of those of `keys` that are there."""

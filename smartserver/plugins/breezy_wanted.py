@@ -29,6 +29,12 @@ _NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
 _LAST = re.compile(r"last:([0-9]{1,9})")
 _BEFORE = re.compile(r"before:([0-9]{1,9})")
 
+_TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
+"""A tag, or what is likely to be one: no number, date or revision id."""
+
+UP_TO_ONE = ("branch", "checkout", "pull")
+"""Commands that bring the history of one revision where one is named."""
+
 FIRST_BATCH = 9
 LARGEST_BATCH = 200
 """`brz log` reads so many revisions at first, each time half as many again, and never more than that."""
@@ -73,6 +79,23 @@ def wanted() -> Wanted | None:
     command = hpss.running[-1]
     ask = _COMMANDS.get(command.name)
     return None if ask is None else ask(command.arguments)
+
+
+def until() -> ChosenField | None:
+    """The one revision whose history a command wants of a branch; None where it wants all, or only a look can tell."""
+    command = hpss.running[-1] if hpss.running else None
+    given = command.arguments.get("revision") or [] if command is not None and command.name in UP_TO_ONE else []
+    if len(given) != 1:
+        return None
+    said: str = getattr(given[0], "user_spec", None) or ""
+    if found := _BEFORE.fullmatch(said):  # Its parent is looked up.
+        return ChosenField(newest=int(found[1])) if int(found[1]) else None
+    try:
+        named = _revision(given[0])
+    except Unclear:
+        tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
+        return ChosenField(tag=tag) if tag and len(tag) <= MAX_NAME else None
+    return None if named is None else ChosenField(newest=named)
 
 
 def _revision(spec: Any) -> Named | None:
@@ -165,14 +188,29 @@ def _ls(arguments: Arguments) -> Wanted:
 
 
 def _export(arguments: Arguments) -> Wanted:
-    return _trees(lambda: [_one(arguments)], inner=True)
+    # When a file was changed is what the revision that did says.
+    return _trees(lambda: [_one(arguments)], inner=True, bringers=bool(arguments.get("per_file_timestamps")))
 
 
 def _annotate(arguments: Arguments) -> Wanted:
     places = _places(arguments["filename"], arguments.get("directory"))
-    asked = _trees(lambda: [_one(arguments)], versions=True, **places)
+    # In a checkout it is what the tree rests on that lines are from, be that in the branch or not any more.
+    is_of_tree = "paths" in places and not (arguments.get("directory") or arguments.get("revision"))
+    checkout = checkout_of(arguments["filename"]) if is_of_tree else None
+    basis = [] if checkout is None else checkout.parents()
+    asked = _trees(lambda: [_one(arguments), *basis], versions=True, **places)
     # The numbers it shows are those of the whole history.
-    return Wanted(ChosenField(bare=True), asked.trees, asked.later)
+    return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
+
+
+def _version(arguments: Arguments) -> Wanted | None:
+    """In a lightweight checkout: what its tree rests on, and the number of that."""
+    checkout = checkout_of(arguments.get("location") or ".")
+    if checkout is None or arguments.get("revision") or not checkout.parents():
+        return None
+    basis = checkout.parents()[:1]
+    history = arguments.get("all") or arguments.get("include_history")
+    return Wanted(ChosenField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
 
 
 def _diff(arguments: Arguments) -> Wanted | None:
@@ -228,6 +266,17 @@ def _update(arguments: Arguments) -> Wanted | None:
     # What is merged with what is read off the graph between the two.
     chosen = ChosenField(bare=True, newest=asked.trees.revisions[0], oldest=checkout.parents()[0])
     return Wanted(chosen, asked.trees, ends=True)
+
+
+def pulled_into(checkout: Checkout, arguments: Arguments) -> Wanted:
+    """What a lightweight checkout is to be that something beside its branch is pulled into."""
+    asked = _moved(checkout, arguments)
+    if asked.trees is None or not checkout.parents():
+        return asked
+    # What each side has alone: so it shows whether they have diverged.
+    basis = checkout.parents()[0]
+    chosen = ChosenField(bare=not arguments.get("verbose"), oldest=basis)
+    return Wanted(chosen, asked.trees, ends=True, ids=[basis])
 
 
 def _switch(arguments: Arguments) -> Wanted | None:
@@ -353,4 +402,5 @@ _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "tags": _tags,
     "uncommit": _uncommit,
     "update": _update,
+    "version-info": _version,
 }

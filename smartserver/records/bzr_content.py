@@ -95,27 +95,19 @@ class BzrContent:
             mine, theirs = below[0] - seen, below[1] - seen
         return files[0] ^ files[1]
 
-    def shared(self, read: Read, revision: RevisionId, had: Collection[RevisionId]) -> tuple[set[Key], set[Key]]:
-        """Pages of some trees at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""
+    def had(self, read: Read, revisions: Collection[RevisionId]) -> HadTrees:
+        """Trees to compare others with."""
+        return HadTrees(read, revisions)
+
+    def bringers(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> set[RevisionId]:
+        """The revisions that changed the entries of a tree last, or those at some paths and below."""
         found = read(INVENTORY, revision)
-        others = [read_inventory(each.text) for other in had if (each := read(INVENTORY, other)) is not None]
-        pages: set[Key] = set()
-        texts: set[Key] = set()
-        if found is None or not others:
-            return pages, texts
-        inventory = read_inventory(found.text)
-        mine = {inventory.id_to_entry, inventory.by_name}
-        theirs = {root for other in others for root in (other.id_to_entry, other.by_name)}
-        seen: set[Key] = set()
-        while mine or theirs:
-            pages |= theirs
-            seen |= mine | theirs
-            mine, theirs = (
-                {child for key in keys for child in _below(_page(read, key), into)}
-                for keys, into in ((mine - theirs, None), (theirs - mine, texts))
-            )
-            mine, theirs = mine - seen, theirs - seen
-        return pages, texts
+        if found is None:
+            return set()
+        tree = BzrTree(read_inventory(found.text), functools.partial(_page, read))
+        if paths is None or b"" in paths:
+            return {entry.revision for entry in tree.entries()}
+        return {entry.revision for path in dict.fromkeys(paths) for _, entry in tree.walk(path)}
 
     def bringer(self, key: Key) -> RevisionId:
         """The second part of a text's key."""
@@ -138,6 +130,42 @@ class BzrContent:
                     todo.append(before)
 
 
+class HadTrees:
+    """Trees that a reader has; however many others are compared with them, each page of theirs is read once."""
+
+    def __init__(self, read: Read, revisions: Collection[RevisionId]) -> None:
+        found = [read_inventory(each.text) for revision in revisions if (each := read(INVENTORY, revision)) is not None]
+        self._roots = {root for inventory in found for root in (inventory.id_to_entry, inventory.by_name)}
+        self._read = read
+        self._known: dict[Key, tuple[Collection[Key], set[Key]]] = {}
+
+    def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
+        """Pages of theirs at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""
+        found = self._read(INVENTORY, revision) if self._roots else None
+        pages: set[Key] = set()
+        texts: set[Key] = set()
+        if found is None:
+            return pages, texts
+        inventory = read_inventory(found.text)
+        mine, theirs = {inventory.id_to_entry, inventory.by_name}, self._roots
+        seen: set[Key] = set()
+        while mine or theirs:
+            pages |= theirs
+            seen |= mine | theirs
+            below = {child for key in mine - theirs for child in _below(_page(self._read, key))[0]}
+            at_theirs = [self._page(key) for key in theirs - mine]
+            texts.update(*[of_page for _, of_page in at_theirs])
+            mine, theirs = below - seen, {child for children, _ in at_theirs for child in children} - seen
+        return pages, texts
+
+    def _page(self, key: Key) -> tuple[Collection[Key], set[Key]]:
+        known = self._known.get(key)
+        if known is None:
+            children, files = _below(_page(self._read, key))
+            known = self._known[key] = children, {entry.text_key for entry in files}
+        return known
+
+
 def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[Entry]) -> Iterator[Key]:
     """Every page below a root that is not in `seen`; the files that leaves of `id_to_entry` have go to `files`."""
     todo = [] if root in seen else [root]
@@ -154,13 +182,11 @@ def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[
         files += _files(text)
 
 
-def _below(text: bytes, texts: set[Key] | None) -> Collection[Key]:
-    """The pages below a page; the texts of the files that a leaf has are added to `texts`."""
+def _below(text: bytes) -> tuple[Collection[Key], list[Entry]]:
+    """The pages below a page, and the files that a leaf has."""
     if is_node(text):
-        return read_node(text).children.values()
-    if texts is not None:
-        texts.update(entry.text_key for entry in _files(text))
-    return ()
+        return read_node(text).children.values(), []
+    return (), _files(text)
 
 
 def _files(text: bytes) -> list[Entry]:

@@ -15,6 +15,17 @@ Place = tuple[int, Key]
 """A record's kind and key."""
 
 
+class Had(Protocol):
+    """Trees that a reader has."""
+
+    def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
+        """What they have of a revision's tree: pages, at which `Content.tree` need go no further, and texts of files.
+
+        Raises:
+            ValueError: a record is missing or cannot be read.
+        """
+
+
 class Content(Protocol):
     """How the records of one system make up trees."""
 
@@ -58,8 +69,15 @@ class Content(Protocol):
             ValueError: a record is missing or cannot be read.
         """
 
-    def shared(self, read: Read, revision: RevisionId, had: Collection[RevisionId]) -> tuple[set[Key], set[Key]]:
-        """What some trees have of a revision's: pages, at which `tree` need go no further, and texts of files.
+    def had(self, read: Read, revisions: Collection[RevisionId]) -> Had:
+        """Trees to compare others with.
+
+        Raises:
+            ValueError: a record cannot be read.
+        """
+
+    def bringers(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> set[RevisionId]:
+        """The revisions that changed what is in a tree last, or what lies at some paths and below; ghosts among them.
 
         Raises:
             ValueError: a record is missing or cannot be read.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from smartserver.errors import CorruptRecord
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.check import make_check
-from smartserver.records.content import Content
+from smartserver.records.content import Content, Had
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId
 from smartserver.records.segment import STORED, encode_segment
 from smartserver.store.model import ContentPlan
@@ -85,9 +85,10 @@ class ContentReader:
             named = ()
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or plan.trees.each else ())])
         also = self._named(wanted) if len(wanted) > 1 and plan.trees.paths else set()
-        had = [revision for revision in dict.fromkeys(plan.trees.had) if snapshot.ordinal(revision) is not None]
-        for revision in had:
+        named_had = [revision for revision in dict.fromkeys(plan.trees.had) if snapshot.ordinal(revision) is not None]
+        for revision in named_had:
             yield from self._inventory(revision)
+        had = self._had(named_had) if wanted else None
         for revision in wanted:
             yield from self._tree(revision, changed, also, self._shared(revision, had))
         if plan.trees.files:
@@ -133,12 +134,21 @@ class ContentReader:
         records = [*self._described(revision), *[each for kind, key in places for each in self._once(kind, key)]]
         yield self._segment(ordinal, records)
 
-    def _shared(self, revision: RevisionId, had: Collection[RevisionId]) -> set[Key]:
+    def _had(self, revisions: Collection[RevisionId]) -> Had | None:
+        """The trees that the reader has; None where it has none."""
+        if not revisions:
+            return None
+        try:
+            return self._content.had(self._read, revisions)
+        except ValueError as wrong:
+            raise CorruptRecord(b"", b"", f"a tree that is had cannot be read: {wrong}") from wrong
+
+    def _shared(self, revision: RevisionId, had: Had | None) -> set[Key]:
         """The texts that a tree shares with those the reader has; the walk will not enter the pages it shares."""
-        if not had:
+        if had is None:
             return set()
         try:
-            pages, texts = self._content.shared(self._read, revision, had)
+            pages, texts = had.shared(revision)
         except ValueError as wrong:
             raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
         self._walked |= pages
@@ -180,8 +190,11 @@ class ContentReader:
                         if trees.changed and (brought := snapshot.ordinal(content.bringer(key))) is not None:
                             bringers[brought] = None
                     yield from self._once(kind, key)
+                brought_by = content.bringers(self._read, revision, trees.paths) if trees.bringers else ()
             except ValueError as wrong:
                 raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
+            here = [each for name in brought_by if (each := snapshot.ordinal(name)) is not None]
+            bringers.update(dict.fromkeys(sorted(here)))
             for text in texts if trees.versions else ():
                 for bringer, key in content.versions(self._read, text):
                     found = snapshot.ordinal(bringer)

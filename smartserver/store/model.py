@@ -64,6 +64,8 @@ class Trees(msgspec.Struct, frozen=True):
     """Trees whose pages and texts the reader has: nothing of them is sent but what says which they are."""
     files: tuple[Key, ...] = ()
     """Texts that come besides, where they are stored, and what the revisions that brought them say of themselves."""
+    bringers: bool = False
+    """Whether what the revisions say of themselves comes that changed each entry last, folders and links included."""
 
 
 class ContentPlan(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -12,7 +12,7 @@ from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository,
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.store.model import Transaction, Trees, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
-from smartserver.verbs.fields import MAX_IDS, Id, RefName
+from smartserver.verbs.fields import MAX_IDS, MAX_NAME, Id, RefName
 
 MAX_HAVES = 256
 """DESIGN 7; more cost more bytes than the revisions they save."""
@@ -25,6 +25,9 @@ MAX_TREES = 4096
 
 MAX_HAD = 16
 """Trees a reader may have: the parents of a working tree are seldom more than two."""
+
+TAGS = "tags"
+"""The map in which a client keeps what its user calls tags."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"doc/index.txt"])]
 """A path inside a tree, without a slash at either end; empty: the tree's root."""
@@ -44,7 +47,8 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     with `left_hand` along first parents only. `bare`: only their ids and parents.
 
     `newest`: what this one reaches, instead of the wants. `oldest`: none that its first parent reaches. `merges`: those
-    with several parents are not `bare`.
+    with several parents are not `bare`. `tag`: as `newest`, the revision that has this tag, an entry of the map `tags`
+    that belongs to the first of `refs`.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
@@ -53,6 +57,7 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     newest: Named | None = None
     oldest: Named | None = None
     merges: bool = False
+    tag: Annotated[bytes, msgspec.Meta(max_length=MAX_NAME)] = b""
 
 
 class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -62,7 +67,8 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     leads to inside the branch, too; neither: everything. `texts`: the files' texts, too. `versions`: the earlier texts
     of those files, and the revisions that brought them, too. `changed`: texts only of files that are not the same in a
     tree and the next of `revisions`, or with `each` in its first parent's, all where it is compared with none, and the
-    revisions that brought those; nothing of several `revisions` that are all the same.
+    revisions that brought those; nothing of several `revisions` that are all the same. `bringers`: of each file, folder
+    and link there the revision that changed it last, too.
 
     `had`: of these trees, those of them that are here, the reader has all but their inventories: nothing else that one
     of them has comes. `files`: the keys of texts that come besides, where there are such, and the revisions that
@@ -78,6 +84,7 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     changed: bool = False
     had: Annotated[list[Id], msgspec.Meta(max_length=MAX_HAD)] = []
     files: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
+    bringers: bool = False
 
 
 class InsideField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -94,8 +101,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
     segment of an interrupted pull of `history` with the same arguments. `chosen` may go with `what` = `revisions` and
-    `tree`; `trees` goes with `tree`, always; `inside` may replace both. `bulk`: the body of `history` is a bulk stream,
-    too.
+    `tree`, and with `history` if it says `newest` or `tag` alone; `trees` goes with `tree`, always; `inside` may take
+    the place of both. `bulk`: the body of `history` is a bulk stream, too.
     """
 
     what: What = What.HISTORY
@@ -113,13 +120,15 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 class PullResult(Result, frozen=True, array_like=True):
     """`segments` and `size` of the body of whole revisions (bytes, before a bulk stream made fewer of them);
-    `common`: a bit for each have, lowest first, that is here. `trees`: the ids of `TreesField.revisions`.
+    `common`: a bit for each have, lowest first, that is here. `trees`: the ids of `TreesField.revisions`. `newest`:
+    that of `ChosenField.newest` or of the tag, where whole revisions were asked for.
     """
 
     segments: int = 0
     size: int = 0
     common: bytes = b""
     trees: list[bytes] = []
+    newest: bytes = b""
 
 
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
@@ -168,6 +177,7 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
             asked.changed,
             tuple(asked.had),
             tuple(asked.files),
+            asked.bringers,
         )
     elif chosen is None:
         chosen = ChosenField()
@@ -175,8 +185,9 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
         plan = transaction.plan_content([], trees=trees)
     else:
         oldest = None if chosen.oldest is None else transaction.left_hand(named(chosen.oldest), 1)
+        newest = _newest(transaction, request.refs, chosen, named)
         plan = transaction.plan_content(
-            wants if chosen.newest is None else [named(chosen.newest)],
+            wants if newest is None else [newest],
             request.haves if oldest is None else [*request.haves, oldest],
             request.absent,
             chosen.limit,
@@ -187,6 +198,21 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
         )
     context.stream(plan)
     return PullResult(trees=list(trees.of))
+
+
+def _newest(
+    transaction: Transaction,
+    refs: Sequence[bytes] | None,
+    chosen: ChosenField,
+    named: Callable[[RevisionId | int], RevisionId],
+) -> RevisionId | None:
+    """The revision that is asked for instead of the wants."""
+    if not chosen.tag:
+        return None if chosen.newest is None else named(chosen.newest)
+    tagged = transaction.entry(TAGS, refs[0] + b"\0" + chosen.tag) if refs else None
+    if tagged is None:
+        raise MissingRevision(chosen.tag)
+    return tagged
 
 
 class _Numbered:
@@ -227,8 +253,14 @@ def _check(request: PullRequest) -> None:
         raise Unsupported(f"a pull of {what} {has} trees", "`trees` with `tree`, always")
     if request.inside is not None and not less:
         raise Unsupported(f"a pull of {what} from inside a branch", "`inside` with `revisions` and `tree`")
-    if request.chosen is not None and not less:
-        raise Unsupported(f"a pull of {what} with revisions chosen", "`chosen` with `revisions` and `tree`")
+    chosen = request.chosen
+    if chosen is not None and chosen.tag and chosen.newest is not None:
+        raise Unsupported("a pull with a newest revision and a tag", "one of them")
+    one = chosen is not None and chosen == ChosenField(newest=chosen.newest, tag=chosen.tag) != ChosenField()
+    if chosen is not None and not less and not (one and what is What.HISTORY):
+        raise Unsupported(
+            f"a pull of {what} with revisions chosen", "`chosen` with `revisions` and `tree`, one of `history`"
+        )
     if request.bulk and less:
         raise Unsupported(f"a pull of {what} with `bulk`", "`bulk` with `history`: these are bulk streams anyway")
     if request.after is not None and less:
@@ -265,7 +297,12 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             chosen, trees = request.inside.chosen, request.inside.trees
             request = msgspec.structs.replace(request, chosen=chosen, trees=trees)
         return _content(context, request, wants)
+    newest = None
+    if request.chosen is not None:
+        newest = _newest(transaction, request.refs, request.chosen, _Numbered(transaction, wants).revision)
+        wants = wants if newest is None else [newest]
     plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
     context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
-    return PullResult(plan.segments, plan.size, bits.to_bytes((len(plan.common) + 7) // 8, "little"))
+    common = bits.to_bytes((len(plan.common) + 7) // 8, "little")
+    return PullResult(plan.segments, plan.size, common, newest=newest or b"")

@@ -140,6 +140,36 @@ def test_export(users: Users) -> None:
         assert sorted(archive.getnames()) == ["old/deep", "old/deep/b.txt", "old/index.txt"]
 
 
+def test_export_of_the_times_of_changes(users: Users) -> None:
+    """Each thing in a tree has the time of the revision that changed it last, folders and links included."""
+    users.make("dated")
+    folder = users.path("dated")
+    (folder / "made" / "early").mkdir(parents=True)
+    for number in range(1, 9):
+        (folder / f"file{number}").write_text(f"{number}\n")
+        if number == 4:
+            (folder / "made" / "link").symlink_to("nowhere")
+            (folder / "made" / "early" / "late").mkdir()
+        with in_process():
+            tree = WorkingTree.open(str(folder))
+            tree.smart_add([str(folder)])
+            tree.commit(f"number {number}", committer="Joe <joe@example.org>", timestamp=1.7e9 + number, timezone=0)
+    assert users.run("dated", "push", "-q", users.url("dated")).status == 0
+    users.forget("empty")
+    for name, more, of in (("a.tar", [], ""), ("b.tgz", ["-r", "5"], ""), ("c.tar", [], "/made")):
+        words = ["export", "--per-file-timestamps", *more, name]
+        users.ask("export --per-file-timestamps", "empty", *words, users.url(f"dated{of}"))
+        assert users.run("dated", *words, f".{of}").status == 0
+        got, expected = [times(users.path(where) / name) for where in ("empty", "dated")]
+        assert got == expected
+        assert len({mtime for _, mtime in got}) > 1
+
+
+def times(archive: Path) -> list[tuple[str, float]]:
+    with tarfile.open(archive) as opened:
+        return [(each.name, each.mtime) for each in opened.getmembers()]
+
+
 def test_annotate(both: Both) -> None:
     said = both.ask("annotate", "annotate", "--all", "URL/doc/index.txt")
     assert [line.split()[0] for line in said.splitlines()] == ["1", "2", "1", "3.1.1"]

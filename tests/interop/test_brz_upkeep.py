@@ -135,6 +135,28 @@ def test_uncommit(users: Users) -> None:
 # -- from one branch on the server to another
 
 
+@pytest.mark.parametrize("where", ["from here", "on the server", "from here, with another tip"])
+def test_nothing_changes_where_a_branch_is_already(users: Users, where: str) -> None:
+    """No tag is added to one that is the same, either."""
+    assert users.run("a", "push", users.url("two")).status == 0
+    users.tag("a", "v2", 2)
+    if where == "on the server":
+        assert users.run("a", "push", users.url()).status == 0
+    elif where.endswith("tip"):
+        users.commit("a", "four")
+    source = users.url() if where == "on the server" else "."
+    before = users.served_tip("two")
+    for _ in range(2):
+        refused = users.run("a", "branch", source, users.url("two"))
+        assert (refused.status, "Already a branch" in refused.err) == (3, True), refused.said
+        assert users.served_entries("tags", "two").keys() == {"v1"}
+        assert users.served_tip("two") == before
+        users.forget("a")
+    assert "Branched" in users.run("a", "branch", source, users.url("three")).err
+    assert users.served_entries("tags", "three").keys() == {"v1", "v2"}
+    assert users.served_tip("three") == (users.served_tip() if where == "on the server" else users.tip("a"))
+
+
 def test_a_branch_beside_another(users: Users) -> None:
     users.ask("branch, beside, not remembered", "", "branch", users.url(), users.url("one"))
     said = users.ask("branch, beside", "a", "branch", users.url(), users.url("two"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import GIT, KINDS, MAIN, History
-from bzr_builders import TRUNK, BzrHistory
+from bzr_builders import BZR, TRUNK, BzrHistory
 from simulated_joint import HistorySource, Joint
 
 from netem.cut_everywhere import Trial, cut_everywhere
@@ -21,8 +21,10 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Content, RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
+from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.records.model import Tip
+from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.store.snapshot import pack_path
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
@@ -146,6 +148,23 @@ def either(stage: Stage) -> None:
         stage.joint.network.take() if not paths else None
 
 
+def dated(stage: Stage) -> None:
+    content = stage.remote().read(trees=TreesField([-1], paths=[b"src"], texts=False, bringers=True))
+    assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
+
+
+def history_of(stage: Stage) -> None:
+    for number, chosen in ((4, ChosenField(newest=4)), (5, ChosenField(newest=-2)), (3, ChosenField(newest=LINE[2]))):
+        pulled = stage.remote().pull([LINE[1]], [HERE], bulk=True, chosen=chosen)
+        stream = SegmentStream(KINDS_OF[BZR], graph_first=False)
+        for chunk in pulled.body:
+            stream.feed(chunk)
+        came = [decode_revision(segment, 0).revision for segment in stream.segments()]
+        assert came == LINE[2:number]
+        assert pulled.result.newest == LINE[number - 1]
+        stage.joint.network.take() if number != 3 else None
+
+
 def refused(stage: Stage) -> None:
     with pytest.raises(NoSuchRevisionNumber):
         stage.remote().read(trees=TreesField([99]))
@@ -163,6 +182,8 @@ READS: dict[str, Callable[[Stage], None]] = {
     "the graph": graph,
     "the first and the last revision, and what the repository consists of": with_stats,
     "what the path turns out to be": either,
+    "a folder, and when what is in it was changed": dated,
+    "the history of one revision": history_of,
     "nothing, refused": refused,
 }
 

@@ -53,6 +53,18 @@ def test_the_graph_and_parts_of_it() -> None:
     assert list(came.segments(whole)) == list(whole.values())
 
 
+def test_ghosts() -> None:
+    came = history(b"".join(segments().values()))
+    assert came.ghosts == {b"ghost"}
+    assert not came.ends_at_ghost(b"three")
+    assert not came.ends_at_ghost(b"not here")
+    lone = Announced(b"lone", (Parent(b"ghost", True), Parent(b"one")))
+    writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
+    writer.begin([lone])
+    came = history(writer.segment(*lone, [NewRecord(0, b"lone", b"", b"text", ())]), 1)
+    assert came.ends_at_ghost(b"lone")
+
+
 def test_what_it_rests_on() -> None:
     whole = segments()
     came = history(whole[b"two"] + whole[b"side"] + whole[b"three"], 3)

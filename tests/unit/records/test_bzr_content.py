@@ -116,15 +116,51 @@ def test_what_differs() -> None:
 
 
 def test_what_is_shared() -> None:
-    pages, texts = CONTENT.shared(read, TWO, [ONE, b"ghost@example.org-1"])
+    pages, texts = CONTENT.had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
     assert {record.key for record in FIRST if record.kind == CHK} >= pages
     walked = list(CONTENT.tree(read, TWO, None, pages))
     assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
     assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
-    assert CONTENT.shared(read, ONE, [b"ghost@example.org-1"]) == (set(), set())
-    assert CONTENT.shared(read, b"ghost@example.org-1", [ONE]) == (set(), set())
-    pages, _ = CONTENT.shared(read, ONE, [ONE])
+    assert CONTENT.had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
+    assert CONTENT.had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
+    pages, _ = CONTENT.had(read, [ONE]).shared(ONE)
     assert list(CONTENT.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
+
+
+def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> None:
+    history = BzrHistory()
+    files = {b"f%d" % number: b"0" for number in range(60)}
+    line = [history.commit(files)]
+    for number in range(5):
+        line.append(history.commit({**files, b"f%d" % number: b"1"}, line[-1:]))
+    asked: list[tuple[int, Key]] = []
+
+    def read(kind: int, key: Key) -> Record | None:
+        return history.records.get((kind, key))
+
+    def noted(kind: int, key: Key) -> Record | None:
+        asked.append((kind, key))
+        return read(kind, key)
+
+    had = CONTENT.had(noted, line[:1])
+    of_had = {(kind, key) for kind, key in CONTENT.tree(read, line[0], None, set()) if kind != TEXT}
+    anew = [CONTENT.had(read, line[:1]).shared(revision) for revision in line[1:]]
+    assert [had.shared(revision) for revision in line[1:]] == anew
+    assert [place for place in of_had if asked.count(place) > 1] == []
+
+
+def test_who_changed_what_is_there_last() -> None:
+    history = BzrHistory()
+    one = history.commit({b"src/a": b"1", b"src/b": b"1", b"c": b"1"})
+    two = history.commit({b"src/a": b"2", b"src/b": b"1", b"c": b"1"}, [one])
+
+    def read(kind: int, key: Key) -> Record | None:
+        return history.records.get((kind, key))
+
+    assert CONTENT.bringers(read, two, None) == CONTENT.bringers(read, two, [b"src"]) == {one, two}
+    assert CONTENT.bringers(read, two, [b"src/a"]) == {two}
+    assert CONTENT.bringers(read, two, [b"c", b"none"]) == {one}
+    assert CONTENT.bringers(read, b"ghost@example.org-1", None) == set()
 
 
 def test_versions() -> None:

@@ -190,6 +190,16 @@ def test_what_the_reader_has_is_not_sent(stored: Stored) -> None:
     assert same == parts[:1]
 
 
+def test_who_changed_each_entry_last(stored: Stored) -> None:
+    """Folders have been made by somebody, too."""
+    parts = stored.tree(stored.merged, [b"src"], bringers=True)
+    said = [record.key for record in stored.records(parts, REVISION)]
+    assert said == [stored.merged, *sorted(set(said) - {stored.merged}, key=stored.line.index)]
+    plain = {record.key for part in stored.tree(stored.merged, [b"src"]) for record in part.records}
+    assert {record.key for part in parts for record in part.records} == plain | set(said)
+    assert stored.line[0] in said
+
+
 def test_files_by_their_keys(stored: Stored) -> None:
     history = stored.history
     keys = (history.text(b"README", stored.side), b"README-id\0unknown", b"odd", history.text(b"new", stored.merged))

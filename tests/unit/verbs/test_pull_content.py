@@ -11,7 +11,7 @@ from verb_context import NotedContext, Project
 
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber, Unsupported
 from smartserver.records.model import RefValue, Tip
-from smartserver.store.model import ContentPlan, Trees, What
+from smartserver.store.model import ContentPlan, PullPlan, Trees, What
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
@@ -178,6 +178,45 @@ def test_what_is_asked_instead_inside_a_branch(trunk: Trunk) -> None:
     assert result.trees == [trunk.line[4]]
 
 
+@pytest.mark.parametrize("named", [2, -4, "the id", "a tag"])
+def test_the_history_of_one_revision_by_what_it_is_called(trunk: Trunk, named: int | str) -> None:
+    two = trunk.line[1]
+    if named == "a tag":
+        chosen = ChosenField(tag=b"v2")
+    else:
+        chosen = ChosenField(newest=two if isinstance(named, str) else named)
+    context = trunk.context()
+    context.transaction.set_map("tags", "ids", TRUNK + b"\0v2", two)
+    result = run(context, PullRequest(What.HISTORY, refs=[TRUNK], haves=[trunk.line[0]], chosen=chosen, bulk=True))
+    (plan,) = context.plans
+    assert isinstance(plan, PullPlan)
+    assert (result.newest, result.segments, plan.bulk) == (two, 1, True)
+    snapshot = trunk.repository.snapshot()
+    assert [snapshot.revision(each) for low, high in plan.ranges for each in range(low, high)] == [two]
+
+
+def test_what_a_tag_names_of_other_things(trunk: Trunk) -> None:
+    context = trunk.context()
+    context.transaction.set_map("tags", "ids", TRUNK + b"\0v2", trunk.line[1])
+    result = run(context, PullRequest(What.REVISIONS, refs=[TRUNK], chosen=ChosenField(tag=b"v2")))
+    (plan,) = context.plans
+    assert isinstance(plan, ContentPlan)
+    assert (len(plan.revisions), result.newest) == (2, b"")
+    for refs in ([b"other"], [], None):  # A tag is one branch's.
+        with pytest.raises(MissingRevision, match="v2"):
+            run(context, PullRequest(What.HISTORY, refs=refs, chosen=ChosenField(tag=b"v2")))
+    context.transaction.set_map("tags", "ids", TRUNK + b"\0gone", b"ghost")
+    with pytest.raises(MissingRevision, match="ghost"):
+        run(context, PullRequest(What.HISTORY, refs=[TRUNK], chosen=ChosenField(tag=b"gone")))
+    with pytest.raises(NoSuchRevisionNumber):
+        run(context, PullRequest(What.HISTORY, refs=[TRUNK], chosen=ChosenField(newest=9)))
+
+
+def test_who_changed_what_is_there_last(trunk: Trunk) -> None:
+    assert trunk.tree(TreesField([-1], bringers=True)).bringers
+    assert not trunk.tree(TreesField([-1])).bringers
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -202,6 +241,10 @@ def test_ids_that_are_not_known(trunk: Trunk, request_: PullRequest) -> None:
         (PullRequest(What.HISTORY, trees=TreesField()), "history with trees"),
         (PullRequest(What.REFS, trees=TreesField()), "refs with trees"),
         (PullRequest(What.HISTORY, chosen=ChosenField()), "history with revisions chosen"),
+        (PullRequest(What.HISTORY, chosen=ChosenField(1, newest=1)), "history with revisions chosen"),
+        (PullRequest(What.HISTORY, chosen=ChosenField(newest=1, oldest=1)), "history with revisions chosen"),
+        (PullRequest(What.REVISIONS, chosen=ChosenField(newest=1, tag=b"v1")), "a newest revision and a tag"),
+        (PullRequest(What.REFS, chosen=ChosenField(newest=1)), "refs with revisions chosen"),
         (PullRequest(What.REFS, chosen=ChosenField()), "refs with revisions chosen"),
         (PullRequest(What.HISTORY, inside=InsideField()), "history from inside"),
         (PullRequest(What.REVISIONS, after=b"r"), "revisions that goes on"),

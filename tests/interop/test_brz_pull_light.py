@@ -1,0 +1,104 @@
+"""plugins.breezy_beside, plugins.breezy_inter: something is pulled into a lightweight checkout whose branch lies beside
+it on the server: one request reads, one moves the branch."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from brz_sides import Users
+
+from smartserver.plugins import breezy_beside, breezy_inter  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.fixture
+def light(users: Users) -> Users:
+    """A lightweight checkout of `trunk`; `new` is two revisions ahead of it, `apart` has one that it has not."""
+    shutil.copytree(users.path("a"), users.path("new"))
+    users.commit("new", "four")
+    users.commit("new", "five")
+    users.tag("new", "v5")
+    assert users.run("new", "push", users.url("new")).status == 0
+    assert users.run("", "branch", "-q", "-r", "2", "a", "apart").status == 0
+    users.commit("apart", "other")
+    assert users.run("apart", "push", users.url("apart")).status == 0
+    assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    return users
+
+
+def test_pull(light: Users) -> None:
+    said = light.ask("pull, lightweight", "light", "pull", "--no-remember", light.url("new"))
+    assert said == "Now on revision 5.\n1 tag(s) updated.\n+N  five\n+N  four\nAll changes applied successfully.\n"
+    assert light.served_tip() == light.served_tip("new") == light.tip("new")
+    assert light.served_entries("tags").keys() == {"v1", "v5"}
+    assert light.ask("status, lightweight", "light", "status") == ""
+    assert (light.path("light") / "five").read_text() == "five\n"
+    said = light.ask("pull, lightweight, nothing new", "light", "pull", "--no-remember", light.url("new"))
+    assert said == "No revisions or tags to pull.\n"
+    assert light.run("", "branch", "-q", light.url(), "got").status == 0
+    light.check("got")
+
+
+def test_pull_of_what_has_diverged(light: Users) -> None:
+    before = light.served_tip()
+    words = ("pull", "--no-remember", light.url("apart"))
+    said = light.ask("pull, lightweight, diverged", "light", *words, status=3)
+    assert said.startswith("brz: ERROR: These branches have diverged. Use the missing command to see how.\n")
+    assert light.served_tip() == before
+    (light.path("light") / "one").write_text("mine\n")
+    said = light.ask("pull, lightweight", "light", *words, "--overwrite")
+    assert said == "Now on revision 3.\n+N  other\n-D  three\nAll changes applied successfully.\n"
+    assert light.served_tip() == light.tip("apart")
+    assert light.run("light", "status", "--short").out == " M  one\n"
+    assert "Committed revision 4." in light.ask("commit, lightweight", "light", "commit", "-m", "on it")
+
+
+def test_pull_of_what_is_behind(light: Users) -> None:
+    assert light.run("a", "push", "-r", "2", light.url("old")).status == 0
+    done = light.run("light", "pull", "--no-remember", light.url("old"), "-Dhpss")
+    assert "No revisions or tags to pull." in done.said
+    assert done.counts.rounds_without_handshake <= 2
+    assert light.served_tip() == light.tip("a")
+    said = light.ask("pull, lightweight", "light", "pull", "--no-remember", "--overwrite", light.url("old"))
+    assert "Now on revision 2." in said
+    assert light.served_tip() == (2, light.revision("a", 2))
+    assert not (light.path("light") / "three").exists()
+
+
+def test_pull_up_to_a_revision_and_of_what_the_branch_remembers(light: Users) -> None:
+    done = light.run("light", "pull", "-r", "4", light.url("new"), "-v")
+    assert "Now on revision 4." in done.said, done.said
+    assert "commit four" in done.said
+    assert light.served_tip() == (4, light.revision("new", 4))
+    said = light.ask("pull, lightweight", "light", "pull")
+    assert said.startswith("Using saved parent location: URL/new/\n")
+    assert "Now on revision 5." in said
+    assert light.ask("status, lightweight", "light", "status") == ""
+
+
+def test_pull_into_a_checkout_that_is_out_of_date(light: Users) -> None:
+    light.commit("a", "ahead")
+    assert light.run("a", "push", light.url()).status == 0
+    done = light.run("light", "pull", "--no-remember", light.url("new"))
+    assert (done.status, "These branches have diverged" in done.err) == (3, True)
+    assert light.served_tip() == light.tip("a")
+    done = light.run("light", "pull", "--no-remember", "--overwrite", light.url("new"))
+    assert "Now on revision 5." in done.said
+    assert light.served_tip() == light.tip("new")
+    assert light.run("light", "status").out == ""
+
+
+@pytest.mark.parametrize("source", ["here", "another repository"])
+def test_pull_from_elsewhere(light: Users, source: str) -> None:
+    place = "../new"
+    if source != "here":
+        place = light.served.url(f"{light.place}-another/new")
+        assert light.run("new", "push", place).status == 0
+    done = light.run("light", "pull", "--no-remember", place)
+    assert "Now on revision 5." in done.said, done.said
+    assert light.served_tip() == light.tip("new")
+    assert light.run("light", "status").out == ""
+    assert light.run("", "branch", "-q", light.url(), "got").status == 0
+    light.check("got")

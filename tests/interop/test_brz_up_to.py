@@ -1,0 +1,124 @@
+"""plugins.breezy_remote, plugins.breezy_wanted: of a branch only the history of the revision that was named is sent, in
+one round trip."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+from breezy.workingtree import WorkingTree
+from brz_sides import Users, in_process
+
+from smartserver.plugins import breezy_remote, breezy_wanted  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LARGE = 200_000
+"""Bytes that show where they were sent in vain."""
+
+
+@pytest.fixture
+def large(users: Users) -> Users:
+    """Three small revisions, a large one on top, and tags."""
+    users.tag("a", "v3", 3)
+    users.commit("a", "large", random.Random(1).randbytes(LARGE))
+    users.tag("a", "above")
+    assert users.run("a", "push", users.url()).status == 0
+    return users
+
+
+@pytest.mark.parametrize("spec", ["3", "-2", "last:2", "revno:3", "tag:v3", "v3", "revid:", "before:4", "before:-1"])
+def test_branch(large: Users, spec: str) -> None:
+    three = large.revision("a", 3)
+    if spec == "revid:":
+        spec += three.decode()
+    large.forget("nobody")
+    said = large.ask("branch -r", "", "branch", "-r", spec, large.url(), "c")
+    assert said == "Branched 3 revisions.\n"
+    assert large.tip("c") == (3, three)
+    assert large.tags("c") == large.tags("a")
+    large.check("c")
+    if not spec.startswith("before:"):  # Whose revision is brought to see its parent.
+        done = large.run("", "branch", "-r", spec, large.url(), "d")
+        assert done.counts.bytes_down < 10_000
+    assert large.run("c", "pull").status == 0
+    assert large.tip("c") == large.tip("a")
+
+
+def test_what_only_a_look_can_tell_comes_with_everything(large: Users) -> None:
+    for spec in ("date:yesterday", "ancestor:a"):
+        done = large.run("", "branch", "-r", spec, large.url(), "c", "-Dhpss")
+        assert "HPSS calls: 1 (0 vfs)" in done.said
+        shutil.rmtree(large.path("c"), ignore_errors=True)
+
+
+def test_a_revision_that_was_merged(users: Users) -> None:
+    shutil.copytree(users.path("a"), users.path("side"))
+    beside = users.commit("side", "beside")
+    users.commit("a", "four")
+    assert users.run("a", "merge", "../side").status == 0
+    users.commit_merge("a")
+    assert users.run("a", "push", users.url()).status == 0
+    users.ask("branch -r", "", "branch", "-r", f"revid:{beside.decode()}", users.url(), "c")
+    assert users.tip("c") == (4, beside)
+    users.ask("branch -r", "", "branch", "-r", "3.1.1", users.url(), "d")
+    assert users.tip("d") == (4, beside)
+    users.ask("branch -r", "", "branch", "-r", "5", users.url(), "e")
+    assert users.tip("e") == users.tip("a")
+
+
+def test_pull_and_checkout(large: Users) -> None:
+    assert large.run("", "branch", "-r", "1", large.url(), "c").status == 0
+    done = large.run("c", "pull", "-r", "2", large.url(), "-Dhpss")
+    assert "Now on revision 2." in done.said
+    assert ("HPSS calls: 1 (0 vfs)" in done.said, done.counts.bytes_down < 10_000) == (True, True)
+    assert large.tip("c") == (2, large.revision("a", 2))
+    assert large.run("c", "pull", "-r", "tag:v3", large.url()).counts.bytes_down < 10_000
+    assert large.tip("c")[0] == 3
+    # Nothing is brought where it is here already.
+    assert "No revisions" in large.ask("pull, nothing new", "c", "pull", "-r", "2", large.url())
+    done = large.run("", "checkout", "-r", "2", large.url(), "d", "-Dhpss")
+    assert ("HPSS calls: 1 (0 vfs)" in done.said, done.counts.bytes_down < 10_000) == (True, True)
+    assert large.tip("d")[0] == 2
+    assert "Now on revision 4." in large.ask("pull -v", "c", "pull", large.url())
+    for where in ("c", "d"):
+        large.check(where)
+
+
+def test_tags_whose_history_is_wanted_bring_it(large: Users) -> None:
+    done = large.run("", "branch", "-Obranch.fetch_tags=True", "-r", "3", large.url(), "c")
+    assert done.status == 0, done.said
+    with large.branch("c") as branch:
+        assert branch.repository.has_revision(large.revision("a", 4))
+    assert large.tip("c")[0] == 3
+
+
+def test_there_is_no_such_revision(large: Users) -> None:
+    for spec in ("99", "last:99", "tag:none", "none"):
+        done = large.run("", "branch", "-r", spec, large.url(), "c")
+        assert done.status == 3
+        assert "Traceback" not in done.said
+        assert "does not exist" in done.err or "No such tag" in done.err, done.err
+        assert not large.path("c").exists()
+    # What may be anything (`99`) is looked for among all revisions, too.
+    done = large.run("", "branch", "-r", "revno:99", large.url(), "c", "-Dhpss")
+    assert "HPSS calls: 1 (0 vfs)" in done.said
+    assert done.counts.bytes_down < 10_000
+
+
+def test_numbers_count_what_is_below_a_ghost(users: Users) -> None:
+    """The number of a tip is known, be its history whole or not."""
+    with in_process():
+        tree = WorkingTree.open(str(users.path("a")))
+        tree.set_parent_ids([b"ghost@example.org-1"], allow_leftmost_as_ghost=True)
+        tree.branch.set_last_revision_info(7, b"ghost@example.org-1")
+        for number in (8, 9):
+            (users.path("a") / "f").write_text(f"{number}\n")
+            tree.commit(f"number {number}", committer="a <a@example.org>")
+        tree.branch.set_last_revision_info(9, tree.branch.last_revision())
+    pushed = users.run("a", "push", "--overwrite", users.url())
+    assert pushed.status == 0, pushed.said
+    done = users.run("", "branch", "-r", "8", users.url(), "c")
+    assert done.status == 0, done.said
+    assert users.tip("c") == (8, users.revision("a", 8))

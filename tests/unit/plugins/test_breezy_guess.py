@@ -1,0 +1,195 @@
+"""plugins.breezy_guess: what a command is about to want, read off what it was given and what is around it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import breezy
+import breezy.bzr
+import pytest
+from breezy.branch import Branch
+from breezy.controldir import ControlDir, format_registry
+from breezy.plugins import hpss
+from breezy.revision import NULL_REVISION
+from brz_running import running, specs
+
+from smartserver.plugins.breezy_guess import (
+    copies_there,
+    given,
+    is_ours,
+    is_running,
+    is_usable,
+    likely_target,
+    local_tips,
+    may_remember,
+    reads_here,
+    wants_history,
+)
+
+URL, BESIDE, OTHER = "hpss://localhost/p/trunk", "hpss://localhost/p/new/", "hpss+ssh://localhost/q/new"
+
+
+def test_what_runs() -> None:
+    assert not is_running("log")
+    assert given("location") is None
+    with running("pull", location=URL):
+        assert is_running("push", "pull")
+        assert not is_running("push")
+        assert (given("location"), given("directory")) == (URL, None)
+        with running("log"):  # One that another has begun.
+            assert is_running("log")
+            assert not is_running("pull")
+            assert given("location") is None
+        assert is_running("pull")
+
+
+@pytest.mark.parametrize(
+    ("location", "ours"),
+    [(URL, True), (OTHER, True), ("bzr://localhost/p", False), ("/p/hpss://x", False), (None, False), (3, False)],
+)
+def test_whose_url_it_is(location: object, ours: bool) -> None:
+    assert is_ours(location) is ours
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "wants"),
+    [
+        ("log", {}, True),
+        ("revno", {}, False),
+        ("tag", {"revision": None}, False),
+        ("tag", {"revision": specs("1.2.3")}, True),
+        ("branch", {"from_location": URL, "to_location": BESIDE}, False),
+        ("branch", {"from_location": URL, "to_location": "here"}, True),
+    ],
+)
+def test_whether_history_is_going_to_be_asked_for(command: str, arguments: dict[str, object], wants: bool) -> None:
+    with running(command, **arguments):
+        assert wants_history() is wants
+
+
+def test_a_program_that_uses_breezy_wants_history_and_keeps_none() -> None:
+    assert wants_history()
+    assert not reads_here()
+
+
+@pytest.mark.parametrize(("command", "reads"), [("log", True), ("grep", True), ("pull", False), ("missing", False)])
+def test_whether_what_comes_is_only_read(command: str, reads: bool) -> None:
+    with running(command):
+        assert reads_here() is reads
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "may"),
+    [
+        ("tag", {"directory": URL}, True),
+        ("tag", {"directory": URL, "revision": specs("2")}, False),
+        ("tag", {"directory": "."}, False),
+        ("config", {"directory": URL, "name": "a=b"}, True),
+        ("config", {"directory": URL, "remove": True}, False),
+        ("nick", {"directory": URL}, True),
+        ("uncommit", {"location": URL}, True),
+        ("uncommit", {"location": None}, False),  # A checkout's own branch.
+        ("push", {"location": URL}, False),
+    ],
+)
+def test_what_may_follow_from_what_is_remembered(command: str, arguments: dict[str, object], may: bool) -> None:
+    with running(command, **arguments):
+        assert may_remember() is may
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "copies"),
+    [
+        ("branch", {"from_location": URL, "to_location": BESIDE}, True),
+        ("branch", {"from_location": URL + "/", "to_location": BESIDE}, True),
+        ("branch", {"from_location": URL, "to_location": OTHER}, False),
+        ("branch", {"from_location": URL, "to_location": None}, False),
+        ("branch", {"from_location": "trunk", "to_location": BESIDE}, False),
+        ("branch", {"from_location": URL, "to_location": BESIDE, "revision": specs("3")}, False),
+        ("checkout", {"from_location": URL, "to_location": BESIDE}, False),
+    ],
+)
+def test_what_is_made_from_what_lies_beside_it(command: str, arguments: dict[str, object], copies: bool) -> None:
+    with running(command, **arguments):
+        assert copies_there() is copies
+
+
+# -- what is here
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder; no branch was opened yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hpss, "opened", [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Breezy leaves files to be closed by themselves.
+        yield tmp_path
+
+
+def make(name: str, format_name: str = "2a", *, revisions: int = 0) -> Branch:
+    """A branch in the current folder, opened."""
+    if breezy.get_global_state() is None:
+        breezy.initialize()
+    Path(name).mkdir()
+    made = format_registry.make_controldir(format_name)
+    tree = ControlDir.create_standalone_workingtree(name, format=made)
+    for number in range(revisions):
+        tree.commit(f"number {number}", committer="Joe <joe@example.org>")
+    return Branch.open(name)
+
+
+def place(repository: object) -> str | None:
+    return None if repository is None else repository.user_url.rstrip("/").rpartition("/")[2]  # type: ignore[attr-defined]
+
+
+def test_the_repository_of_the_branch_that_was_opened_last(folder: Path) -> None:
+    with running("pull"):
+        assert likely_target() is None
+        one = make("one")
+        two = make("two")
+        assert place(likely_target()) == "two"
+        older = make("older", "1.14")
+        assert not is_usable(older.repository)
+        assert place(likely_target()) == "two", "one that cannot be named to a server is passed over"
+        assert is_usable(one.repository)
+        assert two is not one
+
+
+def test_the_repository_around_the_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make("around")
+    monkeypatch.setattr(hpss, "opened", [])
+    (folder / "around" / "below").mkdir()
+    monkeypatch.chdir(folder / "around" / "below")
+    assert place(likely_target()) == "around"
+    with running("merge", location=URL):
+        assert place(likely_target()) == "around"
+
+
+def test_a_new_branch_has_what_the_shared_repository_above_it_holds(folder: Path) -> None:
+    opened = make("opened")
+    (folder / "shared").mkdir()
+    format_registry.make_controldir("2a").initialize(str(folder / "shared")).create_repository(shared=True)
+    for arguments, expected in (
+        ({"to_location": "shared/new"}, "shared"),
+        ({"to_location": "shared/new", "standalone": True}, None),
+        ({"to_location": "opened/new"}, None),
+        ({"to_location": "new"}, None),
+        ({"to_location": None}, None),
+    ):
+        with running("branch", from_location=URL, **arguments):
+            assert place(likely_target()) == expected, arguments
+    with running("branch", from_location="opened", to_location=URL):  # What is sent is not what is brought.
+        assert place(likely_target()) == place(opened.repository) == "opened"
+
+
+def test_the_tips_of_what_was_opened(folder: Path) -> None:
+    branches = [make("empty"), make("one", revisions=1), make("two", revisions=2), make("older", "1.14")]
+    tips = [branch.last_revision() for branch in branches]
+    assert tips[0] == NULL_REVISION
+    assert local_tips() == [tips[2], tips[1]]
+    again = Branch.open("one")
+    assert local_tips() == [tips[1], tips[2]], "each once, the newest first"
+    assert again is not branches[1]

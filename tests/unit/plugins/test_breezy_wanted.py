@@ -1,0 +1,295 @@
+"""plugins.breezy_wanted: what the first request of a command asks for, read off what it was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brz_running import running, specs
+
+from smartserver.plugins import breezy_wanted
+from smartserver.plugins.breezy_wanted import TIP, Wanted, batched, commit_on, pulled_into, until, wanted
+from smartserver.verbs.fields import MAX_NAME
+from smartserver.verbs.repository_pull import ChosenField, TreesField
+
+URL = "hpss://localhost/p/trunk"
+FILE = f"{URL}/doc/index.txt"
+BARE = ChosenField(bare=True)
+
+
+def asked(command: str, **arguments: object) -> Wanted | None:
+    with running(command, **arguments):
+        return wanted()
+
+
+def test_who_runs_no_command_or_one_that_reads_whole_revisions_wants_nothing_less() -> None:
+    assert wanted() is None
+    for command in ("branch", "missing", "merge", "grep", "pull"):
+        assert asked(command, location=URL) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ("5", 5),
+        ("-3", -3),
+        ("revno:7", 7),
+        ("last:2", -2),
+        ("before:7", 6),
+        ("revid:joe@example.org-1", b"joe@example.org-1"),
+        ("", TIP),
+    ],
+)
+def test_a_revision_that_is_told_by_its_name(said: str, named: int | bytes) -> None:
+    expected = TreesField(list(dict.fromkeys([TIP, named])), inner=True)
+    assert asked("cat", filename=FILE, revision=specs(said)) == Wanted(trees=expected)
+
+
+@pytest.mark.parametrize(
+    ("said", "look"),
+    [
+        ("tag:v1", None),
+        ("date:2026-11-22", ChosenField(left_hand=True)),
+        ("1.2.3", BARE),
+        ("v1", BARE),
+        ("0", BARE),
+        ("last:0", BARE),
+        ("before:1", BARE),
+        ("before:tag:v1", BARE),
+        ("revid:", BARE),
+        ("revid:" + "x" * (MAX_NAME + 1), BARE),
+        ("9999999999", BARE),
+        ("5:other", BARE),
+    ],
+)
+def test_one_that_only_a_look_at_the_branch_can_tell(said: str, look: ChosenField | None) -> None:
+    """The tip is looked at in any case, and the rest when it is known which that is."""
+    of_tip = TreesField([TIP], inner=True)
+    assert asked("cat", filename=FILE, revision=specs(said)) == Wanted(look, of_tip, of_tip)
+    later = TreesField([], texts=False)
+    assert asked("ls", path=None, directory=URL, revision=specs(said)) == Wanted(
+        look, None, TreesField([], inner=True, texts=False)
+    )
+    assert asked("ls", path=None, directory=URL, from_root=True, revision=specs(said)) == Wanted(look, None, later)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("5", ChosenField(newest=5)),
+        ("-3", ChosenField(newest=-3)),
+        ("last:2", ChosenField(newest=-2)),
+        ("before:7", ChosenField(newest=7)),  # Its parent is what is brought.
+        ("before:1", ChosenField(newest=1)),
+        ("revid:joe@example.org-1", ChosenField(newest=b"joe@example.org-1")),
+        ("tag:v1", ChosenField(tag=b"v1")),
+        ("tag:2026-11-22", ChosenField(tag=b"2026-11-22")),
+        ("v1", ChosenField(tag=b"v1")),
+        ("ünï", ChosenField(tag="ünï".encode())),
+        ("release-1.2", ChosenField(tag=b"release-1.2")),
+        ("tag:" + "x" * (MAX_NAME + 1), None),
+        ("tag:", None),
+        ("1.2.3", None),
+        ("before:0", None),
+        ("before:v1", None),
+        ("yesterday", None),
+        ("2026-11-22", None),
+        ("date:yesterday", None),
+        ("joe@example.org-20261122-x", None),
+        ("ancestor:../other", None),
+        ("branch:../other", None),
+        ("-1.2", None),
+        ("", None),
+    ],
+)
+def test_up_to_where_history_is_brought(said: str, expected: ChosenField | None) -> None:
+    for command in ("branch", "checkout", "pull"):
+        with running(command, revision=specs(said)):
+            assert until() == expected
+    with running("merge", revision=specs(said)):
+        assert until() is None
+
+
+def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
+    assert until() is None
+    for given in (None, [], specs("1", "2")):
+        with running("branch", revision=given):
+            assert until() is None
+
+
+def test_what_of_a_tree_is_read() -> None:
+    assert asked("ls", path=URL, revision=None) == Wanted(trees=TreesField([TIP], inner=True, texts=False))
+    assert asked("cat", filename="/doc/", directory=URL, revision=None) == Wanted(
+        trees=TreesField([TIP], paths=[b"doc"])
+    )
+    assert asked("export", branch_or_subdir=URL, revision=specs("2")) == Wanted(trees=TreesField([2], inner=True))
+    dated = TreesField([TIP], inner=True, bringers=True)
+    assert asked("export", branch_or_subdir=URL, revision=None, per_file_timestamps=True) == Wanted(trees=dated)
+    versions = TreesField([TIP], inner=True, versions=True)
+    assert asked("annotate", filename=FILE, revision=None) == Wanted(BARE, versions, ids=[])
+    assert asked("checkout", branch_location=URL, revision=specs("1")) is None
+    light = asked("checkout", branch_location=URL, revision=specs("1"), lightweight=True)
+    assert light == Wanted(trees=TreesField([1]))
+
+
+def test_a_path_in_a_checkout_is_seen_from_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tree" / ".bzr").mkdir(parents=True)
+    (tmp_path / "tree" / "doc").mkdir()
+    monkeypatch.chdir(tmp_path / "tree" / "doc")
+    for path, expected in (("index.txt", b"doc/index.txt"), ("..", b""), (".", b"doc"), ("../ü", "ü".encode())):
+        assert asked("cat", filename=path, revision=None) == Wanted(trees=TreesField([TIP], paths=[expected]))
+    # A log of a folder compares all trees.
+    assert asked("log", file_list=["."]) is None
+    found = asked("log", file_list=["index.txt"])
+    assert found is not None
+    assert found.trees == TreesField([TIP], paths=[b"doc/index.txt"], versions=True)
+
+
+def test_which_trees_are_compared() -> None:
+    def trees(*said: str, **more: object) -> TreesField | None:
+        found = asked("diff", revision=specs(*said), file_list=[URL], **more)
+        return None if found is None else found.trees
+
+    assert trees("2", "4") == TreesField([2, 4], changed=True, inner=True)
+    assert trees("2") == TreesField([2, TIP], changed=True, inner=True)
+    assert trees("2", old=URL) is None
+    several = asked("diff", revision=specs("2"), file_list=[URL, "b"])
+    assert several == Wanted(trees=TreesField([2, TIP], changed=True, inner=True, paths=[b"b"]))
+
+
+def test_how_many_revisions_a_log_shows() -> None:
+    one = asked("log", file_list=[URL], limit=1)
+    assert one is not None
+    assert (one.chosen, one.trees, one.is_deep) == (ChosenField(9, True), None, False)
+    for arguments in ({"levels": 0}, {"include_merged": True}):
+        every = asked("log", file_list=[URL], limit=1, **arguments)
+        assert every is not None
+        assert (every.chosen, every.is_deep) == (ChosenField(0, False), True)
+    said = asked("log", file_list=[URL], limit=1, match="x")
+    assert said is not None
+    assert said.chosen == ChosenField(0, True)
+    ranged = asked("log", file_list=[URL], revision=specs("2", "-2"))
+    assert ranged is not None
+    assert (ranged.chosen, ranged.is_deep) == (ChosenField(0, True, False, -2, 2), False)
+    assert ranged.inside is not None
+    shown = asked("log", file_list=[URL], show_diff=True)
+    assert shown is not None
+    assert shown.trees == TreesField(each=True, texts=True, changed=True)
+
+
+def test_a_log_of_a_folder_or_file_in_a_url_reads_something_else() -> None:
+    for arguments, history in (({}, False), ({"verbose": True}, True)):
+        found = asked("log", file_list=[FILE], **arguments)
+        assert found is not None
+        assert found.inside is not None
+        assert found.inside.history is history
+    assert asked("log", file_list=[URL], revision=specs("tag:v1")) == Wanted(ChosenField(left_hand=True))
+
+
+@pytest.mark.parametrize(("limit", "read"), [(0, 0), (1, 9), (9, 9), (10, 9 + 13), (22, 22), (23, 22 + 19)])
+def test_a_log_reads_revisions_in_batches(limit: int, read: int) -> None:
+    assert batched(limit) == read
+    assert 10_000 <= batched(10_000) < 10_200  # No batch has more than 200.
+
+
+def test_what_is_removed_and_what_is_the_tip_then() -> None:
+    def uncommit(said: str | None) -> Wanted | None:
+        return asked("uncommit", location=URL, revision=None if said is None else specs(said))
+
+    one = Wanted(ChosenField(newest=TIP, oldest=TIP), TreesField([-2], paths=[], texts=False), ends=True)
+    assert uncommit(None) == one
+    assert uncommit("5") == Wanted(ChosenField(newest=TIP, oldest=6), TreesField([5], paths=[], texts=False), ends=True)
+    assert uncommit("-1") == Wanted(ChosenField(1))
+    assert uncommit("tag:v1") is None
+    assert uncommit("revid:x") is None
+    assert asked("uncommit", location=None, revision=None) is None
+
+
+def test_what_a_description_reads() -> None:
+    assert asked("info", verbose=0) == Wanted()
+    assert asked("info", verbose=2) == Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
+    assert asked("tags") == Wanted(BARE)
+
+
+# -- lightweight checkouts
+
+
+class Light:
+    """A lightweight checkout of one parent, with a file changed."""
+
+    def __init__(self, *parents: bytes) -> None:
+        self._parents = list(parents)
+
+    def parents(self) -> list[bytes]:
+        return self._parents
+
+    def ghosts(self) -> list[bytes]:
+        return [b"ghost"]
+
+    def changed(self) -> list[bytes]:
+        return [b"f-id\0one"]
+
+
+@pytest.fixture
+def light(monkeypatch: pytest.MonkeyPatch) -> Light:
+    """The one that everything lies in."""
+    made = Light(b"one")
+    monkeypatch.setattr(breezy_wanted, "checkout_of", lambda path: made)
+    monkeypatch.setattr(breezy_wanted, "open_checkout", lambda path: made)
+    return made
+
+
+def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
+    files = [b"f-id\0one"]
+    moved = TreesField([TIP], had=[b"one"], files=files)
+    assert asked("update", dir=None) == Wanted(ChosenField(bare=True, newest=TIP, oldest=b"one"), moved, ends=True)
+    assert asked("switch", to_location=URL) == Wanted(trees=moved)
+    of_files = Wanted(trees=TreesField(files=files, texts=False))
+    assert asked("diff", file_list=None) == asked("revert", file_list=None) == of_files
+    assert asked("status", file_list=None) == Wanted(later=TreesField([], texts=False))
+    assert asked("commit", selected_list=None) == Wanted(trees=TreesField(texts=False, had=[b"one", b"ghost"]), ids=[])
+    shown = TreesField(texts=False, had=[b"one", b"ghost"], files=files)
+    assert asked("commit", selected_list=None, show_diff=True) == Wanted(trees=shown, ids=[])
+    kept = TreesField([-2], had=[b"one"], texts=False)
+    assert asked("uncommit", location=None) == Wanted(ChosenField(newest=TIP, oldest=TIP), kept, ends=True)
+    # Which revision it is says the branch, and its tree is read then.
+    assert asked("update", dir=None, revision=specs("tag:v1")) == Wanted(
+        None, None, TreesField([], had=[b"one"], files=files)
+    )
+
+
+def test_what_a_tree_rests_on_is_asked_for_besides(light: Light) -> None:
+    """The branch may not reach it any more."""
+    asked_for = asked("annotate", filename="/nowhere/f", revision=None)
+    assert asked_for is not None
+    assert (asked_for.chosen, asked_for.ids) == (BARE, [b"one"])
+    assert asked_for.trees is not None
+    assert asked_for.trees.revisions == [TIP, b"one"]
+    for arguments in (
+        {"filename": FILE},
+        {"filename": "f", "revision": specs("1")},
+        {"filename": "f", "directory": URL},
+    ):
+        of_branch = asked("annotate", **{"revision": None, **arguments})
+        assert of_branch is not None
+        assert of_branch.ids == []
+    itself = TreesField([b"one"], paths=[], texts=False)
+    assert asked("version-info", location=None) == Wanted(BARE, itself, ids=[b"one"])
+    assert asked("version-info", location=None, all=True) == Wanted(ChosenField(), itself, ids=[b"one"])
+    assert asked("version-info", location=None, revision=specs("1")) is None
+
+
+def test_a_merge_is_committed_on_what_was_merged(light: Light) -> None:
+    assert commit_on([b"one"]) == Wanted(trees=TreesField(texts=False, had=[b"one"]), ids=[])
+    assert commit_on([b"one", b"two"]) == Wanted(BARE, TreesField(texts=False, had=[b"one", b"two"]), ids=[b"two"])
+
+
+def test_what_is_pulled_into_a_checkout() -> None:
+    light = Light(b"one")
+    moved = TreesField([TIP], had=[b"one"], files=light.changed())
+    expected = Wanted(ChosenField(bare=True, oldest=b"one"), moved, ends=True, ids=[b"one"])
+    assert pulled_into(light, {}) == expected  # type: ignore[arg-type]
+    shown = pulled_into(light, {"verbose": True})  # type: ignore[arg-type]
+    assert shown.chosen == ChosenField(oldest=b"one")
+    assert pulled_into(light, {"revision": specs("v1")}).trees is None  # type: ignore[arg-type]
+    assert pulled_into(Light(), {}).chosen is None  # type: ignore[arg-type]
