@@ -81,6 +81,28 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     return found
 
 
+def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
+    """As `leaf_texts`, of the items that a leaf has and one that has been read has not, with few others.
+
+    None where that takes reading it whole. Whether two of its items have the same key is not looked for.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if is_node(old):
+        return None
+    head, earlier = leaf_head(new), leaf_head(old)
+    if head.prefix != earlier.prefix or head.parts != earlier.parts:
+        return None
+    if head.parts != ENTRY_PARTS:
+        return {}
+    items, _ = other_items(new, head.end, old, earlier.end)
+    texts = item_texts(head, items, 0, len(items))
+    if len(texts) != count_items(head, items, 0, len(items)):
+        raise ValueError("cannot be read as a leaf: its items")
+    return texts
+
+
 def node_changes(new: bytes, old: bytes) -> Changed | None:
     """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole.
 

@@ -91,9 +91,9 @@ _ENTRIES: Final = re.compile(
 """All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
 _TEXTS: Final = re.compile(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
-    rb"(?(2).++\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
+    rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""Of each item of such a leaf the rest of its key, what it is, file id and revision."""
+"""Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
 _NAMES: Final = (
     re.compile(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     re.compile(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
@@ -162,15 +162,15 @@ def is_node(text: bytes) -> bool:
     return text.startswith(b"chknode:\n")
 
 
-def leaf_texts(text: bytes) -> list[Key]:
-    """The keys of the texts that a leaf names; a leaf of `by_name` names none.
+def leaf_texts(text: bytes) -> dict[Key, bytes]:
+    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none.
 
     Raises:
         ValueError: it cannot be read.
     """
     head = _open_leaf(text)
     if head.parts == NAME_PARTS:
-        return []
+        return {}
     texts = item_texts(head, text, head.end, len(text))
     _check_count(head.items, len(texts))
     return texts
@@ -235,19 +235,20 @@ def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
     return count
 
 
-def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> list[Key]:
-    """The keys of the texts that those items of a leaf of `id_to_entry` name; `count_items` has passed them.
+def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, bytes]:
+    """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
+
+    `count_items` has passed them.
 
     Raises:
         ValueError: an item's key is not its entry's id, or is another's too.
     """
     prefix = head.prefix
     texts = _TEXTS.findall(text, start, end)
-    if [prefix + rest for rest, *_ in texts] != [file_id for *_, file_id, _ in texts]:
+    if [prefix + item[0] for item in texts] != [item[4] for item in texts]:
         raise ValueError("cannot be read as a leaf: a key is not its entry's id")
-    keys = dict([item[4:] for item in texts])
-    _check_count(len(texts), len(keys))
-    return [file_id + b"\0" + revision for file_id, revision in keys.items()]
+    _check_count(len(texts), len({item[4] for item in texts}))
+    return {item[4] + b"\0" + item[5]: item[6] for item in texts}
 
 
 def read_before(head: LeafHead, text: bytes, start: int, end: int) -> tuple[int, list[Key]]:

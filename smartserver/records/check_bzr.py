@@ -50,7 +50,7 @@ class BzrRules(Rules):
         if kind == CHK:
             if is_node(text):
                 return CHK, list(read_node(text).children.values())
-            return TEXT, leaf_texts(text)
+            return TEXT, list(leaf_texts(text))
         if kind == INVENTORY:
             inventory = read_inventory(text)
             if inventory.revision != key:

@@ -7,11 +7,11 @@ at while its text is at hand, and one that rests on a page that came as far as i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from smartserver.errors import shown
-from smartserver.records.bzr_changes import leaf_changes, node_changes
+from smartserver.records.bzr_changes import new_texts, node_changes
 from smartserver.records.bzr_pages import is_node, leaf_texts, read_node
 from smartserver.records.bzr_revision import read_inventory
 from smartserver.records.model import Key
@@ -26,8 +26,9 @@ class References:
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
 
-    def page(self, text: bytes, base: bytes | None) -> Iterable[Key]:
-        """Take a page; `base`: that of a page taken before. The texts it names that `base` does not.
+    def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
+        """Take a page; `base`: that of a page taken before. The texts it names and `base` does not, with few others,
+        and the sha1 it says of each; none of a folder's or link's.
 
         Raises:
             ValueError: it cannot be read.
@@ -35,9 +36,10 @@ class References:
         if is_node(text):
             below = None if base is None else node_changes(text, base)
             self._pages.update(read_node(text).children.values() if below is None else below.now)
-            return ()
-        changed = None if base is None else leaf_changes(text, base)
-        named: Collection[Key] = leaf_texts(text) if changed is None else changed.now
+            return {}
+        named = None if base is None else new_texts(text, base)
+        if named is None:
+            named = leaf_texts(text)
         self._texts.update(named)
         return named
 

@@ -14,7 +14,7 @@ import hashlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from smartserver.records.bzr_revision import read_revision
@@ -182,8 +182,10 @@ class _Arrived:
             for key in pages:
                 text = self._text(CHK, key)
                 if self.references is not None:
-                    named = self._refer(self.references, key, text)
-                    self._look(text, [each for each in named if each in expected], expected)
+                    for each, sha1 in self._refer(self.references, key, text).items():
+                        if each in expected:
+                            self._named[each] = sha1
+                            del expected[each]
                 elif expected and holds_rows(text):
                     self._look(text, list(expected), expected)
                 base_key = self._rows[CHK][key].base
@@ -196,8 +198,8 @@ class _Arrived:
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
-    def _refer(self, references: References, key: Key, text: bytes) -> Iterable[Key]:
-        """Take what a page refers to; the texts it names, as far as it is read."""
+    def _refer(self, references: References, key: Key, text: bytes) -> Mapping[Key, bytes]:
+        """Take what a page refers to; the texts it names, as far as it is read, and the sha1 it says of each."""
         row = self._rows[CHK][key]
         base = self._cache.get(CHK, row.base) if row.base and not row.here else None
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes, node_changes
+from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes, new_texts, node_changes
 from smartserver.records.bzr_pages import MAX_CHILDREN, leaf_texts, read_node
 
 OLD, NEW, NAMES = FIRST[2].text, SECOND[2].text, FIRST[3].text
@@ -143,6 +143,33 @@ def test_an_item_that_is_nowhere_in_the_old_leaf_is_read(broken: bytes) -> None:
     new = leaf(*ids, revision=b"r2").replace(b"dir: id-07", broken)
     with pytest.raises(ValueError, match="cannot be read as a leaf"):
         leaf_changes(new, leaf(*ids))
+
+
+def test_what_a_leaf_says_of_texts_that_another_does_not() -> None:
+    sha1 = b"%040d" % 7
+    item = b"readme-id\0007\nfile: readme-id\nroot-id\nREADME\nr2\n%b\n5\nN\n" % sha1
+    old = leaf(*[b"id-%02d" % number for number in range(40)])
+    new = old.replace(b"\n40\n", b"\n41\n", 1).replace(b"id-20\n\n\nr1", b"id-20\n\n\nr2") + item
+    found = new_texts(new, old)
+    assert found is not None
+    assert {b"id-20\0r2": b"", b"readme-id\0r2": sha1}.items() <= found.items() <= leaf_texts(new).items()
+    assert len(found) < 10
+    assert new_texts(NAMES, NAMES) == {}
+    for other in (NODE, NAMES, leaf(b"id-1", prefix=b"id")):
+        assert new_texts(new, other) is None
+    for wrong in (new + b"x", new[:-1], new.replace(b"file: readme", b"file: other"), new.replace(b"\nREADME", b"")):
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            new_texts(wrong, old)
+
+
+def test_a_line_too_few_and_one_too_many() -> None:
+    """Of two items that differ, with one between them that does not, the lines of the second do not count for the
+    first."""
+    old = leaf(b"a", b"b", b"c")
+    new = old.replace(b"dir: a\n\n\nr1\n", b"dir: a\n\nr1\n").replace(b"c\0", b"r1\nc\0")
+    for read in (leaf_texts, lambda page: leaf_changes(page, old), lambda page: new_texts(page, old)):
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read(new)
 
 
 def node(children: dict[int, int], parts: int = 1, prefix: bytes = b"") -> bytes:

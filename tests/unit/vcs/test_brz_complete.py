@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -30,7 +31,8 @@ def taken() -> References:
     for record in FIRST:
         if record.kind == CHK:
             found.page(record.text, None)
-    assert list(found.page(SECOND[2].text, FIRST[2].text)) == [b"readme-id\0joe@example.org-2"]
+    named = found.page(SECOND[2].text, FIRST[2].text)
+    assert named[b"readme-id\0joe@example.org-2"] == hashlib.sha1(SECOND[-1].text).hexdigest().encode()
     for record in FIRST + SECOND:
         if record.kind == INVENTORY:
             found.inventory(record.text)
@@ -53,7 +55,7 @@ def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:
     old = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 2)
     new = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 3)
     found = References()
-    assert list(found.page(new, old)) == []
+    assert found.page(new, old) == {}
     for base in (None, b"a leaf, which no page of pages rests on"):
         whole = References()
         whole.page(new, base)
