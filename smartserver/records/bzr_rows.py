@@ -1,4 +1,4 @@
-"""The items of leaves of `id_to_entry`, each as a row of fields: all at once, those that differ, or what one says.
+"""The items of leaves of `id_to_entry`, each as a row of fields: all of them, or those that differ.
 
 A reader here does not look at what it does not give: who takes a leaf from elsewhere has `records.bzr_pages` check it.
 """
@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from smartserver.records.bzr_changes import other_items
-from smartserver.records.bzr_pages import is_node, leaf_head
+from smartserver.records.bzr_pages import leaf_head
 
 _ROWS: Final = re.compile(
     rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): ([^\n]+)\n([^\n]*)\n([^\n]*)\n([^\n]+)\n"
@@ -57,21 +57,3 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
     if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
         return found, before
     return rows(new), rows(old)
-
-
-def holds_rows(page: bytes) -> bool:
-    """Whether a page is a leaf of `id_to_entry`: its keys have one part, those of the other map two."""
-    return not is_node(page) and page.split(b"\n", 3)[2:3] == [b"1"]
-
-
-def sha1_named(leaf: bytes, file_id: bytes, revision: bytes) -> bytes | None:
-    """The sha1 it says of a file's text, empty for a folder or link; None where it has no such text."""
-    sought = b": " + file_id + b"\n"
-    at = leaf.find(sought)
-    while at >= 0:
-        begin = leaf.rfind(b"\n", 0, at) + 1
-        fields = leaf[at + len(sought) :].split(b"\n", 4) if leaf[begin - 3 : begin - 2] == b"\0" else ()
-        if len(fields) > 3 and fields[2] == revision:
-            return fields[3] if leaf[begin:at] == b"file" else b""
-        at = leaf.find(sought, at + 1)
-    return None

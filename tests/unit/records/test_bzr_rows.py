@@ -8,7 +8,7 @@ import random
 import pytest
 from bzr_maps import entry, key_of, leaf
 
-from smartserver.records.bzr_rows import TreeEntry, differing, holds_rows, rows, sha1_named
+from smartserver.records.bzr_rows import TreeEntry, differing, rows
 
 
 def test_what_is_no_leaf() -> None:
@@ -17,7 +17,6 @@ def test_what_is_no_leaf() -> None:
             rows(page)
         with pytest.raises(ValueError, match="cannot be read as a leaf"):
             differing(leaf({}), page)
-        assert not holds_rows(page)
 
 
 def test_a_leaf_of_all_kinds_of_entries() -> None:
@@ -35,9 +34,6 @@ def test_a_leaf_of_all_kinds_of_entries() -> None:
         *(hashlib.sha1(b"text").hexdigest().encode(), b"4"),
     )
     assert found[2].revision == b"r3"
-    assert holds_rows(page)
-    assert not holds_rows(leaf({b"root\0name": b"id-file"}, parts=2))
-    assert not holds_rows(b"chknode:\n1\n1\n1\n\nc\0sha1:1\n")
     assert key_of(page).startswith(b"sha1:")
 
 
@@ -46,20 +42,6 @@ def test_a_leaf_that_has_not_what_it_says() -> None:
     for wrong in (page[:-60], page.replace(b"\n2\n", b"\n3\n", 1), leaf({b"x": b"file: "}), leaf({b"x": b"odd: x"})):
         with pytest.raises(ValueError, match="cannot be read as a leaf: it says"):
             rows(wrong)
-
-
-def test_the_sha1_a_page_names() -> None:
-    items = {
-        b"a": entry(b"a", b"r1", name=b"x: b", text=b"of a"),
-        b"b": entry(b"b", b"r2", text=b"of b"),
-        b"ab": entry(b"ab", b"r3", kind="dir"),
-    }
-    page = leaf(items)
-    for file_id, revision, text in ((b"a", b"r1", b"of a"), (b"b", b"r2", b"of b")):
-        assert sha1_named(page, file_id, revision) == hashlib.sha1(text).hexdigest().encode()
-    assert sha1_named(page, b"ab", b"r3") == b""
-    for file_id, revision in ((b"a", b"r2"), (b"c", b"r1"), (b"", b"r1")):
-        assert sha1_named(page, file_id, revision) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
