@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from smartserver.client.medium import CannotConnect
 from smartserver.client.retry import tells_of_earlier
 from smartserver.errors import OutcomeUnknown
 from smartserver.wire.errors import NotHpss
@@ -19,7 +20,7 @@ class Certainty(enum.Enum):
     """What is known of a change after the sendings so far."""
 
     UNMADE = "no sending can have been carried out"
-    HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear"
+    HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear, or to nobody"
     PERHAPS = "a sending may have been carried out"
     TOLD = "the server has told what became of it"
 
@@ -32,7 +33,7 @@ class Certainty(enum.Enum):
             return Certainty.TOLD if tells_of_earlier(wrong) else self
         if not perhaps_read:
             return self
-        if isinstance(wrong, NotHpss):
+        if isinstance(wrong, (NotHpss, CannotConnect)):
             return Certainty.HARDLY if self is Certainty.UNMADE else self
         return Certainty.PERHAPS
 

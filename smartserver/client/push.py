@@ -6,9 +6,7 @@ server holds is not sent twice.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -62,26 +60,41 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
-@dataclass
 class Push:
-    """One push; `run` makes it. The rest is as in `RemoteRepository.push_all`."""
+    """One push; `run` makes it."""
 
-    remote: RemoteRepository
-    updates: Sequence[RefUpdate]
-    maps: Sequence[MapUpdateRequest]
-    source: PushSource
-    new: NewRepository | None
-    atomic: bool
-    check_only: bool
-    bulk: bool
-    """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
-    on_plan: Callable[[int], None]
-    _haves: list[RevisionId] = field(init=False)
-    """What the remote is taken to hold."""
-    _creating: NewRepository | None = field(init=False)
-    """As what the repository is made, where it is not taken to be there."""
-    _unusable: set[Key] = field(init=False, default_factory=set)
-    """What the remote has no use for as a delta base."""
+    def __init__(
+        self,
+        remote: RemoteRepository,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        source: PushSource,
+        new: NewRepository | None,
+        *,
+        atomic: bool,
+        check_only: bool,
+        bulk: bool,
+        on_plan: Callable[[int], None],
+    ) -> None:
+        """The arguments are those of `RemoteRepository.push_all`."""
+        self._remote = remote
+        self._updates = updates
+        self._maps = maps
+        self._source = source
+        self._new = new
+        self._atomic = atomic
+        self._check_only = check_only
+        self._bulk = bulk
+        """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
+        self._on_plan = on_plan
+        known = remote.knowledge
+        self._haves = known.tips()
+        """What the remote is taken to hold."""
+        # Where another system was seen, making it is what the server refuses by name.
+        self._creating = new if new is None or known.vcs != new.vcs else None
+        """As what the repository is made, where it is not taken to be there."""
+        self._unusable: set[Key] = set()
+        """What the remote has no use for as a delta base."""
 
     def run(self) -> Pushed:
         """Send it, as often as it takes.
@@ -90,19 +103,15 @@ class Push:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
-        if not self.updates and not self.maps:
+        if not self._updates and not self._maps:
             return Pushed([], [])
-        known = self.remote.knowledge
-        self._haves = known.tips()
-        # Where another system was seen, making it is what the server refuses by name.
-        self._creating = self.new if self.new is None or known.vcs != self.new.vcs else None
         for left in reversed(range(PLANS)):
             outgoing = self._outgoing(self._plan())
             try:
-                answer = self.remote.exchange(outgoing)
+                answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
-                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self.updates], [])
+                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self._updates], [])
                 if left and self._learns(refusal, is_first=left == PLANS - 1):
                     continue
                 return self._refused(refusal, outgoing)
@@ -110,15 +119,15 @@ class Push:
         raise AssertionError("the last attempt returns or raises")
 
     def _plan(self) -> Plan:
-        plan = self.source.plan([update.tip for update in self.updates if update.tip is not None], self._haves)
+        plan = self._source.plan([update.tip for update in self._updates if update.tip is not None], self._haves)
         if self._unusable:
             plan = plan.without_bases(self._unusable)
-        self.on_plan(len(plan.graph))
+        self._on_plan(len(plan.graph))
         return plan
 
     def _outgoing(self, plan: Plan) -> Outgoing:
         calls: list[tuple[AnyVerb, Arguments]] = []
-        flags = RequestFlag.ATOMIC if self.atomic else RequestFlag.NONE
+        flags = RequestFlag.ATOMIC if self._atomic else RequestFlag.NONE
         if self._creating is not None:
             kinds = [KindField(kind.name, kind.check, kind.base) for kind in self._creating.kinds]
             calls.append((repository_create, CreateRequest(self._creating.vcs, kinds, self._creating.settings)))
@@ -126,54 +135,54 @@ class Push:
         if plan.graph:
             calls.append((repository_insert_pack, InsertPackRequest()))
             flags |= RequestFlag.BODY
-            if self.check_only:
+            if self._check_only:
                 flags |= RequestFlag.GRAPH_FIRST
                 body = announcing(plan)
             else:
-                of_body, body = sending(plan, bulk=self.bulk)
+                of_body, body = sending(plan, bulk=self._bulk)
                 flags |= of_body
-        if self.check_only:
+        if self._check_only:
             flags |= RequestFlag.CHECK_ONLY
-        calls += [call_of(update) for update in self.updates]
-        if self.maps:
+        calls += [call_of(update) for update in self._updates]
+        if self._maps:
             from smartserver.verbs.map_update import map_update  # Which git's user never needs.
 
-            calls += [(map_update, update) for update in self.maps]
-        return self.remote.outgoing(calls, flags, body, at=self._creating is not None)
+            calls += [(map_update, update) for update in self._maps]
+        return self._remote.outgoing(calls, flags, body, at=self._creating is not None)
 
     # -- where it was refused
 
     def _is_settled(self) -> bool:
         """Whether all that is asked for is there already."""
-        return not self.maps and all(self._is_there(update) for update in self.updates)
+        return not self._maps and all(self._is_there(update) for update in self._updates)
 
     def _is_there(self, update: RefUpdate) -> bool:
-        name = self.remote.name_of(update.ref)
+        name = self._remote.name_of(update.ref)
         if name is None:
             return False
-        value = self.remote.knowledge.ref(name)
+        value = self._remote.knowledge.ref(name)
         tip = None if update.tip is None else Tip(update.tip, update.attributes)
         return (value[0] if value else None) == tip
 
     def _learns(self, refusal: Refusal, *, is_first: bool) -> bool:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
-        error, known = refusal.error, self.remote.knowledge
+        error, known = refusal.error, self._remote.knowledge
         if isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = None
-        elif isinstance(error, LimitExceeded) and self.bulk:
-            self.bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
+        elif isinstance(error, LimitExceeded) and self._bulk:
+            self._bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
         elif isinstance(error, MissingBase):
             self._unusable.update(error.keys)
-        elif _names(refusal, NoSuchRepository) and self.new is not None and self._creating is None:
+        elif _names(refusal, NoSuchRepository) and self._new is not None and self._creating is None:
             known.forget()
-            self._haves, self._creating = [], self.new
+            self._haves, self._creating = [], self._new
         elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
             # The remote was made anew or restored: only what it says it has now counts.
             self._haves = [tip.id for value in known.refs().values() for tip in value]
         else:
             # Somebody may have made one above it meanwhile, of which this is a branch.
-            return is_first and self.remote.below and isinstance(error, NestedRepository)
+            return is_first and self._remote.below and isinstance(error, NestedRepository)
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> Pushed:
@@ -187,28 +196,36 @@ class Push:
                 raise refusal.error
             errors: Sequence[CodedError | None] = [refusal.error]
         else:
-            errors = refusal.outcomes[-len(self.updates) - len(self.maps) :]
+            errors = refusal.outcomes[-len(self._updates) - len(self._maps) :]
         causes = [error or NotDone() for error in errors]
-        of_refs, of_maps = causes[: len(self.updates)], causes[len(self.updates) :]
+        of_refs, of_maps = causes[: len(self._updates)], causes[len(self._updates) :]
         return Pushed(
-            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(self.updates, of_refs, strict=True)],
-            [MapUpdated(each, [], error) for each, error in zip(self.maps, of_maps, strict=True)],
+            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(self._updates, of_refs, strict=True)],
+            [MapUpdated(each, [], error) for each, error in zip(self._maps, of_maps, strict=True)],
         )
 
     # -- where it was answered
 
     def _done(self, answer: Answer) -> Pushed:
-        of_maps = len(answer.results) - len(self.maps)
-        mapped = [map_updated(*each) for each in zip(self.maps, answer.results[of_maps:], strict=True)]
-        of_refs = answer.results[of_maps - len(self.updates) : of_maps]
-        done = [updated(*each) for each in zip(self.updates, of_refs, strict=True)]
+        of_maps = len(answer.results) - len(self._maps)
+        mapped = [map_updated(*each) for each in zip(self._maps, answer.results[of_maps:], strict=True)]
+        of_refs = answer.results[of_maps - len(self._updates) : of_maps]
+        done = [updated(*each) for each in zip(self._updates, of_refs, strict=True)]
         lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
         later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
-        if not lacking or len(lacking) + len(later) == len(self.updates) + len(self.maps):
+        if not lacking or len(lacking) + len(later) == len(self._updates) + len(self._maps):
             return Pushed(done, mapped)
         # Made anew, and something could be done there all the same: what is known now plans the rest.
-        rest = dataclasses.replace(
-            self, updates=[self.updates[number] for number in lacking], maps=[self.maps[number] for number in later]
+        rest = Push(
+            self._remote,
+            [self._updates[number] for number in lacking],
+            [self._maps[number] for number in later],
+            self._source,
+            self._new,
+            atomic=self._atomic,
+            check_only=self._check_only,
+            bulk=self._bulk,
+            on_plan=self._on_plan,
         )
         try:
             again = rest.run()

@@ -211,7 +211,8 @@ class RemoteRepository:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `push`.
         """
-        return Push(self, updates, maps, source, new, atomic, check_only, bulk, on_plan).run()
+        push = Push(self, updates, maps, source, new, atomic=atomic, check_only=check_only, bulk=bulk, on_plan=on_plan)
+        return push.run()
 
     # -- what a push is made of
 

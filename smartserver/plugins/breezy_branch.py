@@ -89,7 +89,13 @@ class HpssTags(Tags):
             raise errors.NoSuchTag(tag_name) from None
 
     def set_tag(self, tag_name: str, revision: RevisionId) -> None:
-        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip."""
+        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.
+
+        Raises:
+            CommandError: its name is too long.
+        """
+        if why := breezy_changes.objection(tag_name):
+            raise errors.CommandError(why)
         remote = self.branch.remote
         if remote.is_assumed:
             try:
@@ -132,7 +138,9 @@ class HpssTags(Tags):
         """Make the tags be these."""
         present = self.get_tag_dict()
         changes: dict[str, RevisionId | None] = {
-            name: revision for name, revision in result.items() if present.get(name) != revision
+            name: revision
+            for name, revision in result.items()
+            if present.get(name) != revision and not breezy_changes.objection(name)  # The push has said so.
         }
         changes.update(dict.fromkeys(present.keys() - result.keys()))
         if changes:

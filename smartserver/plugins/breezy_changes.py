@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from breezy.errors import CommandError
 
+from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdated, RefUpdate
 from smartserver.errors import StaleEntry, StaleLease
 from smartserver.plugins import breezy_remembered
 from smartserver.plugins.breezy_append import options_are
 from smartserver.plugins.breezy_remembered import CONFIG, TAGS
 from smartserver.records.model import RevisionId
-from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.fields import HERE, MAX_IDS, MAX_NAME
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
 
@@ -24,6 +25,17 @@ MOVED = (
     "the branch or its options have changed since they were last seen from here: nothing was changed; what is there is "
     "known now: try again"
 )
+
+SHOWN = 40
+"""Characters of a name that is too long that a message shows."""
+
+
+def objection(tag: str) -> str:
+    """Why a tag cannot be on a server; empty where it can."""
+    size = len(tag.encode("utf-8", "surrogateescape"))
+    if size <= MAX_NAME:
+        return ""
+    return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")
 
 
 UNMADE = b"new"

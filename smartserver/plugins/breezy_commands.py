@@ -7,6 +7,7 @@ import time
 from breezy.commands import Command
 from breezy.errors import CommandError
 from breezy.option import Option
+from breezy.trace import note
 
 from smartserver.client.shadows import ALL_SHADOWS
 from smartserver.client.url import BadUrl
@@ -33,10 +34,11 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
         if kept is None:
             raise CommandError("there is no folder for what programs keep: nothing is kept")
         wanted = None if location is None else _key(location)
-        left = 0
+        left = found = 0
         for each in kept.kept():
             if wanted is not None and not f"{wanted}/".startswith(f"{each.url.rstrip('/')}/"):
                 continue
+            found += 1
             state = ""
             if clear and not kept.remove(each.name):
                 left, state = left + 1, "  in use: not removed"
@@ -44,6 +46,8 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
                 state = "  removed"
             used = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
             self.outf.write(f"{each.size / 1e6:10.1f} MB  {used}  {each.url}{state}\n")
+        if not found and location is not None:
+            note("Nothing is kept of %s.", location)
         if not clear and wanted is None:
             one, all_of_them = kept.limit / 1e6, kept.limit * ALL_SHADOWS / 1e6
             self.outf.write(f"At most {one:.1f} MB of one repository, {all_of_them:.1f} MB in all: {kept.folder}\n")

@@ -78,6 +78,9 @@ class Content:
             if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
                 self.gone = wrong.revision
             self.wanted = dataclasses.replace(wanted, ids=())
+            if isinstance(wrong, NoSuchRevisionNumber):
+                self._ask_graph()  # Which Breezy is going to look into for it.
+                return
             self._look()
 
     def _look(self) -> None:

@@ -17,7 +17,8 @@ from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Over
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
-from smartserver.plugins.breezy_guess import given, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
+from smartserver.plugins.breezy_listing import paths_below
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
@@ -28,9 +29,12 @@ from smartserver.verbs.fields import HERE
 NAME = "hpss"
 """Of the format, in `brz info`."""
 
-TRIES_BRANCHES = ("bind", "branches", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
+TRIES_BRANCHES = ("bind", "branches", "checkout", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
 """Commands that go on with the repository where a branch cannot be opened, or that change something here before they
 read it: whether it is there is asked at once."""
+
+LOOKS_TWICE = ("ancestry", "committer-statistics", "revision-info", "version-info")
+"""Commands that open the branch once more, when they have found no tree there."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -113,7 +117,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("switch"):
+            if is_running("switch", *LOOKS_TWICE):
                 remote = beside.setdefault(remote.path, remote)
             elif is_running("pull"):
                 remote = beside.get(remote.path, remote)
@@ -132,7 +136,13 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         branch = self.unasked(name)
         if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
-            branch.remote.state()
+            try:
+                branch.remote.state()
+            except errors.NotBranchError as wrong:
+                if is_running("switch") and self._is_at(given("to_location")):
+                    # Breezy would go on and look for a branch of that name beside the one it has.
+                    raise errors.CommandError(str(wrong)) from wrong
+                raise
         return branch
 
     def unasked(self, name: str | None = None) -> HpssBranch:
@@ -142,8 +152,11 @@ class HpssDir(BzrDir):
 
     def _is_switched(self) -> bool:
         """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
-        refers = refers_to() if is_running("pull", "switch") else None
-        return refers is not None and HpssTransport(refers).base == self.root_transport.base
+        return is_running("pull", "switch") and self._is_at(refers_to())
+
+    def _is_at(self, url: str | None) -> bool:
+        """Whether it is what a URL leads to."""
+        return url is not None and is_ours(url) and HpssTransport(url).base == self.root_transport.base
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
@@ -284,12 +297,22 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     """The branch a path leads to or into, and the rest of the path."""
     if place.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(place), ""
-    remote = Remote(place)
+    remote = Remote(place, inside=True)
+    kept = remote.server.read.remotes if is_running(*LOOKS_TWICE) else {}
+    remote = kept.get(remote.path, remote)
     if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
         return HpssDir(place, HpssDirFormat(), remote), ""
     inner = remote.look().inner
+    if not inner:
+        kept[remote.path] = remote
     above = place.above(len(inner.split("/")) if inner else 0)
     return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+
+
+def branches_below(place: HpssTransport) -> list[Branch]:
+    """The branches at and below a place, each at its own, whichever repositories they are in."""
+    places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
+    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
 
 
 def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[HpssRepository, HpssDir, bool, None]:

@@ -78,9 +78,8 @@ def likely_target() -> Repository | None:
 
     A new branch has the one that is shared and around it, or none as yet, wherever the command runs.
     """
-    place = given("to_location")
-    if is_running("branch") and not is_ours(place):
-        source = given("from_location")
+    place, source = given("to_location"), given("from_location") or given("branch_location")
+    if is_running("branch", "checkout") and source is not None and not is_ours(place):
         return None if given("standalone") else _shared_around(place or urlutils.derive_to_location(source))
     for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
         branch = reference()

@@ -54,6 +54,18 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     return open_containing(a_transport)
 
 
+def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
+    """Find the branches at and below a place by one request (`brz branches -R`).
+
+    Breezy lists folders and opens each; of a place on a server there are none to be listed.
+    """
+    if not isinstance(transport, HpssTransport):
+        return stock(cls, transport)
+    from smartserver.plugins.breezy_dir import branches_below
+
+    return branches_below(transport)
+
+
 def _initialize(stock: Any, format: Any, transport: Any, *arguments: Any, **options: Any) -> Any:  # noqa: A002
     """Make a repository on a server (`brz init-shared-repository`).
 
@@ -89,6 +101,7 @@ def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any
 def apply() -> None:
     """Make those changes that every use of a server may need."""
     put_around(ControlDir, "open_containing_from_transport", _open_containing)
+    put_around(ControlDir, "find_branches", _find_branches)
     put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
     put_around(BzrDir, "sprout", _sprout)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from breezy import errors
+from breezy import errors, trace
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
@@ -15,7 +15,7 @@ from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_changes import made, outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_progress import counted
 from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_remote import KINDS, VCS
@@ -64,6 +64,7 @@ def push(
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
         if tag_selector is not None:
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
+        tags = _sendable(tags)
         how = How.SET if "tags" in what else How.ADD
         create = Create.MUST if new else Create.YES
         result = _Push(source, target, tip, revno, tags, how, create, forced="history" in what).run()
@@ -197,6 +198,14 @@ class _Push:
         }
         changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, self.how)
         return conflicts | (push_tags(remote, changes) if changes else {})
+
+
+def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
+    """Those of some tags that a server takes; of each other one it is said that it stays here."""
+    objections = {name: why for name in tags if (why := objection(name))}
+    for why in objections.values():
+        trace.warning("hpss: not pushed: %s", why)
+    return {name: revision for name, revision in tags.items() if name not in objections}
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:

@@ -74,8 +74,11 @@ class State:
 class Remote:
     """One branch on a server."""
 
-    def __init__(self, transport: HpssTransport, name: str = "") -> None:
-        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself."""
+    def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
+        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
+        or into which it leads.
+        """
+        self._may_be_inside = inside
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
@@ -229,7 +232,7 @@ class Remote:
             NotBranchError: there is no branch.
         """
         state = self.look()
-        if state.tip is None:
+        if state.tip is None or (state.inner and not self._may_be_inside):
             with self.words():
                 raise NoSuchBranch(self.knowledge.branch or HERE)
         return state
@@ -447,6 +450,8 @@ class Remote:
         with self.words():
             self.server.settle()
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+        if made:
+            self.knowledge.forget()  # What is remembered was another's.
         self._state = State(self.path, "")
         return made
 

@@ -98,8 +98,8 @@ class HpssRepository:
         return True
 
     def make_working_trees(self) -> bool:
-        """What is branched from it gets one."""
-        return True
+        """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
+        return not is_running("info", "init-shared-repository")
 
     def get_physical_lock_status(self) -> bool:
         """There are no locks."""

@@ -70,7 +70,7 @@ class Server:
             if recorder is not None:
                 recorder.connected()
             if isinstance(location, SshLocation):
-                return PipeMedium(location.command(ssh))
+                return PipeMedium(location.command(ssh), where=location.where)
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None

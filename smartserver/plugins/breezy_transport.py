@@ -12,6 +12,7 @@ from breezy.transport import ConnectedTransport, NoSuchFile
 
 from smartserver.client.ssh_url import SCHEME, parse_ssh
 from smartserver.client.url import BadUrl, parse
+from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_server import Place, Server, server_of
 
 
@@ -38,6 +39,7 @@ class HpssTransport(ConnectedTransport):
         from smartserver.plugins import breezy_dir  # noqa: F401  # What it registers is wanted before it is used.
 
         try:
+            parse_url(urlutils.split_segment_parameters(base)[0])  # Of a query Breezy leaves nothing.
             self.location: Place = parse_url(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
@@ -76,8 +78,8 @@ class HpssTransport(ConnectedTransport):
         return False
 
     def listable(self) -> bool:
-        """There are no folders."""
-        return False
+        """There are no folders; but `brz branches -R` asks whether what lies below can be told."""
+        return is_running("branches")
 
     def has(self, relpath: str) -> bool:
         """There are no files."""

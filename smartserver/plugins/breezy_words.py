@@ -20,6 +20,7 @@ from smartserver.errors import (
     ServerBusy,
     WrongVcs,
 )
+from smartserver.plugins.breezy_guess import is_running
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.wire.errors import ProtocolError
@@ -39,12 +40,16 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
     except CannotConnect as wrong:
         raise errors.ConnectionError(plain(str(wrong))) from wrong
     except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
-        raise errors.ConnectionError(f"{location.where}: {plain(str(wrong))}") from wrong
+        said = plain(str(wrong))
+        raise errors.ConnectionError(said if location.where in said else f"{location.where}: {said}") from wrong
     except (NoSuchRepository, NoSuchBranch) as wrong:
         raise errors.NotBranchError(path=url) from wrong
     except WrongVcs as wrong:
         use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
-        raise errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}")) from wrong
+        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))
+        if is_running("config"):  # Where no branch is it shows what locations.conf says of the place.
+            raise errors.CommandError(str(other)) from wrong
+        raise other from wrong
     except (AccessDenied, StoreDenies) as wrong:
         raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
     except Malformed as wrong:

@@ -56,6 +56,8 @@ class WrongFormat(VcsError):
         self.name = name
 
     def __str__(self) -> str:
+        if self.name == "git":
+            return "the repository is one of git, expected one of Breezy's (2a): git itself pushes it (`git push hpss://...`)"
         return f"the repository's format is {self.name!r}, expected 2a: convert it with `brz upgrade --2a`"
 
 

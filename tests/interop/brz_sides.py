@@ -57,6 +57,8 @@ class Users:
         self.folder = folder
         self.served = served
         self.place = place
+        self.as_whom: Callable[[], None] | None = None
+        """What a process does before it becomes brz."""
         folder.mkdir(exist_ok=True)
 
     def url(self, branch: str = "trunk") -> str:
@@ -71,9 +73,21 @@ class Users:
 
     def run(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> Done:
         """Run brz in a folder, as its user, and count what goes over the link."""
-        user = where.partition("/")[0] or "nobody"
         self.served.proxy.take()
-        done = subprocess.run(
+        process = self.start(where, *words, plugin=plugin, **variables)
+        try:
+            out, err = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        counts = self.served.proxy.take()
+        return Done(process.returncode, self._plain(out), self._plain(err), counts)
+
+    def start(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> subprocess.Popen[bytes]:
+        """Start brz in a folder, in a process group of its own."""
+        user = where.partition("/")[0] or "nobody"
+        return subprocess.Popen(
             [sys.executable, "-m", "breezy", *words],
             cwd=self.folder / where,
             env={
@@ -86,12 +100,11 @@ class Users:
                 **variables,
             },
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=self.as_whom,
         )
-        counts = self.served.proxy.take()
-        return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
 
     def ask(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> str:
         """Run brz with a command that has a budget; what it said."""

@@ -1,7 +1,7 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
 call: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
-plugins.breezy_inter, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository, plugins.breezy_server,
-plugins.breezy_transport."""
+plugins.breezy_inter, plugins.breezy_listing, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository,
+plugins.breezy_server, plugins.breezy_transport."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from smartserver.plugins import (  # noqa: F401  # What the commands run in proc
     breezy_guess,
     breezy_history,
     breezy_inter,
+    breezy_listing,
     breezy_push,
     breezy_remote,
     breezy_repository,
@@ -141,7 +142,6 @@ def test_branch_from_within_another(users: Users) -> None:
     for new in ("shared/x", "outside", "shared/alone"):
         assert users.tip(new) == tip
         users.check(new)
-    # A guess that is wrong costs a round trip.
     users.ask("checkout -r, within another", "a", "checkout", "-r", "2", users.url(), "../check")
     users.check("check")
 
@@ -255,6 +255,51 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
     assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
 
 
+def test_branches_below(users: Users) -> None:
+    """`-R`: those at and below the place, each by its path from there."""
+    for name in ("features/search", "trunk/deep", "with blank"):
+        assert users.run("a", "push", users.url(name)).status == 0
+    said = users.ask("branches -R", "", "branches", "-R", users.url(""))
+    assert said == "features/search\ntrunk\ntrunk/deep\nwith%20blank\n"
+    assert users.run("", "branches", "-R", users.url("trunk")).out == ".\ndeep\n"
+    assert users.run("", "branches", "-R", users.url("features")).out == "search\n"
+    assert users.run("", "branches", "-R", users.url("none")).out == ""
+    assert users.run("", "branches", "-R", users.served.url(f"{users.place}-none")).out == ""
+    # Of a folder of repositories, too; one of them is of another system.
+    own = f"{users.place}-folder"
+    assert users.run("a", "push", users.served.url(f"{own}/alone")).status == 0
+    assert users.run("a", "push", users.served.url(f"{own}/deep/x")).status == 0
+    assert users.run("", "init-shared-repository", users.served.url(f"{own}/empty")).status == 0
+    assert users.run("", "branches", "-R", users.served.url(own)).out == "alone\ndeep/x\n"
+    assert users.run("", "branches", "-R", users.served.url(f"{own}/alone")).out == ".\n"
+
+
+def test_a_tag_whose_name_is_too_long_stays_here(users: Users) -> None:
+    """It is refused alone, as one that is another there."""
+    long = "ü" * 513
+    users.commit("a", "four")
+    users.tag("a", long)
+    users.tag("a", "u" * 1024)
+    users.tag("a", "short")
+    why = f"the tag {long[:40]}...: its name has 1026 bytes, expected no more than 1024"
+    pushed = users.run("a", "push", users.url())
+    assert (pushed.status, pushed.err) == (0, f"hpss: not pushed: {why}\nPushed up to revision 4.\n2 tags updated.\n")
+    assert users.served_entries("tags").keys() == {"v1", "u" * 1024, "short"}
+    assert users.run("b", "pull").status == 0
+    again = users.run("a", "push", users.url())
+    assert again.err == f"hpss: not pushed: {why}\nNo new revisions or tags to push.\n"
+    said = users.ask("branch, to the server, a tag too long", "a", "branch", ".", users.url("beside"))
+    assert said == f"hpss: not pushed: {why}\nBranched 4 revisions.\n"
+    refused = users.run("", "tag", "-d", users.url(), long)
+    assert (refused.status, refused.err) == (3, f"brz: ERROR: {why}\n")
+    # A checkout commits all the same.
+    assert users.run("a", "bind", users.url()).status == 0
+    users.add("a", "five")
+    committed = users.run("a", "commit", "-m", "five")
+    assert committed.status == 0, committed.said
+    assert users.served_tip() == users.tip("a")
+
+
 def test_info_of_a_shared_repository(users: Users) -> None:
     words = ("info", "-v", users.url(""))
     users.forget("nobody")
@@ -299,7 +344,14 @@ def test_a_branch_is_called_otherwise(users: Users) -> None:
 
 def test_a_repository_is_made(users: Users) -> None:
     there = users.served.url(f"{users.place}-shared")
-    assert "Shared repository with trees" in users.ask("init-shared-repository", "", "init-shared-repository", there)
+    assert "Shared repository (format" in users.ask("init-shared-repository", "", "init-shared-repository", there)
+    without = users.served.url(f"{users.place}-without")
+    assert "Shared repository (format" in users.run("", "init-shared-repository", "--no-trees", without).out
+    assert "Shared repository (format" in users.run("", "info", without).out
+    # That none has trees there is no matter of those made here.
+    assert users.run("a", "push", f"{without}/trunk").status == 0
+    assert users.run("", "branch", f"{without}/trunk", "of-without").status == 0
+    assert (users.path("of-without") / "one").exists()
     assert "already exists" in users.run("", "init-shared-repository", there).err
     made = users.run("", "init", f"{there}/x")
     assert made.status == 3

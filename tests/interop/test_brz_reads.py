@@ -195,6 +195,10 @@ def test_log(both: Both, words: list[str]) -> None:
     both.ask("log", "log", *words, "URL")
 
 
+def test_log_of_a_number_that_is_not_there(both: Both) -> None:
+    both.users.ask("log -r, not there", "empty", "log", "-r", "9999", both.users.url(), status=3)
+
+
 def test_log_of_one_file(both: Both) -> None:
     said = both.ask("log, one file", "log", "--line", "-n0", "URL/doc/index.txt")
     assert [line.split()[-1] for line in said.splitlines()] == ["merged", "beside", "second", "first"]

@@ -103,6 +103,38 @@ def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[st
     )
 
 
+def test_a_repository_of_git_has_no_options_of_a_branch(users: Users, ours: Callable[[str], Side]) -> None:
+    url = ours("shared").url
+    said = f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
+    for words in ([], ["nickname"], ["nickname=x"]):
+        refused = users.run("", "config", "-d", url, *words)
+        assert (refused.status, refused.out, refused.err) == (3, "", said)
+
+
+def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
+    users.path("g").mkdir()
+    for words in (["init", "--git"], ["commit", "--unchanged", "-m", "one"]):
+        assert users.run("g", *words).status == 0
+    refused = users.run("g", "push", users.url("g"))
+    assert refused.status == 3
+    assert refused.err == (
+        "brz: ERROR: the repository is one of git, expected one of Breezy's (2a): git itself pushes it "
+        "(`git push hpss://...`)\n"
+    )
+    assert refused.counts.rounds == 0
+    assert users.served_tip("g") is None
+
+
+def test_what_follows_the_path_has_no_meaning(users: Users) -> None:
+    for tail in ("?q=1", "#f", "/one?q"):
+        refused = users.run("", "log", users.url() + tail)
+        assert refused.status == 3
+        assert refused.err.endswith(": a query or fragment has no meaning; write ? as %3F and # as %23\n"), refused.err
+    users.commit("a", "what?")
+    assert users.run("a", "push").status == 0
+    assert users.run("", "cat", users.url("trunk/what%3F")).out == "what?\n"
+
+
 def _interruptible() -> None:
     """Whatever started the tests may have had its own children ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -147,3 +179,19 @@ def test_over_ssh(users: Users, tmp_path: Path) -> None:
         assert users.run("", "branch", url, name, **variables).status == 0
         assert users.tip(name) == users.tip("a")
     assert (home / "below" / "trunk").is_dir()
+    # A server that cannot begin says why, once.
+    for words in (["log"], ["push", "-d", str(users.path("a"))]):
+        refused = users.run("", *words, "hpss+ssh://me@host/folder-that-is-not-there/absent/trunk", **variables)
+        assert refused.status == 3
+        first, second = refused.err.splitlines()
+        assert re.fullmatch(r"smartserver: /\S+ is not a folder: make it first, or name another", first)
+        assert second.startswith(f"brz: ERROR: Connection error: cannot connect to me@host: {ssh} ended with status 1")
+        assert ("unknown whether the change was made" in second) == (words[0] == "push")
+
+
+def test_over_an_ssh_that_is_not_there(users: Users, tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    refused = users.run("", "log", "hpss+ssh://me@host/srv/project", SMARTSERVER_SSH=absent)
+    assert refused.status == 3
+    why = f"cannot connect to me@host: {absent} cannot be run: No such file or directory"
+    assert refused.err == f"brz: ERROR: Connection error: {why} \n"

@@ -4,6 +4,8 @@ at most."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
 import re
 import shutil
@@ -424,6 +426,84 @@ def test_there_is_no_folder_for_it(users: Users) -> None:
     assert "held in memory" in done.err
 
 
+def _file(path: Path) -> None:
+    """Put a file where there was a folder, or nothing."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.write_bytes(b"")
+
+
+def _folder(path: Path) -> None:
+    """Put a folder with something in it where there was a file, or nothing."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / "x").write_bytes(b"")
+
+
+def _bound(path: Path) -> None:
+    """Let nobody change anything in or below a folder who may not do everything."""
+    for each in [path, *path.rglob("*")]:
+        each.chmod(each.stat().st_mode & 0o555)
+
+
+def _unbind(path: Path) -> None:
+    path.chmod(0o755)
+    for each in path.rglob("*"):
+        each.chmod(each.stat().st_mode | 0o700)
+
+
+def not_as_root() -> None:
+    """Let a process of root's be denied what a file's mode denies its owner."""
+    if os.geteuid() == 0:
+        PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+        assert ctypes.CDLL(None, use_errno=True).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0
+
+
+UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
+    "smartserver": lambda top, shadow: _file(top),
+    "remotes": lambda top, shadow: _file(top / "remotes"),
+    "shadows": lambda top, shadow: _file(top / "shadows"),
+    "write": lambda top, shadow: _folder(shadow.with_name(f"{shadow.name}.write")),
+    "use": lambda top, shadow: _folder(shadow.with_name(f"{shadow.name}.use")),
+    "new": lambda top, shadow: _file(shadow.rename(shadow.with_name(f"{shadow.name}.new"))),
+    "shadow": lambda top, shadow: _file(shadow),
+    "upload": lambda top, shadow: _file(shadow / ".bzr/repository/upload"),
+    "lock": lambda top, shadow: _file(shadow / ".bzr/repository/lock"),
+    "all read-only": lambda top, shadow: _bound(top),
+    "shadows read-only": lambda top, shadow: _bound(top / "shadows"),
+    "shadow read-only": lambda top, shadow: _bound(shadow),
+}
+
+
+@pytest.mark.parametrize("what", UNWRITABLE)
+def test_it_cannot_be_written_to(users: Users, what: str) -> None:
+    """What is shown is right, and a line at most says more; `brz check` finds nothing wrong."""
+    read(users)
+    users.commit("a", "more")
+    assert users.run("a", "push").status == 0
+    top = folder(users).parent
+    (shadow,) = kept(users)
+    UNWRITABLE[what](top, shadow)
+    users.as_whom = not_as_root
+    try:
+        for words in (WORDS, ("log", "-v", "URL/more"), WORDS):
+            done = read(users, 2, *words)
+            assert len(said(done)) <= 1, done.said
+        for other_words in (["pull", "-d", str(users.path("b"))], ["log", users.url()], ["hpss-shadows"]):
+            other = users.run("empty", *other_words)
+            assert other.status == 0, other.said
+            assert not other.err.startswith(("Traceback", "brz: ERROR")), other.said
+        assert users.tip("b") == users.tip("a")
+        assert users.run("b", "check").status == 0
+    finally:
+        users.as_whom = None
+        if top.is_dir():
+            _unbind(top)
+    # What is in the way goes with all of it.
+    users.forget("empty")
+    read(users)
+    little(read(users))
+
+
 def test_two_at_once(users: Users) -> None:
     for _ in range(2):
         env = {
@@ -476,7 +556,10 @@ def test_they_are_shown_and_removed(users: Users) -> None:
     read(users)
     (size,) = re.findall(r"^ +([0-9.]+) MB  \S+ \S+  URL$", users.run("empty", "hpss-shadows").out, re.MULTILINE)
     assert float(size) >= 0.4
-    assert users.run("empty", "hpss-shadows", "--clear", users.url("")[:-4] + "x").out == ""
+    none = users.url("")[:-4] + "x"
+    for words in (["--clear"], []):
+        said_of_none = users.run("empty", "hpss-shadows", *words, none)
+        assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"Nothing is kept of {none}.\n")
     assert len(kept(users)) == 1
     assert users.run("empty", "hpss-shadows", "--clear", users.url()).out.endswith("removed\n")
     assert kept(users) == []

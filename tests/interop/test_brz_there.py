@@ -36,6 +36,51 @@ def test_a_checkout_stays_what_it_is_where_there_is_nothing_to_switch_to(users: 
     assert users.run("c", "info").out == before
 
 
+@pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
+def test_what_cannot_be_switched_to_is_named_as_it_was_asked_for(users: Users, kind: tuple[str, ...]) -> None:
+    users.make("local")
+    users.commit("local", "one")
+    assert users.run("", "checkout", *kind, users.url(), "c").status == 0
+    assert users.run("", "checkout", *kind, "local", "of-local").status == 0
+    for where in ("c", "of-local"):
+        before = users.run(where, "info").out
+        for force in ([], ["--force"]):
+            assert (
+                users.run(where, "switch", *force, users.url("none")).err == 'brz: ERROR: Not a branch: "URL/none/".\n'
+            )
+        assert users.run(where, "info").out == before
+    assert users.run("c", "switch", users.url("other")).status == 3
+    assert users.run("c", "switch", "other").err == 'brz: ERROR: Not a branch: "URL/other/".\n'
+
+
+@pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
+def test_a_checkout_of_nothing_leaves_nothing(users: Users, kind: tuple[str, ...]) -> None:
+    (users.folder / "full").mkdir()
+    before = sorted(path.name for path in users.folder.iterdir())
+    assert users.run("", "checkout", *kind, users.url("none"), "c").err == 'brz: ERROR: Not a branch: "URL/none/".\n'
+    for url in (users.url(""), users.url("trunk/one"), "hpss://127.0.0.1:1/x"):
+        for to in ("c", "full", "full/c"):
+            assert users.run("", "checkout", *kind, url, to).status == 3
+    assert sorted(path.name for path in users.folder.iterdir()) == before
+    assert list((users.folder / "full").iterdir()) == []
+
+
+def test_what_lies_in_a_branch_is_none(users: Users) -> None:
+    before = users.run("b", "info").out
+    url = users.url("trunk/one")
+    for words in (
+        ["branch", url, "new"],
+        ["missing", "-d", "b", url],
+        ["pull", "-d", "b", url],
+        ["bind", "-d", "b", url],
+    ):
+        refused = users.run("", *words)
+        assert (refused.status, refused.err) == (3, 'brz: ERROR: Not a branch: "URL/trunk/one/".\n')
+    assert users.run("b", "info").out == before
+    assert not users.path("new").exists()
+    assert users.run("", "cat", url).out == "one\n"
+
+
 def test_what_is_not_there_is_not_remembered(users: Users) -> None:
     before = users.run("b", "info").out
     refused = users.ask("pull, nothing there", "b", "pull", "--remember", users.url("none"), status=3)

@@ -26,6 +26,18 @@ def test_there_is_no_tree(users: Users) -> None:
     assert "3 a <a@example.org>" in users.run("", "stats", users.url()).out
 
 
+def test_what_looks_for_a_tree_asks_once(users: Users) -> None:
+    tip = users.tip("a")[1].decode()
+    assert users.ask("revision-info", "", "revision-info", "-d", users.url()) == f"3 {tip}\n"
+    assert f"revision-id: {tip}\n" in users.ask("version-info", "", "version-info", users.url())
+    assert users.ask("ancestry", "", "ancestry", users.url()).endswith(f"{tip}\n")
+    assert "   3 a <a@example.org>" in users.ask("stats", "", "stats", users.url())
+    for words in (["revision-info", "-d"], ["stats"], ["ancestry"]):
+        assert "Not a branch" in users.run("", *words, users.url("none")).err
+    # It opens what is below the branch by itself: there is no branch.
+    assert "Not a branch" in users.run("", "stats", users.url("trunk/one")).err
+
+
 def test_a_branch_is_pulled_into_one_on_the_server(users: Users) -> None:
     users.commit("b", "four")
     assert users.run("b", "push", users.url("other")).status == 0

@@ -10,24 +10,40 @@ from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 
 TIME_TO_END = 5.0
-"""Seconds the subprocess has to end once its input is closed."""
+"""Seconds the subprocess has to end once its input is closed, or it has closed its output."""
+
+HOLDS = 1 << 16
+"""Bytes a pipe takes that nobody reads."""
+
+FAILED = (*range(1, 128), 255)
+"""What a server ends with that cannot begin, a shell that cannot find one, and (255) ssh that cannot log in. What a
+signal ends has more than 128 to a shell: that one may have begun."""
 
 
 class PipeMedium:
     """A subprocess; implements `Medium`. Its standard error is this process's."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it.
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, where: str | None = None
+    ) -> None:
+        """Start it; `where`: what it leads to, as messages name it.
 
         Raises:
             CannotConnect: it cannot be started.
         """
+        self._where = where or command[0]
+        self._program = command[0]
+        self._heard = False
+        """Whether a byte ever came."""
+        self._taken = 0
+        """Bytes the pipe has taken."""
         try:
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
             )
         except OSError as wrong:
-            raise CannotConnect(command[0], wrong.strerror or str(wrong)) from None
+            why = f"{self._program} cannot be run: {wrong.strerror or wrong}"
+            raise CannotConnect(self._where, why) from None
         assert self._process.stdin is not None, "asked for"
         assert self._process.stdout is not None, "asked for"
         self._in = self._process.stdin
@@ -39,17 +55,38 @@ class PipeMedium:
         return ready(self._out.fileno() if read else None, self._in.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
-        return os.read(self._out.fileno(), size)
+        """What came, waiting for the first byte.
+
+        Raises:
+            CannotConnect: it ended with an error and without a word.
+        """
+        got = os.read(self._out.fileno(), size)
+        self._heard = self._heard or bool(got)
+        self._check_began()
+        return got
 
     def write_some(self, data: memoryview) -> int:
         """Hand over what the pipe takes."""
         try:
-            return os.write(self._in.fileno(), data)
+            taken = os.write(self._in.fileno(), data)
         except BlockingIOError:
             return 0
         except BrokenPipeError:
+            self._check_began()
             raise ConnectionLost(f"{self._process.args!r} ended") from None
+        self._taken += taken
+        return taken
+
+    def _check_began(self) -> None:
+        """Raise an error for a server that never began, when one direction is closed: to begin again helps nobody."""
+        if self._heard or self._taken > HOLDS:
+            return
+        try:
+            status = self._process.wait(TIME_TO_END)
+        except subprocess.TimeoutExpired:
+            return
+        if status in FAILED:
+            raise CannotConnect(self._where, f"{self._program} ended with status {status}")
 
     def close(self) -> None:
         """Close its input and wait for it; end it when it does not."""

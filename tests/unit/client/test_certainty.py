@@ -29,6 +29,7 @@ TABLE = [
     # How the sending ended; whether it may have been read; what is known then if it was UNMADE, HARDLY, PERHAPS.
     *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in UNREAD],
     (STRANGER, True, HARDLY, HARDLY, PERHAPS),
+    (CannotConnect("me@h", "ssh ended with status 1"), True, HARDLY, HARDLY, PERHAPS),
     *[(wrong, True, PERHAPS, PERHAPS, PERHAPS) for wrong in NO_ANSWER],
     *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in TURNED_AWAY],
     *[(wrong, False, TOLD, TOLD, TOLD) for wrong in REFUSED],

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from smartserver.client.call import Client
-from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.pipe import HOLDS, PipeMedium
 from smartserver.client.media.ready import ready
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
@@ -377,8 +377,55 @@ def test_pipe_gives_the_environment_it_was_told() -> None:
 
 def test_pipe_to_a_command_that_does_not_exist(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
-    with pytest.raises(CannotConnect, match=f"cannot connect to {absent}: No such file or directory"):
-        PipeMedium([absent, "serve"])
+    with pytest.raises(
+        CannotConnect, match=f"cannot connect to there: {absent} cannot be run: No such file or directory"
+    ):
+        PipeMedium([absent, "serve"], where="there")
+
+
+@pytest.mark.parametrize("status", [1, 2, 127, 255])
+def test_pipe_to_a_command_that_cannot_begin(status: int) -> None:
+    medium = python(f"import sys; sys.exit({status})")
+    with pytest.raises(CannotConnect, match=f"cannot connect to .*: .* ended with status {status}$"):
+        medium.read(1)
+    with pytest.raises(CannotConnect, match=f"ended with status {status}$"):
+        medium.write_some(memoryview(b"x"))
+    medium.close()
+
+
+def test_pipe_to_a_command_that_said_something_is_lost() -> None:
+    medium = python("import sys; print('x', flush=True); sys.exit(1)")
+    assert read_all(medium, 2) == b"x\n"
+    assert medium.read(1) == b""
+    medium._process.wait(30)
+    with pytest.raises(ConnectionLost, match="ended"):
+        medium.write_some(memoryview(b"x"))
+    medium.close()
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 9)", "os._exit(137)"])
+def test_pipe_to_a_command_that_a_signal_ended_is_lost(ending: str) -> None:
+    medium = python(f"import os; {ending}")
+    assert medium.read(1) == b""
+    medium.close()
+
+
+def test_pipe_to_a_command_that_read_much_is_lost() -> None:
+    """More than a pipe takes by itself."""
+    medium = python(f"import sys; sys.stdin.buffer.read({4 * HOLDS}); sys.exit(255)")
+    block, left = memoryview(bytes(HOLDS)), 4 * HOLDS
+    while left:
+        assert medium.poll(read=False, write=True, timeout=30) == (False, True)
+        left -= medium.write_some(block[:left])
+    assert medium.read(1) == b""
+    medium.close()
+
+
+def test_pipe_to_a_command_that_closed_its_output_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END", 0.0)
+    medium = python("import os, signal; os.close(1); signal.pause()")
+    assert medium.read(1) == b""
+    medium.close()
 
 
 def test_pipe_to_a_command_that_ended_is_lost() -> None:

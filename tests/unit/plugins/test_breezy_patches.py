@@ -16,6 +16,7 @@ from smartserver.plugins.breezy_patches import put_around
 
 CHANGED = [
     (ControlDir, "open_containing_from_transport"),
+    (ControlDir, "find_branches"),
     (BzrDirMetaFormat1, "initialize_on_transport_ex"),
     (BzrDir, "sprout"),
     (DirStateWorkingTree, "__init__"),
