@@ -259,7 +259,7 @@ class SegmentWriter:
             return None
         encoding, frame = delta.compress(record.text, text, delta.QUICK_LEVEL if self._quick else self._level)
         if self._quick and len(frame) > _QUICK_FRAME:
-            encoding, frame = delta.compress(record.text, text, self._level)
+            encoding, frame = delta.compress(record.text, text, delta.SECOND_LEVEL)
         if encoding == STORED:
             return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1
@@ -354,12 +354,15 @@ class _ByteCache:
         return found
 
     def put(self, name: tuple[int, Key], value: bytes) -> None:
-        old = self._held.pop(name, None)
-        self._room += len(old) if old is not None else 0
-        self._held[name] = value
+        held = self._held
+        old = held.get(name)
+        if old is not None:
+            self._room += len(old)
+            held.move_to_end(name)
+        held[name] = value
         self._room -= len(value)
         while self._room < 0:
-            self._room += len(self._held.popitem(last=False)[1])
+            self._room += len(held.popitem(last=False)[1])
 
 
 class _Ancestry:

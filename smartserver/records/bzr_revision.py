@@ -203,6 +203,13 @@ _PAGE_KEY: Final = re.compile(rb"sha1:[0-9a-f]{40}")
 _INVENTORY: Final = frozenset(
     (b"search_key_name", b"root_id", b"parent_id_basename_to_file_id", b"revision_id", b"id_to_entry")
 )
+_USUAL_INVENTORY: Final = re.compile(
+    b"chkinventory:\nsearch_key_name: %b\n"
+    % SEARCH_KEY
+    + rb"root_id: ([^\n]*+)\nparent_id_basename_to_file_id: (sha1:[0-9a-f]{40})\n"
+    rb"revision_id: ([^\n]*+)\nid_to_entry: (sha1:[0-9a-f]{40})\n"
+)
+"""An inventory as Breezy writes it."""
 
 
 def read_inventory(text: bytes) -> Inventory:
@@ -211,6 +218,10 @@ def read_inventory(text: bytes) -> Inventory:
     Raises:
         ValueError: it cannot be read, or is not of the format 2a.
     """
+    usual = _USUAL_INVENTORY.fullmatch(text)
+    if usual is not None:
+        root_id, names, revision, entries = usual.groups()
+        return Inventory(revision, root_id, entries, names)
     first, *lines = text.split(b"\n", len(_INVENTORY) + 1)
     if first != b"chkinventory:" or len(lines) != len(_INVENTORY) + 1 or lines.pop():
         raise ValueError("cannot be read as an inventory: not six lines, the first `chkinventory:`")

@@ -382,6 +382,7 @@ def _read_entries(
     seen: set[tuple[int, bytes]] = set()
     text = 0
     size = len(buf)
+    new = tuple.__new__
     for _ in range(count):
         begin = at
         if at + _LEAST_ENTRY > size:
@@ -422,7 +423,8 @@ def _read_entries(
             if at > size:
                 raise Malformed(begin, "a record's check is cut off")
         text += length
-        entries.append(Entry(kind, encoding, key, meta, base, base_key, length, frame_length, check))
+        # As `Entry(...)` does, in half the time.
+        entries.append(new(Entry, (kind, encoding, key, meta, base, base_key, length, frame_length, check)))
     _limit("bytes of text in a segment", text, limits.MAX_SEGMENT_TEXT)
     return tuple(entries), at
 

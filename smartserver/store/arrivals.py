@@ -165,7 +165,7 @@ class Arrivals:
 
     def row(self, number: int) -> Row:
         """Depth, chain and lineage of a copy."""
-        return Row(self._depths[number], self._chains[number], self._lineages[number])
+        return tuple.__new__(Row, (self._depths[number], self._chains[number], self._lineages[number]))
 
     def key(self, number: int) -> Key:
         """The key of a copy."""

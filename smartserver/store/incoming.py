@@ -43,6 +43,9 @@ KEYS_NAMED = 4096
 
 TWICE = "its revision is sent twice"
 
+_new = tuple.__new__
+"""Makes a named tuple of its values as they are, in half the time: three a record."""
+
 
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
@@ -195,7 +198,7 @@ class Intake:
                 self._name_unreachable(segment, ordinal)
                 return
             row, number, stored = self._row(entry, base_key, len(self._arrivals))
-            place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
+            place = _new(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
             if not self._is_repeat(proof, entry, place, base_key, frame):
                 if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
@@ -247,11 +250,13 @@ class Intake:
             verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
         except ValueError as wrong:  # Malformed is one.
             raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
-        return Record(entry.kind, entry.key, entry.meta, text)
+        return _new(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
         """Where the key says nothing of the text, a key that may be a base must still mean one text."""
-        if self._conflicts[entry.kind]:
+        if self._conflicts[entry.kind] and (
+            self._snapshot is not None or self._arrivals.first(entry.kind, entry.key) is not None
+        ):
             known = self._arrivals.record(entry.kind, entry.key)
             if known is not None and known.text != record.text:
                 raise ConflictingRecord(entry.key)
@@ -261,13 +266,15 @@ class Intake:
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
         # The lowest copy, which is never in the stream where the repository has one.
-        base, number, stored = self._stored_row(entry.kind, base_key), STORED_BASE, base_key
+        base = None if self._snapshot is None else self._stored_row(entry.kind, base_key)
+        number, stored = STORED_BASE, base_key
         if base is None:
             first = self._arrivals.first(entry.kind, base_key)
             if first is None or first >= before:
                 raise LookupError(f"base {shown(base_key)} was found a moment ago")
             base, number, stored = self._arrivals.row(first), first, b""
-        return Row(base.depth + 1, base.chain_kib + kib(entry.length), base.lineage + 1), number, stored
+        depth, chain_kib, lineage = base
+        return _new(Row, (depth + 1, chain_kib + kib(entry.length), lineage + 1)), number, stored
 
     def _encode_anew(
         self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key

@@ -20,7 +20,7 @@ from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import StoreKey
+from smartserver.vcs.brz_compat import StoreKey, read_texts
 from smartserver.vcs.brz_meta import inventory_meta, text_meta
 from smartserver.vcs.brz_trees import Asking, Difference, Page
 
@@ -85,12 +85,7 @@ class Export:
     # ---- reading
 
     def _read(self, kind: int, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
-        stream = self._stores[kind].get_record_stream(keys, "unordered", True)
-        return {
-            tuple(each.key): (each.get_bytes_as("fulltext"), each.parents)
-            for each in stream
-            if each.storage_kind != "absent"
-        }
+        return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
 
     def _text(self, kind: int, key: Key) -> bytes:
         if kind == CHK and key in self._pages:
