@@ -16,6 +16,7 @@ from typing import Any
 from breezy.plugins import hpss
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
+from smartserver.plugins.breezy_guess import is_ours
 from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField
@@ -144,7 +145,7 @@ def _places(path: str | None, directory: object = None) -> dict[str, Any]:
         return {"inner": True} if directory is None else {}
     if directory is not None:
         return {"paths": [path.strip("/").encode()]}
-    if path.startswith(hpss.SCHEMES):
+    if is_ours(path):
         return {"inner": True}
     return {"paths": [_in_checkout(path)]}
 
@@ -220,7 +221,7 @@ def _diff(arguments: Arguments) -> Wanted | None:
     files = arguments.get("file_list") or []
     if not given:
         return _compared(files)
-    urls = [each for each in files if each.startswith(hpss.SCHEMES)]
+    urls = [each for each in files if is_ours(each)]
     places: dict[str, Any] = {"inner": True} if urls else {}
     if urls and len(files) > 1:
         places["paths"] = [each.encode() for each in files if each not in urls][:MAX_IDS]
@@ -309,13 +310,13 @@ def _described(arguments: Arguments) -> Wanted:
 def _uncommit(arguments: Arguments) -> Wanted | None:
     """What is removed, and what is the tip then; that one's tree, where there is a lightweight checkout."""
     location = arguments.get("location") or "."
-    checkout = None if location.startswith(hpss.SCHEMES) else checkout_of(location)
+    checkout = None if is_ours(location) else checkout_of(location)
     given = arguments.get("revision")
     try:
         kept = _revision(given[0]) if given else TIP - 1
     except Unclear:
         return None
-    if not isinstance(kept, int) or (checkout is None and not location.startswith(hpss.SCHEMES)):
+    if not isinstance(kept, int) or (checkout is None and not is_ours(location)):
         return None
     if kept == TIP:
         return Wanted(ChosenField(1))
@@ -355,10 +356,10 @@ def _log(arguments: Arguments) -> Wanted | None:
     except Unclear as unclear:
         return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
-    if files and not given and not files[0].startswith(hpss.SCHEMES) and _is_folder(files[0]):
+    if files and not given and not is_ours(files[0]) and _is_folder(files[0]):
         return None  # Each tree is compared with the one before: that takes the whole history.
     # What one file has to do with merges is read off the whole graph.
-    place = {"inner": True} if not files or files[0].startswith(hpss.SCHEMES) else {"paths": [_in_checkout(files[0])]}
+    place = {"inner": True} if not files or is_ours(files[0]) else {"paths": [_in_checkout(files[0])]}
     ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
     if given:  # Of a range it compares each tree with the one before.
         inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))

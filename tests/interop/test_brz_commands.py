@@ -1,7 +1,7 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
 call: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
 plugins.breezy_inter, plugins.breezy_listing, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository,
-plugins.breezy_server, plugins.breezy_transport."""
+plugins.breezy_server, plugins.breezy_tags, plugins.breezy_transport."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from smartserver.plugins import (  # noqa: F401  # What the commands run in proc
     breezy_remote,
     breezy_repository,
     breezy_server,
+    breezy_tags,
     breezy_transport,
 )
 

@@ -1,0 +1,95 @@
+"""`HpssTags`: the tags of a branch on a server. A change is one request, decided on what is remembered if it may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from breezy import errors
+from breezy.tag import Tags
+
+from smartserver.plugins import breezy_changes, breezy_remembered
+from smartserver.plugins.breezy_guess import given
+from smartserver.records.model import RevisionId
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy_branch import HpssBranch
+
+
+class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
+    """The tags of a branch on a server; each change is a request."""
+
+    branch: HpssBranch
+
+    def get_tag_dict(self) -> dict[str, RevisionId]:
+        """Tag to revision."""
+        return dict(self.branch.remote.state().tags)
+
+    def lookup_tag(self, tag_name: str) -> RevisionId:
+        """The revision of one tag."""
+        remote = self.branch.remote
+        tip = remote.state().tip
+        there = remote.state().tags.get(tag_name)
+        if there is not None and (there == tip or not given("force")):
+            remote.confirm()
+        try:
+            return self.get_tag_dict()[tag_name]
+        except KeyError:
+            raise errors.NoSuchTag(tag_name) from None
+
+    def set_tag(self, tag_name: str, revision: RevisionId) -> None:
+        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.
+
+        Raises:
+            CommandError: its name is too long.
+        """
+        if why := breezy_changes.objection(tag_name):
+            raise errors.CommandError(why)
+        remote = self.branch.remote
+        if remote.is_assumed:
+            try:
+                breezy_remembered.set_tags(remote, {tag_name: revision})
+            except breezy_remembered.NotAsRemembered:
+                there = remote.state().tags.get(tag_name)
+                if there not in (None, self._now(revision)) and not given("force"):
+                    raise errors.TagAlreadyExists(tag_name) from None
+            else:
+                return
+        breezy_changes.set_tags(remote, {tag_name: self._now(revision)})
+
+    def _now(self, revision: RevisionId) -> RevisionId:
+        remote = self.branch.remote
+        assumed = remote.assumed
+        return remote.state().tip or revision if assumed is not None and revision == assumed.tip else revision
+
+    def delete_tag(self, tag_name: str) -> None:
+        """Remove a tag."""
+        remote = self.branch.remote
+        if remote.is_assumed and tag_name in remote.state().tags:
+            try:
+                if breezy_remembered.set_tags(remote, {tag_name: None}):
+                    raise errors.NoSuchTag(tag_name)
+            except breezy_remembered.NotAsRemembered:
+                pass
+            else:
+                return
+        remote.confirm()
+        self.lookup_tag(tag_name)
+        breezy_changes.set_tags(remote, {tag_name: None})
+
+    def rename_revisions(self, rename_map: dict[RevisionId, RevisionId]) -> None:
+        """Let tags of renamed revisions follow them."""
+        tags = self.get_tag_dict()
+        changes = {name: rename_map[tag] for name, tag in tags.items() if tag in rename_map}
+        breezy_changes.set_tags(self.branch.remote, changes)
+
+    def _set_tag_dict(self, result: dict[str, RevisionId]) -> None:
+        """Make the tags be these."""
+        present = self.get_tag_dict()
+        changes: dict[str, RevisionId | None] = {
+            name: revision
+            for name, revision in result.items()
+            if present.get(name) != revision and not breezy_changes.objection(name)  # The push has said so.
+        }
+        changes.update(dict.fromkeys(present.keys() - result.keys()))
+        if changes:
+            breezy_changes.set_tags(self.branch.remote, changes)
