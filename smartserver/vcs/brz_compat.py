@@ -267,6 +267,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 def _is_plain(store: Any) -> bool:
     """Whether all a store has lies in blocks of its own, of which is known how they are read."""
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
+    plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
     return plain and not store._immediate_fallback_vfs and not store._unadded_refs
 
 
