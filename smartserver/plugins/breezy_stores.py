@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from breezy import trace
+from breezy.revision import is_reserved_id
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
@@ -85,7 +86,8 @@ class Store(Texts):
             if not missing:
                 return
         if self._kind in (REVISION, INVENTORY):
-            missing = [key for key in missing if not self._content.is_absent(key[0])]
+            # What is not committed yet has a name of Breezy's own, which is no revision's.
+            missing = [key for key in missing if not (is_reserved_id(key[0]) or self._content.is_absent(key[0]))]
             if not missing:
                 return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))

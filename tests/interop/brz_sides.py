@@ -77,7 +77,7 @@ class Users:
         process = self.start(where, *words, plugin=plugin, **variables)
         try:
             out, err = process.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
+        except BaseException:
             process.kill()
             process.communicate()
             raise

@@ -56,6 +56,9 @@ def test_annotate(light: Users, kept: bool) -> None:
 
 
 def test_annotate_with_numbers(light: Users) -> None:
+    said = light.ask("annotate, left behind", "light", "annotate", "--all", "three")
+    assert [line.split("|")[1].strip() for line in said.splitlines()][-1] == "changed"
+    assert said.splitlines()[-1].split()[0].endswith("?"), "it is not committed"
     said = light.ask("annotate, left behind", "light", "annotate", "--all", "one")
     assert said.split() == ["1", "a@examp", "|", "one"]
 
