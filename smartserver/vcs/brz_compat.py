@@ -175,8 +175,8 @@ class Repository(Protocol):
     def _get_source(self, to_format: Format) -> Source: ...
 
 
-_Blocks: Any = groupcompress.GroupCompressVersionedFiles
-RetryWithNewPacks: type[BaseException] = importlib.import_module("breezy.bzr.pack_repo").RetryWithNewPacks
+_Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
+"""The stores whose blocks are read here."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""
@@ -254,7 +254,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
     left = set(keys)
     if _is_plain(store):
         # What goes wrong below, a pack that is joined to others meanwhile included, Breezy's own stream finds as well.
-        with contextlib.suppress(RetryWithNewPacks, zlib.error):
+        with contextlib.suppress(BzrError, zlib.error):
             for each in _from_blocks(store, list(left)):
                 left.discard(each[0])
                 yield each
