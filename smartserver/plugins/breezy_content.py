@@ -16,7 +16,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber
 from smartserver.plugins.breezy_checkouts import pages_of
 from smartserver.plugins.breezy_wanted import TIP, Named, Wanted
-from smartserver.records.bzr import read_inventory
+from smartserver.records.bzr_revision import read_inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.model import Key, Record, RevisionId

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from smartserver.records.alike import common_end, common_start
-from smartserver.records.bzr import (
+from smartserver.records.bzr_pages import (
     CHILD_BYTES,
     ENTRY_PARTS,
     MAX_CHILDREN,

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from smartserver.errors import shown
-from smartserver.records.bzr import ENTRY_PARTS, Entry, is_node, read_entry, read_inventory, read_leaf, read_node
+from smartserver.records.bzr_pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
+from smartserver.records.bzr_revision import read_inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Record, RevisionId

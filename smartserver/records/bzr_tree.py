@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from smartserver.records.bzr import (
+from smartserver.records.bzr_pages import (
     ENTRY_PARTS,
     NAME_PARTS,
     Entry,
-    Inventory,
     Leaf,
     Node,
     is_node,
@@ -17,6 +16,7 @@ from smartserver.records.bzr import (
     read_node,
     search_key,
 )
+from smartserver.records.bzr_revision import Inventory
 from smartserver.records.model import Key
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from smartserver.errors import shown
-from smartserver.records.bzr import is_node, leaf_texts, read_inventory, read_node, read_revision
 from smartserver.records.bzr_changes import leaf_changes, node_changes
+from smartserver.records.bzr_pages import is_node, leaf_texts, read_node
+from smartserver.records.bzr_revision import read_inventory, read_revision
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.rules import NOTHING, Changes, References, Rules
 

@@ -175,17 +175,14 @@ class Repository(Protocol):
     def _get_source(self, to_format: Format) -> Source: ...
 
 
-_Blocks: Any = groupcompress.GroupCompressVersionedFiles
-RetryWithNewPacks: type[BaseException] = importlib.import_module("breezy.bzr.pack_repo").RetryWithNewPacks
+_Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
+"""The stores whose blocks are read here."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
 """What finds in a text what another has too, where Breezy has its compiled parts."""
-
-bdecode: Callable[[bytes], Any] = importlib.import_module("fastbencode").bdecode
-"""What bencoded bytes say; a `ValueError` where they are none. Breezy rests on that package."""
 
 VersionedFiles: Any = versionedfile.VersionedFiles
 """What a store of a repository is one of."""
@@ -257,7 +254,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
     left = set(keys)
     if _is_plain(store):
         # What goes wrong below, a pack that is joined to others meanwhile included, Breezy's own stream finds as well.
-        with contextlib.suppress(RetryWithNewPacks, zlib.error):
+        with contextlib.suppress(BzrError, zlib.error):
             for each in _from_blocks(store, list(left)):
                 left.discard(each[0])
                 yield each

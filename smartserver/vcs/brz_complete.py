@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from smartserver.errors import shown
-from smartserver.records.bzr import is_node, leaf_texts, read_node
 from smartserver.records.bzr_changes import new_texts, node_changes
+from smartserver.records.bzr_pages import is_node, leaf_texts, read_node
+from smartserver.records.bzr_revision import read_inventory
 from smartserver.records.model import Key
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import Repository, Store
-from smartserver.vcs.brz_pages import roots
 
 
 class References:
@@ -49,7 +49,8 @@ class References:
         Raises:
             ValueError: it cannot be read.
         """
-        self._pages.update(filter(None, roots(text)))
+        inventory = read_inventory(text)
+        self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
         """Check that all of it is among `pages` and `texts`, which came, or in the repository.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.bzr_revision import Inventory, read_inventory, read_revision
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Announced, Key, Parent, RevisionId
 from smartserver.records.varint import decode
@@ -21,8 +22,6 @@ from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import StoreKey, read_texts
 from smartserver.vcs.brz_meta import inventory_meta, text_meta
-from smartserver.vcs.brz_pages import Roots, roots
-from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_trees import Asking, Difference, Page
 
 CHUNK = 64
@@ -61,7 +60,7 @@ class Export:
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
         self._pages: dict[Key, Page] = {}
-        self._roots: dict[RevisionId, Roots] = {}
+        self._roots: dict[RevisionId, Inventory] = {}
         self._before: dict[tuple[int, Key], bytes] = {}
         """Texts of candidates that are not sent."""
         self._sent: set[tuple[int, Key]] = set()
@@ -137,8 +136,8 @@ class Export:
             olds = [self._roots[each.id] for each in parents if not each.absent and each.id in self._roots]
             new = self._roots[revision]
             difference = Difference(self._pages)
-            asking.append(difference.compare(new.entries, [old.entries for old in olds], entries=True))
-            asking.append(difference.compare(new.names, [old.names for old in olds], entries=False))
+            asking.append(difference.compare(new.id_to_entry, [old.id_to_entry for old in olds], entries=True))
+            asking.append(difference.compare(new.by_name, [old.by_name for old in olds], entries=False))
             trees.append((revision, own, difference))
         self._answer(asking)
         return [_Tree(revision, own, found, _size(revision, found)) for revision, own, found in trees]
@@ -247,9 +246,9 @@ def _batches(trees: Sequence[_Tree]) -> Iterator[list[_Tree]]:
         yield batch
 
 
-def _roots(revision: RevisionId, inventory: bytes) -> Roots:
+def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
     try:
-        return roots(inventory)
+        return read_inventory(inventory)
     except ValueError as wrong:
         raise CannotSend(f"cannot push revision {shown(revision)}: {wrong}") from wrong
 

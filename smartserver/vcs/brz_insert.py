@@ -14,9 +14,11 @@ import hashlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from smartserver.records.bzr_pages import is_node, leaf_texts
+from smartserver.records.bzr_revision import read_revision
 from smartserver.records.check import verify_record
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.delta import decompress
@@ -29,8 +31,6 @@ from smartserver.vcs.brz_block import Place, Text, fill
 from smartserver.vcs.brz_compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.brz_meta import inventory_parents, text_parents
-from smartserver.vcs.brz_pages import holds_entries, rows, sha1_named
-from smartserver.vcs.brz_pages import revision as read_revision
 from smartserver.vcs.brz_worker import Worker
 from smartserver.vcs.collector import rare_collections
 
@@ -40,9 +40,6 @@ CACHE = 64 << 20
 
 FORK_FROM = 8 << 20
 """Bytes of texts from which on a second process pays, where there is a second core."""
-
-_MANY = 8
-"""Texts of one revision from which on its pages are read whole, not searched for each."""
 
 
 class _Row(NamedTuple):
@@ -79,7 +76,7 @@ def insert(
         arrived = _Arrived(repository, spool.fileno(), progress)
         with breezy.lock_write(), contextlib.ExitStack() as undo:
             if is_alone(breezy):
-                arrived.references = References()
+                arrived.looks = True
                 undo.enter_context(instead_of_breezys_look(breezy))
             sink = breezy._get_sink()
             try:
@@ -124,8 +121,9 @@ class _Arrived:
         self._worker: Worker | None = None
         self._repository = repository.breezy
         self.revisions = 0
-        self.references: References | None = None
-        """What the records refer to, where it is looked for here."""
+        self.looks = False
+        """Whether it is looked here for what the records refer to, and not by Breezy."""
+        self._references = References()
 
     @property
     def objects(self) -> int:
@@ -145,8 +143,8 @@ class _Arrived:
             self._put(TEXT, self._texts())
         else:
             self._worker.finish(functools.partial(self._put_block, TEXT))
-        if self.references is not None:
-            self.references.check(self._repository, self._rows[CHK], self._rows[TEXT])
+        if self.looks:
+            self._references.check(self._repository, self._rows[CHK], self._rows[TEXT])
         yield from ()
 
     def _put(self, kind: int, texts: Iterable[Text]) -> None:
@@ -181,45 +179,31 @@ class _Arrived:
             expected = dict.fromkeys([key for key in texts_of if key not in self._named])
             for key in pages:
                 text = self._text(CHK, key)
-                if self.references is not None:
-                    for each, sha1 in self._refer(self.references, key, text).items():
-                        if each in expected:
-                            self._named[each] = sha1
-                            del expected[each]
-                elif expected and holds_entries(text):
-                    self._look(text, list(expected), expected)
+                self._learn(self._refer(key, text), expected)
                 base_key = self._rows[CHK][key].base
                 yield Text(key, None, b"", text, base_key, self._cache.get(CHK, base_key))
-            if expected and self.references is not None:
+            if expected:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
-                    if holds_entries(text):
-                        self._look(text, list(expected), expected)
+                    if not is_node(text):
+                        self._learn(leaf_texts(text), expected)
             if expected:
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
-    def _refer(self, references: References, key: Key, text: bytes) -> Mapping[Key, bytes]:
+    def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
         """Take what a page refers to; the texts it names, as far as it is read, and the sha1 it says of each."""
         row = self._rows[CHK][key]
         base = self._cache.get(CHK, row.base) if row.base and not row.here else None
         try:
-            return references.page(text, base)
+            return self._references.page(text, base)
         except ValueError as wrong:
             raise WrongContent(key, str(wrong)) from wrong
 
-    def _look(self, page: bytes, wanted: Collection[Key], expected: dict[Key, None]) -> None:
+    def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
         """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
-        if len(wanted) > _MANY:
-            for row in rows(page):
-                key = row[0] + b"\0" + row[3]
-                if key in expected:
-                    self._named[key] = row[4]
-                    del expected[key]
-            return
-        for key in wanted:
-            found = sha1_named(page, *key.split(b"\0"))
-            if found is not None:
-                self._named[key] = found
+        for key, sha1 in named.items():
+            if key in expected:
+                self._named[key] = sha1
                 del expected[key]
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
@@ -278,11 +262,10 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             if self._named[key] != sha1:
                 raise WrongContent(key, "its inventory is not the one its record names")
-            if self.references is not None:
-                try:
-                    self.references.inventory(text)
-                except ValueError as wrong:
-                    raise WrongContent(key, str(wrong)) from wrong
+            try:
+                self._references.inventory(text)
+            except ValueError as wrong:
+                raise WrongContent(key, str(wrong)) from wrong
             yield Text(key, inventory_parents(row.meta, row.parents), sha1, text)
 
     def _texts(self) -> Iterator[Text]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Sequence
 from typing import NamedTuple
 
+from smartserver.records.bzr_pages import is_node, leaf_head, read_node
+from smartserver.records.bzr_rows import Row, TreeEntry, differing, rows
 from smartserver.records.model import Key
-from smartserver.vcs.brz_pages import Row, TreeEntry, children, differing, is_leaf, rows
 
 Node = tuple[bytes, Key]
 """A search prefix and the page that holds all keys under it."""
@@ -31,8 +32,13 @@ class Page:
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.children: dict[bytes, Key] | None = None if is_leaf(text) else children(text)
+        self.children: dict[bytes, Key] | None = None
         """Of an inner page."""
+        if is_node(text):
+            prefix, below = read_node(text)[1:]
+            self.children = {prefix + place: key for place, key in below.items()}
+        else:
+            leaf_head(text)
         self.size = len(text) + _CHILD * len(self.children or ())
         """Bytes of memory, about."""
 
@@ -71,7 +77,7 @@ class Difference:
         Raises:
             ValueError: a page cannot be read.
         """
-        if not new or new in olds:
+        if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
         while todo:

@@ -1,4 +1,4 @@
-"""vcs.brz_plan, vcs.brz_export, vcs.brz_trees, vcs.brz_insert, vcs.brz_pages, vcs.brz_compat: what Breezy keeps comes
+"""vcs.brz_plan, vcs.brz_export, vcs.brz_trees, vcs.brz_insert, vcs.brz_compat: what Breezy keeps comes
 out of a repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from breezy.bzr.versionedfile import FulltextContentFactory
 from bzr_histories import BZR, KINDS, BzrHistory, make_repository, push, quiet, upload
 
 from smartserver.errors import CorruptRecord, MissingReference
-from smartserver.records.bzr import read_inventory
+from smartserver.records.bzr_revision import read_inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check import make_check, rules_of
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT

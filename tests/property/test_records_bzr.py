@@ -1,4 +1,4 @@
-"""records.bzr, records.check_bzr: whatever the bytes, a reader gives what they say or a `ValueError`."""
+"""records.bzr_pages, records.check_bzr: whatever the bytes, a reader gives what they say or a `ValueError`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from bzr_samples import FIRST, SECOND
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smartserver.records.bzr import Inventory, is_node, leaf_texts, read_entry, read_leaf
 from smartserver.records.bzr_changes import leaf_changes
+from smartserver.records.bzr_pages import is_node, leaf_texts, read_entry, read_leaf
+from smartserver.records.bzr_revision import Inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check import rules_of
 from smartserver.records.check_bzr import CHK

@@ -112,6 +112,26 @@ def test_bulk_takes_less_time_for_a_frame(bulk: bool, level: int, monkeypatch: p
     assert set(levels) == {level}
 
 
+@pytest.mark.parametrize(
+    ("longer", "expected"), [(0, [delta.QUICK_LEVEL]), (1, [delta.QUICK_LEVEL, delta.SECOND_LEVEL])]
+)
+def test_a_record_much_like_its_base_is_looked_at_twice_where_that_is_worth_it(
+    longer: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is known that most are, in bulk: again only what is long at the first look."""
+    levels: list[int] = []
+
+    def compress(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
+        levels.append(level)
+        return ZSTD, bytes(bases._QUICK_FRAME + longer)
+
+    monkeypatch.setattr(delta, "compress", compress)
+    old = prose(1)
+    writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: old, quick=True)
+    writer.segment(b"r", [], [record(edited(old, 3), old)])
+    assert levels == expected
+
+
 @pytest.mark.parametrize("bulk", [False, True])
 def test_the_smaller_frame_of_two_parents_wins(bulk: bool) -> None:
     old = prose(1)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr import MAX_CHILDREN, leaf_texts, read_node
 from smartserver.records.bzr_changes import NOTHING, SEARCHED, leaf_changes, new_texts, node_changes
+from smartserver.records.bzr_pages import MAX_CHILDREN, leaf_texts, read_node
 
 OLD, NEW, NAMES = FIRST[2].text, SECOND[2].text, FIRST[3].text
 NODE = b"chknode:\n65536\n1\n1\n\na\0sha1:%040d\n" % 0

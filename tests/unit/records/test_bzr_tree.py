@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr import Entry, Inventory, read_inventory, search_key
+from smartserver.records.bzr_pages import Entry, search_key
+from smartserver.records.bzr_revision import Inventory, read_inventory
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.model import Key
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.bzr import read_inventory, read_leaf, read_node, read_revision
+from smartserver.records.bzr_pages import read_leaf, read_node
+from smartserver.records.bzr_revision import read_inventory, read_revision
 from smartserver.records.check import KINDS_OF
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec" / "disk.md"

@@ -60,6 +60,29 @@ def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> No
     assert folder.list_directory(INCOMING) == []
 
 
+def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
+    """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
+    history = History()
+    place = Quarantine(folder, b"request", Repeatable())
+    draft = DraftPack(place, KINDS, nowhere)
+    begun = folder.stat(place.pack_path).size
+    size = draft.length
+    contents: list[bytes] = []
+    for revision in history.line(5):
+        content = history.segment(revision)
+        segment = decode_segment(content, 0, KINDS)
+        draft.add(content, segment, [Row()] * len(segment.entries))
+        contents.append(content)
+        if len(contents) < 4:
+            assert folder.stat(place.pack_path).size == begun
+        if len(contents) == 4:
+            assert draft.read(size, sum(map(len, contents))) == b"".join(contents)
+        assert draft.length == size + sum(map(len, contents))
+    entry = draft.seal()
+    assert entry.length == draft.length
+    assert folder.get(place.pack_path)[size:-16] == b"".join(contents)
+
+
 def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
     folder.sync_directory("")
     place = Quarantine(folder, b"request", Repeatable())

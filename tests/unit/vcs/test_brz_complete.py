@@ -70,5 +70,5 @@ def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:
 def test_what_cannot_be_read() -> None:
     with pytest.raises(ValueError, match="cannot be read as a leaf"):
         References().page(b"no page", None)
-    with pytest.raises(ValueError, match="no inventory"):
+    with pytest.raises(ValueError, match="cannot be read as an inventory"):
         References().inventory(b"nothing")
