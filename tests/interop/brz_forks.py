@@ -78,7 +78,7 @@ class Forks:
         if self._control is None:
             self._control, theirs = socket.socketpair()
             with theirs:
-                self._process = subprocess.Popen([sys.executable, __file__], stdin=theirs, env=environment)
+                self._process = subprocess.Popen([sys.executable, __file__], stdin=theirs.fileno(), env=environment)
         return self._control
 
     def close(self) -> None:
