@@ -49,7 +49,7 @@ class Certainty(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class NoServer(OutcomeUnknown):
-    """What answers does not speak hpss. Most likely the address is wrong; but there may be a server behind it."""
+    """Nobody who speaks hpss answers. Most likely the address is wrong; but there may be a server behind it."""
 
     def __str__(self) -> str:
         return f"{self.why}; if an hpss server got the request all the same, it is unknown whether the change was made"

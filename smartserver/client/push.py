@@ -42,6 +42,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.errors import ProtocolError
+from smartserver.wire.limits import BULK_BYTES
 from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError
 
@@ -112,7 +113,7 @@ class Push:
             except Refusal as refusal:
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self._updates], [])
-                if left and self._learns(refusal, is_first=left == PLANS - 1):
+                if left and self._learns(refusal, outgoing.flags, is_first=left == PLANS - 1):
                     continue
                 return self._refused(refusal, outgoing)
             return self._done(answer)
@@ -164,13 +165,13 @@ class Push:
         tip = None if update.tip is None else Tip(update.tip, update.attributes)
         return (value[0] if value else None) == tip
 
-    def _learns(self, refusal: Refusal, *, is_first: bool) -> bool:
+    def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
         error, known = refusal.error, self._remote.knowledge
         if isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = None
-        elif isinstance(error, LimitExceeded) and self._bulk:
+        elif isinstance(error, LimitExceeded) and error.what == BULK_BYTES and flags & RequestFlag.BULK:
             self._bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
         elif isinstance(error, MissingBase):
             self._unusable.update(error.keys)

@@ -32,6 +32,8 @@ class History:
         self._places: dict[RevisionId, tuple[int, int]] = {}
         self._parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         self._ghosts: set[RevisionId] = set()
+        self._ends: dict[RevisionId, RevisionId] = {}
+        """Where the line of first parents from a revision leads."""
         self._wrong: BaseException | None = None
         """Why it did not come whole."""
         self.size = 0
@@ -71,8 +73,12 @@ class History:
             raise
 
     def _spool_all(self, body: Iterator[bytes]) -> None:
+        outside: set[RevisionId] = set()
         for segment in counted("Receiving revisions", self._segments(body), self.count):
             header = decode_revision(segment, 0)  # The rest is read by whoever inserts it.
+            outside.update([parent.id for parent in header.parents if parent.id not in self._places])
+            if header.revision in outside:
+                raise CorruptRecord(header.revision, b"", "came after a revision whose parent it is")
             self._spool.write(segment)
             self._places[header.revision] = (self.size, len(segment))
             self._parents[header.revision] = tuple([parent.id for parent in header.parents])
@@ -110,10 +116,13 @@ class History:
 
     def ends_at_ghost(self, revision: RevisionId) -> bool:
         """Whether the line of first parents from a revision that came leads to one that is nowhere."""
-        parents, at = self.parents, revision
-        while parents.get(at):
-            at = parents[at][0]
-        return at in self._ghosts
+        parents = self.parents
+        if revision not in self._ends:
+            at = revision
+            while parents.get(at):
+                at = parents[at][0]
+            self._ends[revision] = at
+        return self._ends[revision] in self._ghosts
 
     def reached(self, heads: Collection[RevisionId]) -> list[RevisionId]:
         """The revisions that came and are ancestors of `heads`, these included, parents first."""

@@ -96,9 +96,11 @@ def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
         return None
     if head.parts != ENTRY_PARTS:
         return {}
-    items, _ = other_items(new, head.end, old, earlier.end)
+    items, others = other_items(new, head.end, old, earlier.end)
     texts = item_texts(head, items, 0, len(items))
-    if len(texts) != count_items(head, items, 0, len(items)):
+    count = count_items(head, items, 0, len(items))
+    _check_counts(head, earlier, count, count_items(earlier, others, 0, len(others)))
+    if len(texts) != count:
         raise ValueError("cannot be read as a leaf: its items")
     return texts
 

@@ -15,7 +15,7 @@ from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Refused, decide, declared
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
-from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
+from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError
 
@@ -52,7 +52,7 @@ class Receiving:
             self._content += len(content)
             most = (self._bulk.taken + BULK_ALLOWANCE) * MAX_BULK_RATIO
             if self._content > most:
-                raise LimitExceeded(f"bytes in {self._bulk.taken} of a bulk stream", self._content, most)
+                raise LimitExceeded(BULK_BYTES, self._content, most)
             self._take(content)
 
     def _take(self, content: bytes) -> None:

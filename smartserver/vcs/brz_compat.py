@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -253,8 +252,9 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
     """Those of `keys` that are here, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
-        # What goes wrong below, a pack that is joined to others meanwhile included, Breezy's own stream finds as well.
-        with contextlib.suppress(BzrError, zlib.error):
+        # Whatever goes wrong below, a pack joined to others meanwhile or a Breezy that keeps them otherwise, its own
+        # stream can do as well, or says what is wrong.
+        with contextlib.suppress(Exception):
             for each in _from_blocks(store, list(left)):
                 left.discard(each[0])
                 yield each

@@ -52,6 +52,9 @@ all of which would be kept. Records are compressed already: 3,000 revisions of B
 empty files 2.4 times, 4.0 on the way. Only what is there many times over without a base becomes longer, 200 copies of a
 picture 131 times, and that a client sends as it lies when it is refused."""
 
+BULK_BYTES = "bytes that a bulk stream became"
+"""What the server says is over that limit."""
+
 BULK_ALLOWANCE = 64 * KIB
 """Bytes of a bulk stream that are counted before any came."""
 

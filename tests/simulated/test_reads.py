@@ -162,7 +162,8 @@ def history_of(stage: Stage) -> None:
         came = [decode_revision(segment, 0).revision for segment in stream.segments()]
         assert came == LINE[2:number]
         assert pulled.result.newest == LINE[number - 1]
-        stage.joint.network.take() if number != 3 else None
+        if number != 3:
+            stage.joint.network.take()
 
 
 def refused(stage: Stage) -> None:

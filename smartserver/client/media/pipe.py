@@ -15,9 +15,9 @@ TIME_TO_END = 5.0
 HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
 
-FAILED = (*range(1, 128), 255)
-"""What a server ends with that cannot begin, a shell that cannot find one, and (255) ssh that cannot log in. What a
-signal ends has more than 128 to a shell: that one may have begun."""
+FAILED = range(1, 128)
+"""What a server ends with that cannot begin, and a shell that cannot find one. What a signal ends has more than 128 to
+a shell, and ssh ends with 255 whether it could not log in or lost its connection: what it leads to may have begun."""
 
 
 class PipeMedium:

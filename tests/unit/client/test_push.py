@@ -14,6 +14,7 @@ from remotes import (
     OTHER,
     TIP,
     TOPIC,
+    Planned,
     Source,
     remote,
     requests,
@@ -28,6 +29,7 @@ from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import (
     AccessDenied,
     KnownRevisions,
+    LimitExceeded,
     MissingBase,
     MissingParents,
     MissingRevision,
@@ -44,6 +46,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.limits import BULK_BYTES
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, Status, encode
@@ -112,6 +115,25 @@ def test_a_repository_that_is_gone_is_made_anew() -> None:
     assert updated.outcome is Outcome.DONE
     assert source.haves == [[TIP], []]
     assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+@pytest.mark.parametrize(
+    ("what", "bulk", "sent"), [(BULK_BYTES, True, 2), (BULK_BYTES, False, 1), ("records of one pack", True, 1)]
+)
+def test_only_a_stream_that_becomes_too_long_is_sent_again_as_it_lies(
+    what: str, bulk: bool, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Planned, "segments", lambda plan: [bytes(1000)] * len(plan.revisions))
+    moved = done(InsertPackResult(1), SetLastRevisionResult([OLD]))
+    server, source = Server([saying(LimitExceeded(what, 3, 2), moved)]), Source()
+    there = remote(server, state(OLD))
+    if sent == 1:
+        with pytest.raises(LimitExceeded):
+            there.push([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)
+    else:
+        (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)
+        assert updated.outcome is Outcome.DONE
+    assert len(requests(server)) == sent
 
 
 def test_it_is_given_up_in_the_end() -> None:

@@ -65,6 +65,17 @@ def test_ghosts() -> None:
     assert came.ends_at_ghost(b"lone")
 
 
+def test_a_parent_that_comes_later_is_refused() -> None:
+    """Who goes from parent to parent would never come to an end."""
+    body = b""
+    for each in (Announced(b"a", (Parent(b"b"),)), Announced(b"b", (Parent(b"a"),))):
+        writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
+        writer.begin([each])
+        body += writer.segment(*each, [NewRecord(0, each.revision, b"", b"text", ())])
+    with pytest.raises(CorruptRecord, match="came after a revision whose parent it is"):
+        history(body, 2).receive()
+
+
 def test_what_it_rests_on() -> None:
     whole = segments()
     came = history(whole[b"two"] + whole[b"side"] + whole[b"three"], 3)

@@ -157,7 +157,14 @@ def test_what_a_leaf_says_of_texts_that_another_does_not() -> None:
     assert new_texts(NAMES, NAMES) == {}
     for other in (NODE, NAMES, leaf(b"id-1", prefix=b"id")):
         assert new_texts(new, other) is None
-    for wrong in (new + b"x", new[:-1], new.replace(b"file: readme", b"file: other"), new.replace(b"\nREADME", b"")):
+    fewer = new.replace(b"\n41\n", b"\n40\n", 1)
+    for wrong in (
+        new + b"x",
+        new[:-1],
+        new.replace(b"file: readme", b"file: other"),
+        new.replace(b"\nREADME", b""),
+        fewer,
+    ):
         with pytest.raises(ValueError, match="cannot be read as a leaf"):
             new_texts(wrong, old)
 

@@ -97,7 +97,9 @@ def test_texts_of_a_store_that_rests_on_others_are_breezys_to_find(store: Any, m
     assert read(store, KEYS) == expected
 
 
-@pytest.mark.parametrize("wrong", [RetryWithNewPacks(None, False, (None, None, None)), zlib.error()])
+@pytest.mark.parametrize(
+    "wrong", [RetryWithNewPacks(None, False, (None, None, None)), zlib.error(), ValueError(), AttributeError()]
+)
 def test_what_cannot_be_read_breezy_is_asked_for(store: Any, wrong: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pack that was joined to others meanwhile it looks for, of a damaged one it says what there is to say."""
     expected = streamed(store, KEYS)
