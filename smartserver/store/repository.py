@@ -97,6 +97,8 @@ class PackRepository:
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._repacking = threading.Lock()
+        self._awaited = threading.Event()
+        """Somebody waits for the repack that is being made."""
         self._collected: float | None = None
 
     # -- reading
@@ -304,7 +306,8 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=pace)
+            unawaited = partial(self._unless_awaited, pace)
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=unawaited)
         finally:
             self._repacking.release()
 
@@ -316,7 +319,9 @@ class PackRepository:
             OutcomeUnknown: as `repack_if_needed`.
             CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        self._awaited.set()
         with self._repacking:
+            self._awaited.clear()
             snapshot = self.snapshot()
             before = left = len(snapshot.packs)
             quarantine = partial(self._quarantine, upkeep.REPACK)
@@ -328,6 +333,10 @@ class PackRepository:
                 left = min(left, len(snapshot.packs))  # A push may have come meanwhile.
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
+
+    def _unless_awaited(self, pace: Pace) -> None:
+        if not self._awaited.is_set():
+            pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.

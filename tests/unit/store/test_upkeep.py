@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -193,6 +194,22 @@ def test_one_repack_at_a_time(repository: PackRepository, history: History) -> N
     with repository._repacking:
         assert not repository.repack_if_needed()
     assert repository.repack_if_needed()
+
+
+def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackRepository, history: History) -> None:
+    push_each(repository, history, MOST_PACKS + 1)
+    rests: list[None] = []
+    waiting = threading.Thread(target=repository.repack)
+
+    def rest() -> None:
+        rests.append(None)
+        waiting.start()
+        assert repository._awaited.wait(30)
+
+    assert repository.repack_if_needed(rest)
+    waiting.join()
+    assert len(rests) == 1
+    assert len(repository.snapshot().packs) == 1
 
 
 def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
