@@ -31,11 +31,11 @@ PEERS := $(CACHE)/smartserver/peers
 demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
-# Runs side by side, one seen as it goes and the others at their end: the tests that compute, those of brz in two parts, and the
-# others that mostly wait (for servers, clients and links).
+# Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of git and the
+# rest of brz's with the real programs; and those that mostly wait, for sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
-INTEROP := $(filter-out $(BREEZY),$(wildcard $(patsubst %,tests/interop/test_%.py,b* ratchet vfs_ratchet)))
-WAITING := $(filter-out $(BREEZY) $(INTEROP),$(wildcard tests/interop/test_*.py tests/packets tests/sockets))
+INTEROP := $(filter-out $(BREEZY),$(wildcard tests/interop/test_*.py))
+WAITING := tests/packets tests/sockets
 
 test: $(TOOLS)
 	@$(MAKE) --no-print-directory --jobs=5 lint computing breezy interop waiting

@@ -23,7 +23,7 @@ from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-TURNS = int(os.environ.get("INTERRUPTS", "5"))
+TURNS = int(os.environ.get("INTERRUPTS", "3"))
 """Interrupts of each command."""
 
 SEED = int(os.environ.get("INTERRUPTS_SEED", "3"))
