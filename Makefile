@@ -32,16 +32,16 @@ demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
 # Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of git and the
-# rest of brz's with the real programs; and those that mostly wait, for sockets and links.
+# rest of brz's with the real programs; and those of what goes wrong, and of sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 INTEROP := $(filter-out $(BREEZY),$(wildcard tests/interop/test_*.py))
-WAITING := tests/packets tests/sockets
+WAITING := tests/faults tests/packets tests/simulated tests/sockets
 
 test: $(TOOLS)
 	@$(MAKE) --no-print-directory --jobs=5 lint computing breezy interop waiting
 
 computing: $(TOOLS)
-	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,interop packets sockets)
+	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop $(WAITING))
 
 breezy: FILES := $(BREEZY)
 interop: FILES := $(INTEROP)

@@ -53,7 +53,7 @@ empty files 2.4 times, 4.0 on the way. Only what is there many times over withou
 picture 131 times, and that a client sends as it lies when it is refused."""
 
 BULK_BYTES = "bytes that a bulk stream became"
-"""What the server says is over that limit."""
+"""What the server names where a stream is over `MAX_BULK_RATIO`: by that a client knows to send it as it lies."""
 
 BULK_ALLOWANCE = 64 * KIB
 """Bytes of a bulk stream that are counted before any came."""
