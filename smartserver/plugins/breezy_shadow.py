@@ -143,11 +143,12 @@ class Shadow:
         self._is_whole = self._is_settled = False
 
     def _throw_away(self, wrong: BaseException) -> None:
-        raise_bug(wrong)
-        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._remote.url, _why(wrong))
+        # Whatever it was, the next command does not meet it again: what is a mistake here and what damage is guessed.
         if self._place is not None:
             self._place.throw_away()
         self._leave()
+        raise_bug(wrong)
+        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._remote.url, _why(wrong))
 
     # -- when it has answered
 

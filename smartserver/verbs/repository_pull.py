@@ -254,8 +254,9 @@ def _check(request: PullRequest) -> None:
     if request.inside is not None and not less:
         raise Unsupported(f"a pull of {what} from inside a branch", "`inside` with `revisions` and `tree`")
     chosen = request.chosen
-    if chosen is not None and chosen.tag and chosen.newest is not None:
-        raise Unsupported("a pull with a newest revision and a tag", "one of them")
+    for each in (chosen, request.inside.chosen if request.inside is not None else None):
+        if each is not None and each.tag and each.newest is not None:
+            raise Unsupported("a pull with a newest revision and a tag", "one of them")
     one = chosen is not None and chosen == ChosenField(newest=chosen.newest, tag=chosen.tag) != ChosenField()
     if chosen is not None and not less and not (one and what is What.HISTORY):
         raise Unsupported(

@@ -244,6 +244,10 @@ def test_ids_that_are_not_known(trunk: Trunk, request_: PullRequest) -> None:
         (PullRequest(What.HISTORY, chosen=ChosenField(1, newest=1)), "history with revisions chosen"),
         (PullRequest(What.HISTORY, chosen=ChosenField(newest=1, oldest=1)), "history with revisions chosen"),
         (PullRequest(What.REVISIONS, chosen=ChosenField(newest=1, tag=b"v1")), "a newest revision and a tag"),
+        (
+            PullRequest(What.REVISIONS, inside=InsideField(ChosenField(newest=1, tag=b"v1"))),
+            "a newest revision and a tag",
+        ),
         (PullRequest(What.REFS, chosen=ChosenField(newest=1)), "refs with revisions chosen"),
         (PullRequest(What.REFS, chosen=ChosenField()), "refs with revisions chosen"),
         (PullRequest(What.HISTORY, inside=InsideField()), "history from inside"),
