@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from transports.errors import NoSuchFile, NotADirectory
+from transports.steps import Step
 
 
 class Capability(enum.Flag):
@@ -51,6 +52,14 @@ class ReadFile(abc.ABC):
         Raises:
             TransportFailed: the store failed.
         """
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As `read_at` of each (offset, size), in that order, in as few trips as the store allows.
+
+        Raises:
+            TransportFailed: the store failed.
+        """
+        return [self.read_at(offset, size) for offset, size in ranges]
 
     @abc.abstractmethod
     def size(self) -> int:
@@ -228,6 +237,17 @@ class Transport(abc.ABC):
             NoSuchFile: its folder is not there.
             PermissionDenied, TransportFailed.
         """
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        """Do the steps in order, in as few trips as the store allows; those that ask hold their results then.
+
+        The first that fails ends it: the steps before it are done, and of those after it no change is made.
+
+        Raises:
+            TransportError: as the step that failed.
+        """
+        for step in steps:
+            step.do(self)
 
     def exists(self, path: str) -> bool:
         """Whether anything has that name."""

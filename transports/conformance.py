@@ -26,6 +26,19 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 PATIENCE = 30.0
 """Seconds after which a thread that should have finished counts as stuck."""
@@ -179,6 +192,50 @@ class ReadSuite:
         assert filled.child("folder").describe("inner") == filled.describe("folder/inner")
         assert filled.child("folder").real_path("inner") == filled.real_path("folder/inner")
         assert filled.real_path("folder/not/there/yet").startswith(filled.real_path() + "/")
+
+    def test_read_ranges(self, filled: Transport) -> None:
+        """In the order asked, also where they overlap; short only at the end; none of none."""
+        file = filled.open_read("content")
+        ranges = [(70_000, 300), (0, 5), (2, 9), (len(CONTENT) - 3, 100), (len(CONTENT) + 9, 1), (5, 0)]
+        assert file.read_ranges(ranges) == [CONTENT[at : at + size] for at, size in ranges]
+        assert file.read_ranges([]) == []
+        file.close()
+        with pytest.raises(TransportFailed):
+            file.read_ranges(ranges)
+
+    def test_steps_that_read(self, filled: Transport) -> None:
+        """Each holds what the call of one file gives; what is not there stops nothing."""
+        content, absent, below = Get("content", size=len(CONTENT)), Get("absent"), Get("content/below")
+        short, long, empty = Get("folder/inner", size=1), Get("folder/inner", size=10_000), Get("empty", size=0)
+        ranges, there, nothing = ReadRanges("content", [(9, 3), (0, 1)]), GetStat("folder"), GetStat("absent/x")
+        names, none = ListDirectory("folder"), ListDirectory("absent")
+        steps: list[Step] = [content, absent, below, short, long, empty, ranges, there, nothing, names, none]
+        filled.perform(steps)
+        assert (content.result, content.content, absent.result, below.result) == (CONTENT, CONTENT, None, None)
+        assert (short.content, long.content, empty.content) == (b"inner", b"inner", b"")
+        assert ranges.result == [CONTENT[9:12], CONTENT[:1]]
+        assert there.result is not None
+        assert (there.result.kind, nothing.result) == (EntryKind.DIRECTORY, None)
+        assert (names.result, none.result) == (filled.list_directory("folder"), None)
+        with pytest.raises(NoSuchFile) as wrong:
+            absent.content  # noqa: B018
+        assert wrong.value.path == "absent"
+        filled.perform([])
+
+    def test_steps_of_a_child(self, filled: Transport) -> None:
+        """Their paths count from the child."""
+        inner, names = Get("inner"), ListDirectory("")
+        filled.child("folder").perform([inner, names])
+        assert (inner.content, names.result) == (b"inner", filled.list_directory("folder"))
+
+    def test_a_step_that_cannot_read_raises(self, filled: Transport) -> None:
+        """Ranges of what is not there, or is a folder; what came before it is there."""
+        before, after = Get("folder/inner"), Get("content")
+        with pytest.raises(NoSuchFile) as wrong:
+            filled.perform([before, ReadRanges("absent", [(0, 1)]), after])
+        assert (before.content, wrong.value.path) == (b"inner", "absent")
+        with pytest.raises(TransportError):
+            filled.perform([Get("folder")])
 
 
 class TransportSuite(ReadSuite):
@@ -391,6 +448,59 @@ class TransportSuite(ReadSuite):
             with pytest.raises(ValueError):  # noqa: PT011
                 transport.rename(source, target)
         assert transport.list_directory("") == ["file"]
+
+    def test_steps_that_change(self, transport: Transport) -> None:
+        """Each sees what those before it did."""
+        read, gone, names = Get("new/b"), Get("new/a"), ListDirectory("new")
+        steps = [MakeDirectory("new"), Put("new/a", b"a"), Put("new/none"), Rename("new/a", "new/b"), read, gone, names]
+        transport.perform([*steps, SyncDirectory("new"), SyncDirectory("")])
+        assert (read.content, gone.result, names.result) == (b"a", None, ["b", "none"])
+        left = ListDirectory("")
+        transport.perform([Delete("new/b"), Delete("new/none"), RemoveDirectory("new"), left])
+        assert left.result == []
+
+    def test_steps_replace_a_file(self, transport: Transport) -> None:
+        """A rename over a file, between a read before and one after it."""
+        transport.put("root", [b"old"])
+        before, after = Get("root"), Get("root")
+        transport.perform([before, Put("root.1", b"new"), Rename("root.1", "root"), SyncDirectory(""), after])
+        assert (before.content, after.content) == (b"old", b"new")
+
+    def test_the_first_step_that_fails_ends_it(self, transport: Transport) -> None:
+        """What came before it is done; of what comes after it nothing is changed."""
+        transport.make_directory("there")
+        read = Get("before")
+        wanted: list[tuple[Step, type[TransportError], str]] = [
+            (MakeDirectory("there"), FileExists, "there"),
+            (Put("before", b"taken"), FileExists, "before"),
+            (Put("absent/x", b"y"), NoSuchFile, "absent/x"),
+            (Rename("absent", "elsewhere"), NoSuchFile, "absent"),
+            (Delete("absent"), NoSuchFile, "absent"),
+            (RemoveDirectory("full"), DirectoryNotEmpty, "full"),
+        ]
+        transport.perform([MakeDirectory("full"), Put("full/x", b"x"), Put("before", b"before")])
+        for number, (step, error, path) in enumerate(wanted):
+            done, never = (
+                Put(f"done{number}", b"1"),
+                [Put("never", b"1"), MakeDirectory("none"), Rename("before", "after")],
+            )
+            with pytest.raises(error) as wrong:
+                transport.perform([done, step, *never, Delete("full/x"), Delete("before")])
+            assert getattr(wrong.value, "path", None) == path
+            assert transport.get(f"done{number}") == b"1"
+        names = [name for name in transport.list_directory("") if not name.startswith("done")]
+        assert names == ["before", "full", "there"]
+        transport.perform([read])
+        assert (read.content, transport.list_directory("full")) == (b"before", ["x"])
+
+    @pytest.mark.parametrize("path", NO_PATHS)
+    def test_a_step_with_no_path_changes_nothing(self, transport: Transport, path: str) -> None:
+        """A bug of the caller, seen before anything is done."""
+        with pytest.raises(ValueError, match=r"path|surrogate"):
+            transport.perform([MakeDirectory(path)])
+        with pytest.raises(ValueError, match=r"path|surrogate"):
+            transport.perform([Get(path)])
+        assert transport.list_directory("") == []
 
     def test_lock_excludes(self, transport: Transport) -> None:
         """One holder at a time among threads, children and transports of the same tree; released on an error too."""

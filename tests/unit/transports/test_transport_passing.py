@@ -9,7 +9,7 @@ from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
-BUILT_ON_OTHERS = {"exists", "put"}
+BUILT_ON_OTHERS = {"exists", "perform", "put"}
 """Methods that are made of others, so that a decorator of those others sees their calls."""
 
 

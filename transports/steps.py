@@ -1,0 +1,178 @@
+"""Steps: what `Transport.perform` is asked to do in one go, so that a store behind a link takes one trip for many.
+
+A step says what is wanted and, once performed, holds what came of it. It is performed once.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from transports.errors import NoSuchFile, NotADirectory
+
+if TYPE_CHECKING:
+    from transports.base import Stat, Transport
+
+Result = TypeVar("Result")
+
+
+@dataclass(eq=False, slots=True)
+class Step(abc.ABC):
+    """One thing to do."""
+
+    path: str
+
+    @abc.abstractmethod
+    def do(self, transport: Transport) -> None:
+        """Perform it by the calls of one file.
+
+        Raises:
+            TransportError: as that call.
+        """
+
+
+@dataclass(eq=False, slots=True)
+class Asked(Step, Generic[Result]):
+    """A step whose `result` is there when it was done."""
+
+    _results: list[Result] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def result(self) -> Result:
+        """What came of it.
+
+        Raises:
+            LookupError: it was not performed.
+        """
+        if not self._results:
+            raise LookupError(f"{self} was not performed")
+        return self._results[0]
+
+    def settle(self, result: Result) -> None:
+        """Say what came of it: for who performs it.
+
+        Raises:
+            LookupError: it was performed already.
+        """
+        if self._results:
+            raise LookupError(f"{self} is performed twice")
+        self._results.append(result)
+
+
+@dataclass(eq=False, slots=True)
+class Get(Asked[bytes | None]):
+    """The whole content of a file; None where there is no such file, which stops nothing."""
+
+    size: int | None = None
+    """Bytes it is expected to have, where that is known: it saves a store from asking. It may have others."""
+
+    @property
+    def content(self) -> bytes:
+        """The content.
+
+        Raises:
+            NoSuchFile: there is no such file.
+        """
+        content = self.result
+        if content is None:
+            raise NoSuchFile(self.path)
+        return content
+
+    def do(self, transport: Transport) -> None:
+        try:
+            content: bytes | None = transport.get(self.path)
+        except (NoSuchFile, NotADirectory):
+            content = None
+        self.settle(content)
+
+
+@dataclass(eq=False, slots=True)
+class ReadRanges(Asked[list[bytes]]):
+    """Ranges of one file, (offset, size) each, in the order asked; shorter only at the end of the file."""
+
+    ranges: Sequence[tuple[int, int]] = ()
+
+    def do(self, transport: Transport) -> None:
+        file = transport.open_read(self.path)
+        try:
+            self.settle(file.read_ranges(self.ranges))
+        finally:
+            file.close()
+
+
+@dataclass(eq=False, slots=True)
+class GetStat(Asked["Stat | None"]):
+    """What is at the path; None where nothing is, which stops nothing."""
+
+    def do(self, transport: Transport) -> None:
+        try:
+            found: Stat | None = transport.stat(self.path)
+        except (NoSuchFile, NotADirectory):
+            found = None
+        self.settle(found)
+
+
+@dataclass(eq=False, slots=True)
+class ListDirectory(Asked["list[str] | None"]):
+    """The names in a folder, sorted; None where there is no such folder, which stops nothing."""
+
+    def do(self, transport: Transport) -> None:
+        try:
+            names: list[str] | None = transport.list_directory(self.path)
+        except (NoSuchFile, NotADirectory):
+            names = None
+        self.settle(names)
+
+
+@dataclass(eq=False, slots=True)
+class Put(Step):
+    """A new file with that content, which is durable; its name is after `SyncDirectory`."""
+
+    content: bytes = b""
+
+    def do(self, transport: Transport) -> None:
+        transport.put(self.path, (self.content,) if self.content else ())
+
+
+@dataclass(eq=False, slots=True)
+class MakeDirectory(Step):
+    """One folder."""
+
+    def do(self, transport: Transport) -> None:
+        transport.make_directory(self.path)
+
+
+@dataclass(eq=False, slots=True)
+class Rename(Step):
+    """As `Transport.rename` to `target`."""
+
+    target: str = ""
+
+    def do(self, transport: Transport) -> None:
+        transport.rename(self.path, self.target)
+
+
+@dataclass(eq=False, slots=True)
+class Delete(Step):
+    """Remove a file."""
+
+    def do(self, transport: Transport) -> None:
+        transport.delete(self.path)
+
+
+@dataclass(eq=False, slots=True)
+class RemoveDirectory(Step):
+    """Remove an empty folder."""
+
+    def do(self, transport: Transport) -> None:
+        transport.remove_directory(self.path)
+
+
+@dataclass(eq=False, slots=True)
+class SyncDirectory(Step):
+    """Make every name made, renamed or removed in the folder durable."""
+
+    def do(self, transport: Transport) -> None:
+        transport.sync_directory(self.path)
