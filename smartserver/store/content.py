@@ -179,8 +179,9 @@ class ContentReader:
 
         def records() -> Iterator[Record]:
             yield from self._described(revision)
+            brought_by: set[RevisionId] | None = set() if trees.bringers else None
             try:
-                for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also):
+                for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also, brought_by):
                     if kind == content.text:
                         if key in had or (changed is not None and key not in changed):
                             continue
@@ -190,10 +191,9 @@ class ContentReader:
                         if trees.changed and (brought := snapshot.ordinal(content.bringer(key))) is not None:
                             bringers[brought] = None
                     yield from self._once(kind, key)
-                brought_by = content.bringers(self._read, revision, trees.paths) if trees.bringers else ()
             except ValueError as wrong:
                 raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
-            here = [each for name in brought_by if (each := snapshot.ordinal(name)) is not None]
+            here = [each for name in brought_by or () if (each := snapshot.ordinal(name)) is not None]
             bringers.update(dict.fromkeys(sorted(here)))
             for text in texts if trees.versions else ():
                 for bringer, key in content.versions(self._read, text):

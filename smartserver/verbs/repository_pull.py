@@ -68,7 +68,7 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     of those files, and the revisions that brought them, too. `changed`: texts only of files that are not the same in a
     tree and the next of `revisions`, or with `each` in its first parent's, all where it is compared with none, and the
     revisions that brought those; nothing of several `revisions` that are all the same. `bringers`: of each file, folder
-    and link there the revision that changed it last, too.
+    and link there the revision that changed it last, too, but for what a whole tree before has on the same page.
 
     `had`: of these trees, those of them that are here, the reader has all but their inventories: nothing else that one
     of them has comes. `files`: the keys of texts that come besides, where there are such, and the revisions that

@@ -154,13 +154,17 @@ def test_who_changed_what_is_there_last() -> None:
     one = history.commit({b"src/a": b"1", b"src/b": b"1", b"c": b"1"})
     two = history.commit({b"src/a": b"2", b"src/b": b"1", b"c": b"1"}, [one])
 
-    def read(kind: int, key: Key) -> Record | None:
-        return history.records.get((kind, key))
+    def bringers(revision: bytes, paths: Sequence[bytes] | None, *also: bytes) -> set[bytes]:
+        found: set[bytes] = set()
+        places = list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also, found))
+        assert places == list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also))
+        return found
 
-    assert CONTENT.bringers(read, two, None) == CONTENT.bringers(read, two, [b"src"]) == {one, two}
-    assert CONTENT.bringers(read, two, [b"src/a"]) == {two}
-    assert CONTENT.bringers(read, two, [b"c", b"none"]) == {one}
-    assert CONTENT.bringers(read, b"ghost@example.org-1", None) == set()
+    assert bringers(two, None) == bringers(two, [b""]) == bringers(two, [b"src"]) == {one, two}
+    assert bringers(two, [b"src/a"]) == {two}
+    assert bringers(two, [b"c", b"none"]) == {one}
+    assert bringers(two, [b"none"], b"c-id") == {one}
+    assert bringers(two, []) == bringers(b"ghost@example.org-1", None) == set()
 
 
 def test_versions() -> None:

@@ -11,6 +11,7 @@ from bzr_builders import KINDS, TRUNK, BzrHistory
 
 from smartserver.client.content import Part, read_content
 from smartserver.errors import CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
+from smartserver.records.bzr_content import BzrContent
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Parent, Record, Tip
 from smartserver.store import content
@@ -198,6 +199,26 @@ def test_who_changed_each_entry_last(stored: Stored) -> None:
     plain = {record.key for part in stored.tree(stored.merged, [b"src"]) for record in part.records}
     assert {record.key for part in parts for record in part.records} == plain | set(said)
     assert stored.line[0] in said
+
+
+@pytest.mark.parametrize("paths", [None, (b"src", b"README")])
+def test_who_changed_each_entry_last_is_told_without_reading_a_page_more(
+    stored: Stored, paths: tuple[bytes, ...] | None
+) -> None:
+    """Whoever may read may ask it of thousands of trees."""
+
+    def read(*, bringers: bool) -> tuple[int, list[Record]]:
+        asked: list[None] = []
+        trees = Trees((*stored.line, stored.merged), paths=paths, bringers=bringers)
+        body = stored.begin().open_body(stored.begin().plan_content([], trees=trees), lambda: asked.append(None))
+        records = stored.records(list(read_content(iter(lambda: body.read(1000), b""), KINDS)))
+        return len(asked), records
+
+    plain, records = read(bringers=False)
+    more, with_bringers = read(bringers=True)
+    besides = [record for record in with_bringers if record not in records]
+    assert {record.kind for record in besides} <= set(BzrContent.described)
+    assert more - plain == len(BzrContent.described) * len({record.key for record in besides})
 
 
 def test_files_by_their_keys(stored: Stored) -> None:
