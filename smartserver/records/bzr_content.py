@@ -99,9 +99,9 @@ class BzrContent:
             mine, theirs = below[0] - seen, below[1] - seen
         return files[0] ^ files[1]
 
-    def had(self, read: Read, revisions: Collection[RevisionId]) -> HadTrees:
-        """Trees to compare others with."""
-        return HadTrees(read, revisions)
+    def had(self, read: Read) -> HadTrees:
+        """Trees to compare others with; none yet."""
+        return HadTrees(read)
 
     def bringer(self, key: Key) -> RevisionId:
         """The second part of a text's key."""
@@ -127,11 +127,17 @@ class BzrContent:
 class HadTrees:
     """Trees that a reader has; however many others are compared with them, each page of theirs is read once."""
 
-    def __init__(self, read: Read, revisions: Collection[RevisionId]) -> None:
-        found = [read_inventory(each.text) for revision in revisions if (each := read(INVENTORY, revision)) is not None]
-        self._roots = {root for inventory in found for root in (inventory.id_to_entry, inventory.by_name)}
+    def __init__(self, read: Read) -> None:
+        self._roots: set[Key] = set()
         self._read = read
         self._known: dict[Key, tuple[Collection[Key], set[Key]]] = {}
+
+    def add(self, revision: RevisionId) -> None:
+        """Take in a revision's."""
+        found = self._read(INVENTORY, revision)
+        if found is not None:
+            inventory = read_inventory(found.text)
+            self._roots |= {inventory.id_to_entry, inventory.by_name}
 
     def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
         """Pages of theirs at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""

@@ -18,6 +18,13 @@ Place = tuple[int, Key]
 class Had(Protocol):
     """Trees that a reader has."""
 
+    def add(self, revision: RevisionId) -> None:
+        """Take in a revision's, if it has one.
+
+        Raises:
+            ValueError: its record cannot be read.
+        """
+
     def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
         """What they have of a revision's tree: pages, at which `Content.tree` need go no further, and texts of files.
 
@@ -71,12 +78,8 @@ class Content(Protocol):
             ValueError: a record is missing or cannot be read.
         """
 
-    def had(self, read: Read, revisions: Collection[RevisionId]) -> Had:
-        """Trees to compare others with.
-
-        Raises:
-            ValueError: a record cannot be read.
-        """
+    def had(self, read: Read) -> Had:
+        """Trees to compare others with; none yet."""
 
     def bringer(self, key: Key) -> RevisionId:
         """The revision that brought a file's text; it may be a ghost."""

@@ -11,7 +11,7 @@ from bzr_samples import FIRST, SECOND
 from smartserver.records.bzr_content import BzrContent
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, TEXT
-from smartserver.records.content import READABLE, Content, content_of
+from smartserver.records.content import READABLE, Content, Had, Read, content_of
 from smartserver.records.model import Key, Record
 
 SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
@@ -115,15 +115,23 @@ def test_what_differs() -> None:
     assert CONTENT.changed(read, TWO, b"ghost@example.org-1") == whole
 
 
+def had(read: Read, revisions: Sequence[bytes]) -> Had:
+    """Those trees."""
+    had = CONTENT.had(read)
+    for revision in revisions:
+        had.add(revision)
+    return had
+
+
 def test_what_is_shared() -> None:
-    pages, texts = CONTENT.had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
+    pages, texts = had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
     assert {record.key for record in FIRST if record.kind == CHK} >= pages
     walked = list(CONTENT.tree(read, TWO, None, pages))
     assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
     assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
-    assert CONTENT.had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
-    assert CONTENT.had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
-    pages, _ = CONTENT.had(read, [ONE]).shared(ONE)
+    assert had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
+    assert had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
+    pages, _ = had(read, [ONE]).shared(ONE)
     assert list(CONTENT.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
 
 
@@ -142,10 +150,10 @@ def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> N
         asked.append((kind, key))
         return read(kind, key)
 
-    had = CONTENT.had(noted, line[:1])
+    of_one = had(noted, line[:1])
     of_had = {(kind, key) for kind, key in CONTENT.tree(read, line[0], None, set()) if kind != TEXT}
-    anew = [CONTENT.had(read, line[:1]).shared(revision) for revision in line[1:]]
-    assert [had.shared(revision) for revision in line[1:]] == anew
+    anew = [had(read, line[:1]).shared(revision) for revision in line[1:]]
+    assert [of_one.shared(revision) for revision in line[1:]] == anew
     assert [place for place in of_had if asked.count(place) > 1] == []
 
 

@@ -13,7 +13,7 @@ from smartserver.client.content import Part, read_content
 from smartserver.errors import CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
 from smartserver.records.bzr_content import BzrContent
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
-from smartserver.records.model import Parent, Record, Tip
+from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan, Trees
@@ -284,6 +284,22 @@ def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
     body = PackRepository(damaged.storage, "project").begin(b"", "user").open_body(plan)
     with pytest.raises(CorruptFile):
         list(iter(lambda: body.read(16), b""))
+
+
+def test_a_tree_that_is_had_and_cannot_be_read_is_named(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ContentReader._read
+
+    def broken(reader: ContentReader, kind: int, key: Key) -> Record | None:
+        record = read(reader, kind, key)
+        if record is None or (kind, key) != (INVENTORY, stored.side):
+            return record
+        return record._replace(text=b"nonsense")
+
+    monkeypatch.setattr(ContentReader, "_read", broken)
+    body = stored.reader(stored.begin().plan_content([], trees=Trees((stored.merged,), had=(stored.side,))))
+    with pytest.raises(CorruptRecord, match="its tree cannot be read") as caught:
+        list(iter(lambda: body.read(1000), b""))
+    assert caught.value.revision == stored.side
 
 
 def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
