@@ -195,7 +195,8 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
 
 
 A_GIT_REPOSITORY = "a git repository"
-"""What `NoSuchRepository.found` says of one: git's user is told how to have it served."""
+A_BAZAAR_REPOSITORY = "a Bazaar repository"
+"""What `NoSuchRepository.found` says of one: its user is told how to have it served."""
 
 
 @dataclasses.dataclass(eq=False)
