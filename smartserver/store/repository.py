@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
+from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
@@ -28,12 +28,12 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import rows
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile, RootMoved, Swap
+from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, NotADirectory, TransportError
+from transports.errors import NoSuchFile, NotADirectory
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
@@ -462,16 +462,7 @@ class PackRepository:
             settings=settings,
             randomness=self._randomness,
         )
-        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
-        try:
-            swap.replace(root, files)
-        except (TransportError, RootMoved, LimitExceeded):
-            kept.close()
-            raise
-        except BaseException:
-            if upload is not None:
-                upload.leave()
-            raise
+        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, view)
 
 
