@@ -164,6 +164,14 @@ class Users:
             revision: bytes = tree.commit(f"commit {name}", committer=f"{where} <{where}@example.org>")
             return revision
 
+    def commit_all(self, where: str, message: str) -> bytes:
+        """Commit all there is, at a time that is the same in every run; the revision."""
+        with in_process():
+            tree = WorkingTree.open(str(self.path(where)))
+            tree.smart_add([str(self.path(where))])
+            revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
+            return revision
+
     def make(self, where: str, format_name: str = "2a", *, shared: bool = False) -> None:
         """Make a branch with a working tree, or a shared repository."""
         with in_process():
