@@ -53,7 +53,7 @@ def push(
         BzrError: it could not be done.
     """
     if lossy:
-        raise errors.LossyPushToSameVCS(source, target)
+        raise errors.CommandError("nothing of a branch is lost on the way to hpss://: push it without --lossy")
     what = overwritten(overwrite)
     with source.lock_read():
         tip = stop_revision or source.last_revision()

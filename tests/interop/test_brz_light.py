@@ -40,11 +40,11 @@ def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     (folder / "run").chmod(0o755)
     (folder / "ü").symlink_to("folder1")
     (folder / "empty").mkdir()
-    commit(users, "a", "first")
+    users.commit_all("a", "first")
     assert users.run("a", "push", "-q", users.url("old")).status == 0
     (folder / "run").write_text("#!/bin/sh\nexit\n")
     (folder / "only-in-trunk").write_text("new\n")
-    commit(users, "a", "second")
+    users.commit_all("a", "second")
     users.tag("a", "v1", 1)
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.run("", "checkout", "--lightweight", "-q", users.url(), LIGHT).status == 0
@@ -62,14 +62,6 @@ def users(begun: Users, tmp_path: Path) -> Users:
 def relocate(users: Users, begun: Users) -> None:
     location = users.path(LIGHT) / ".bzr" / "branch" / "location"
     location.write_text(location.read_text().replace(begun.url(""), users.url("")))
-
-
-def commit(users: Users, where: str, message: str) -> bytes:
-    with in_process():
-        tree = WorkingTree.open(str(users.path(where)))
-        tree.smart_add([str(users.path(where))])
-        revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
-        return revision
 
 
 def changed(folder: Path, users: Users) -> None:
@@ -279,7 +271,7 @@ def test_commit_on_pages_of_another_size(users: Users, monkeypatch: pytest.Monke
     with in_process():
         serializer = WorkingTree.open(str(users.path("small"))).branch.repository._format._serializer
         monkeypatch.setattr(serializer, "maximum_size", 300)
-        commit(users, "small", "in small pages")
+        users.commit_all("small", "in small pages")
         monkeypatch.undo()
     assert users.run("small", "push", "-q", users.url("small")).status == 0
     assert users.run(LIGHT, "switch", "-q", "--force", users.url("small")).status == 0
@@ -350,7 +342,7 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     assert users.run("", "branch", "-q", users.url("old"), "side").status == 0
     (users.path("side") / "run").write_text("#!/bin/sh\n# beside\n")
     (users.path("side") / "beside").write_text("beside\n")
-    commit(users, "side", "beside")
+    users.commit_all("side", "beside")
     if source == "the server":
         assert users.run("side", "push", "-q", users.url("side")).status == 0
     # The last one remembers where from.

@@ -125,6 +125,29 @@ def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
     assert users.served_tip("g") is None
 
 
+@pytest.mark.parametrize(("inside", "push"), [("git", "git push --mirror"), ("bzr", "brz push")])
+def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users, inside: str, push: str) -> None:
+    """As a push by SFTP leaves it."""
+    place = f"{users.place}-{inside}"
+    (users.served.root / place / f".{inside}").mkdir(parents=True)
+    done = users.run("", "branch", users.served.url(place), "b2")
+    name = "git" if inside == "git" else "Bazaar"
+    there = users.served.url("ANOTHER-PATH")
+    assert done.err == (
+        f'brz: ERROR: Not a branch: "URL-{inside}/": there is a {name} repository, which is not served: '
+        f"to have it served, run `{push} {there}` in it.\n"
+    )
+    assert done.status == 3
+
+
+def test_a_push_that_is_to_lose_something(users: Users) -> None:
+    done = users.run("a", "push", "--lossy", users.url("lossy"))
+    assert (done.status, done.err) == (
+        3,
+        "brz: ERROR: nothing of a branch is lost on the way to hpss://: push it without --lossy\n",
+    )
+
+
 def test_what_follows_the_path_has_no_meaning(users: Users) -> None:
     for tail in ("?q=1", "#f", "/one?q"):
         refused = users.run("", "log", users.url() + tail)
