@@ -20,6 +20,7 @@ from breezy.transport import get_transport_from_path
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
+from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import reads_here
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder, root_of
@@ -258,7 +259,7 @@ class Shadow:
         with joined.locked():
             found = joined.ancestry([tip], ())
         if tip not in found:
-            raise Damaged(f"the revision {tip.decode('utf-8', 'replace')} is missing")
+            raise Damaged(f"the revision {shown(tip)} is missing")
         return found
 
     def shows(self, revisions: Collection[RevisionId]) -> set[RevisionId]:
