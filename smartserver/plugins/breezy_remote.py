@@ -15,7 +15,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
-from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs
+from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs, shown
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
@@ -31,7 +31,8 @@ from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder, root_of
 from smartserver.plugins.breezy_shadow import shadow_of
-from smartserver.plugins.breezy_wanted import Wanted, until, wanted
+from smartserver.plugins.breezy_specs import until
+from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY
@@ -276,7 +277,7 @@ class Remote:
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
             if self.content.gone is not None and is_running("annotate", "update", "version-info"):
-                raise CommandError(GONE.format(self.content.gone.decode("utf-8", "replace"), self.url))
+                raise CommandError(GONE.format(shown(self.content.gone), self.url))
             if self.content.needs_history:
                 self.content = None
                 self._ask_history(on_shadow=True)
