@@ -220,6 +220,10 @@ class HpssDir(BzrDir):
         """There is none."""
         raise errors.NoWorkingTree(self.root_transport.base)
 
+    def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
+        """There can be none."""
+        raise errors.CommandError(f"there are no working trees on an hpss:// server: {self.root_transport.base}")
+
     def has_workingtree(self) -> bool:
         """There is none."""
         return False

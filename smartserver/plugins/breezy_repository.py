@@ -15,6 +15,7 @@ from breezy.lock import LogicalLockResult
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
+from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
@@ -33,6 +34,17 @@ READS_TWO = ("merge", "send")
 """Commands that read two branches, each of which has its own part of a repository here."""
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
+
+
+class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy is not typed.
+    """A revision that is not there: to the user a line, where Breezy takes it for a fault of its own."""
+
+    internal_error = False
+    _fmt = "%(branch)s has no revision %(named)s"
+
+    def __init__(self, branch: str, revision: RevisionId) -> None:
+        super().__init__(branch, revision)
+        self.named = shown(revision)
 
 
 def _parts(path: str) -> list[str]:
@@ -257,6 +269,17 @@ class HpssRepository:
             path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
             found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
         return found
+
+    def revision_tree(self, revision_id: RevisionId) -> Any:
+        """The tree of a revision.
+
+        Raises:
+            RevisionNotThere: there is no such revision.
+        """
+        try:
+            return self.shadow().revision_tree(revision_id)
+        except errors.NoSuchRevision as wrong:
+            raise RevisionNotThere(self.user_url, revision_id) from wrong
 
     # -- signatures
 
