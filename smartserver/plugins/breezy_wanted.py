@@ -157,7 +157,7 @@ def _diff(arguments: Arguments) -> Wanted | None:
         return _compared(files)
     urls = [each for each in files if is_ours(each)]
     places: dict[str, Any] = {"inner": True} if urls else {}
-    if urls and len(files) > 1:
+    if urls and len(urls) < len(files):
         places["paths"] = [_in_tree(each) for each in files if each not in urls][:MAX_IDS]
 
     def revisions() -> list[Named]:
@@ -182,7 +182,12 @@ def _texts(checkout: Checkout) -> list[Key]:
 
 
 def _revert(arguments: Arguments) -> Wanted | None:
-    return None if arguments.get("revision") else _compared(arguments.get("file_list") or [])
+    """In a lightweight checkout: a tree, less what it has; else what the files that were changed were before."""
+    files = arguments.get("file_list") or []
+    if not arguments.get("revision"):
+        return _compared(files)
+    checkout = checkout_of(files[0] if files else ".")
+    return None if checkout is None else _moved(checkout, arguments)
 
 
 def _moved(checkout: Checkout, arguments: Arguments) -> Wanted:

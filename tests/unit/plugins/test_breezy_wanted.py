@@ -211,6 +211,7 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     moved = TreesField([TIP], had=[b"one"], files=files)
     assert asked("update", dir=None) == Wanted(ChosenField(bare=True, newest=TIP, oldest=b"one"), moved, ends=True)
     assert asked("switch", to_location=URL) == Wanted(trees=moved)
+    assert asked("revert", file_list=None, revision=specs("-1")) == Wanted(trees=moved)
     of_files = Wanted(trees=TreesField(files=files, texts=False))
     assert asked("diff", file_list=None) == asked("revert", file_list=None) == of_files
     assert asked("status", file_list=None) == Wanted(later=TreesField([], texts=False))
