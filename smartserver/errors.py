@@ -20,7 +20,7 @@ CodedError (transports.errors)
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
         ├── StaleEntry, WrongMapKind
-        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber, NoSuchTag
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         └── CorruptFile
 """
@@ -343,6 +343,16 @@ class NoSuchRevisionNumber(RepositoryError, code="no-such-revision-number"):
 
     def __str__(self) -> str:
         return f"there is no revision {self.number} in the left-hand history"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchTag(RepositoryError, code="no-such-tag"):
+    """The branch has no tag of that name."""
+
+    tag: bytes
+
+    def __str__(self) -> str:
+        return f"no tag named {_name(self.tag)}"
 
 
 @dataclasses.dataclass(eq=False)

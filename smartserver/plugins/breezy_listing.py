@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from breezy import trace
 
+from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.repository_list import ListRequest, ListResult, RepositoryField, repository_list
+from smartserver.verbs.repository_list import RepositoryField
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_transport import HpssTransport
@@ -22,12 +23,8 @@ def paths_below(place: HpssTransport) -> list[str]:
     found: list[str] = []
     with in_breezys_words(place.base, place.location):
         place.server.settle()
-        answer = ListResult([], more=True)
-        while answer.more:
-            last = answer.repositories[-1].path if answer.repositories else ""
-            answer = place.server.client.call(repository_list, ListRequest(last, refs=True), own)
-            for each in answer.repositories:
-                found += _branches(each)
+        for each in repositories(place.server.client, own, refs=True):
+            found += _branches(each)
     if own:
         found = [path[len(own) :] for path in found if path == own or path.startswith(f"{own}/")]
     return sorted([path.strip("/") for path in found])

@@ -15,7 +15,15 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
-from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs, shown
+from smartserver.errors import (
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRevisionNumber,
+    NoSuchTag,
+    Unsupported,
+    WrongVcs,
+    shown,
+)
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
@@ -346,7 +354,7 @@ class Remote:
             cut = list(absent)[:MAX_IDS]
             try:
                 pulled = self.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
-            except (MissingRevision, NoSuchRevisionNumber):
+            except (MissingRevision, NoSuchRevisionNumber, NoSuchTag):
                 if self._until is None:
                     raise
                 self._until = None  # Breezy says that there is none such, or asks for everything.

@@ -40,8 +40,6 @@ Plan = Callable[[RepositoryTransaction], bytes]
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-AHEAD = 4
-"""Packs that may come while others are joined at a slow pace, before that is left."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -308,8 +306,8 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            unpressed = partial(self._unless_pressed, pace, len(snapshot.packs))
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=unpressed)
+            paced = partial(self._unless_awaited, pace)
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
         finally:
             self._repacking.release()
 
@@ -336,10 +334,9 @@ class PackRepository:
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
-    def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Keep to a pace unless somebody waits, or so many packs came meanwhile that it would fall behind."""
-        latest = self._latest
-        if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
+    def _unless_awaited(self, pace: Pace) -> None:
+        """Keep to a pace unless somebody waits for the end."""
+        if not self._awaited.is_set():
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:

@@ -204,7 +204,10 @@ class Export:
             found = texts.get((entry.file_id, entry.revision))
             if found is None:
                 raise CannotSend(f"cannot push: {_named(TEXT, key)} is not here (brz check says more)")
-            meta = text_meta(entry.file_id, found[1])
+            try:
+                meta = text_meta(entry.file_id, found[1])
+            except ValueError as wrong:
+                raise CannotSend(f"cannot push revision {shown(tree.revision)}: {wrong}") from wrong
             before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
             records.append(NewRecord(TEXT, key, meta, found[0], before, entry.parent_id + b"/" + entry.name))
         for record in records:

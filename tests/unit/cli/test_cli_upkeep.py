@@ -12,10 +12,10 @@ from builders import MAIN, push
 from click.testing import CliRunner, Result
 from stored import stored
 
-from smartserver.cli import listing
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
+from smartserver.client import listing
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
