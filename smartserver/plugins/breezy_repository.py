@@ -156,7 +156,7 @@ class HpssRepository:
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
         found = self._parent_map(revisions := list(revisions))
-        if self.remote.ask_above(set(revisions) - found.keys()):
+        if self.remote.content is None and self.remote.fetched.ask_above(set(revisions) - found.keys()):
             found = self._parent_map(revisions)
         return found
 
@@ -171,7 +171,7 @@ class HpssRepository:
                 found[revision] = came[revision] or (NULL_REVISION,)
             else:
                 other.append(revision)
-        for local in [*([] if self.remote.target is None else [self.remote.target]), *self._beside]:
+        for local in [*([] if self.remote.fetched.target is None else [self.remote.fetched.target]), *self._beside]:
             if other:
                 with local.lock_read():
                     found.update(local.get_parent_map(other))
@@ -188,8 +188,8 @@ class HpssRepository:
         self.remote.look()
         content = self.remote.content
         if content is None:
-            shadow = self.remote.shadow
-            return self.remote.history().parents if shadow is None else shadow.parents()
+            shadow = self.remote.fetched.shadow
+            return self.remote.fetched.history().parents if shadow is None else shadow.parents()
         with self.remote.asking():
             return content.parents_of(revisions)
 
@@ -345,14 +345,14 @@ class HpssRepository:
 
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
-        if self.remote.shadow is not None:
-            return self.remote.shadow.repository()
-        history = self.remote.history()
+        if self.remote.fetched.shadow is not None:
+            return self.remote.fetched.shadow.repository()
+        history = self.remote.fetched.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
         made = self.in_memory()
-        if self.remote.target is not None:
-            made.add_fallback_repository(self.remote.target)
-        self.remote.insert(made, list(history.parents))
+        if self.remote.fetched.target is not None:
+            made.add_fallback_repository(self.remote.fetched.target)
+        self.remote.fetched.insert(made, list(history.parents))
         for each in self._beside:
             made.add_fallback_repository(each)
         return made

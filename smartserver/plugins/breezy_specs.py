@@ -95,6 +95,15 @@ def until() -> ChosenField | None:
     return None if named is None else ChosenField(newest=named)
 
 
+def look() -> ChosenField | None:
+    """What of a branch tells which revision it is whose history a command wants, and that `until` cannot name."""
+    try:
+        revision(_up_to())
+    except Unclear as unclear:
+        return None if until() is not None else unclear.look or ChosenField(bare=True)
+    return None
+
+
 def _up_to() -> Any:
     """The one revision that a command which brings its history was given; None where there is none such."""
     command = hpss.running[-1] if hpss.running else None

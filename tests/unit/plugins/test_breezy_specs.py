@@ -6,9 +6,11 @@ import pytest
 from breezy.errors import CommandError
 from brz_running import running, specs
 
-from smartserver.plugins.breezy_specs import one, until
+from smartserver.plugins.breezy_specs import UP_TO_ONE, look, one, until
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
+
+BARE = ChosenField(bare=True)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,36 @@ def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
     for given in (None, [], specs("1", "2")):
         with running("branch", revision=given):
             assert until() is None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("1.2.3", BARE),
+        ("before:1.2.3", BARE),
+        ("before:tag:v1", BARE),
+        ("ancestor:../other", BARE),
+        ("mainline:1.2.3", BARE),
+        ("date:yesterday", ChosenField(left_hand=True)),
+        ("yesterday", BARE),
+        ("5", None),
+        ("revid:joe@example.org-1", None),
+        ("tag:v1", None),
+        ("v1", None),
+        ("before:5", None),
+        ("", None),
+    ],
+)
+def test_what_is_looked_at_to_find_the_revision(said: str, expected: ChosenField | None) -> None:
+    for command in UP_TO_ONE:
+        with running(command, revision=specs(said)):
+            assert look() == expected
+    for given in (None, specs("1.2.3", "1.2.4")):
+        with running("branch", revision=given):
+            assert look() is None
+    with running("log", revision=specs("1.2.3")):
+        assert look() is None
+    assert look() is None
 
 
 def test_what_is_not_utf_8_is_no_revisions_name(monkeypatch: pytest.MonkeyPatch) -> None:
