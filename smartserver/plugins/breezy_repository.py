@@ -17,6 +17,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_listing import path_of
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
@@ -24,7 +25,6 @@ from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import format_2a, make_graph
-from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
@@ -266,7 +266,7 @@ class HpssRepository:
         place, control = self.user_transport, self.controldir
         found = []
         for ref in sorted(self.remote.knowledge.refs()):
-            path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
+            path = urlutils.escape(path_of(ref))
             found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
         return found
 
