@@ -1,7 +1,10 @@
-"""Which branches lie at and below a place, whichever repositories they are in: one request for all of them."""
+"""Which branches lie at and below a place, whichever repositories they are in: one request for all of them; and how
+a branch's name is a path.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from breezy import trace
@@ -25,9 +28,19 @@ def paths_below(place: HpssTransport) -> list[str]:
         place.server.settle()
         for each in repositories(place.server.client, own, refs=True):
             found += _branches(each)
+    return below(found, own)
+
+
+def path_of(ref: bytes) -> str:
+    """The path of a branch as seen from its repository; that of one at it is empty."""
+    return "" if ref == HERE else ref.decode("utf-8", "replace")
+
+
+def below(paths: Iterable[str], own: str) -> list[str]:
+    """Those at and below a path, as seen from there, in order."""
     if own:
-        found = [path[len(own) :] for path in found if path == own or path.startswith(f"{own}/")]
-    return sorted([path.strip("/") for path in found])
+        paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
+    return sorted([path.strip("/") for path in paths])
 
 
 def _branches(repository: RepositoryField) -> list[str]:
@@ -35,5 +48,4 @@ def _branches(repository: RepositoryField) -> list[str]:
         trace.warning("hpss: %s", plain(f"{repository.path}: {repository.problem}"))
     if repository.vcs != BrzRepository.vcs:
         return []
-    names = [b"" if ref == HERE else ref for ref in repository.refs]
-    return [f"{repository.path}/{name.decode('utf-8', 'replace')}".strip("/") for name in names]
+    return [f"{repository.path}/{path_of(ref)}".strip("/") for ref in repository.refs]

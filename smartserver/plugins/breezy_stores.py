@@ -76,7 +76,9 @@ class Store(Texts):
             return None
         if self._kind == TEXT:
             return text_parents(key[0], record.meta), record.text
-        if self._kind in (REVISION, INVENTORY):
+        if self._kind == REVISION:
+            return tuple([(each,) for each in self._content.parents[key[0]]]), record.text
+        if self._kind == INVENTORY:
             return inventory_parents(record.meta, self._content.parents[key[0]]), record.text
         return None, record.text
 

@@ -26,7 +26,7 @@ from smartserver.plugins.breezy_guess import is_running
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.wire.errors import ProtocolError
-from transports.errors import CodedError
+from transports.errors import CodedError, TransportError
 from transports.errors import PermissionDenied as StoreDenies
 
 
@@ -59,6 +59,8 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
         raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
     except Malformed as wrong:
         raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
+    except TransportError as wrong:
+        raise errors.CommandError(f"{location.where}: {plain(str(wrong))}") from wrong
     except (CodedError, VcsError) as wrong:
         raise errors.CommandError(plain(str(wrong))) from wrong
 

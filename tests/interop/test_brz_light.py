@@ -23,6 +23,9 @@ LIGHT = "light"
 MANY = 300
 """Files: their inventory takes several pages."""
 
+WHOLE_TREE = 30_000
+"""Bytes that their tree takes on the wire."""
+
 
 @pytest.fixture(scope="module")
 def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
@@ -325,6 +328,34 @@ def test_diff_and_revert(users: Users) -> None:
     assert users.ask("status, lightweight", LIGHT, "status") == ""
     assert (folder / "folder1" / "deep1" / "file001.txt").read_text() == "1\n" * 20
     assert (folder / "folder3").is_dir()
+
+
+@pytest.mark.parametrize("files", [(), ("run", "folder1/deep1/file001.txt")], ids=["tree", "files"])
+def test_revert_to_a_revision(users: Users, files: tuple[str, ...]) -> None:
+    """What is brought is what differs, and it is what an ordinary checkout makes of it."""
+    assert users.run("", "checkout", "-q", users.url(), "heavy").status == 0
+    for where in (LIGHT, "heavy"):
+        changed(users.path(where), users)
+        users.run(where, "mv", "folder2", "moved")
+    users.ask("revert -r, lightweight", LIGHT, "revert", "-r", "1", *files)
+    assert users.run("heavy", "revert", "-r", "1", *files).status == 0
+    light, heavy = [users.run(where, "status", "--short").out for where in (LIGHT, "heavy")]
+    assert light == heavy
+    assert " M  run\n" in light
+    assert contents(users.path(LIGHT)) == contents(users.path("heavy"))
+    assert (users.path(LIGHT) / "run").read_text() == "#!/bin/sh\n"
+    done = users.run(LIGHT, "revert", "-r", "tag:v1")
+    assert done.status == 0, done.said
+    assert not (users.path(LIGHT) / "only-in-trunk").exists()
+    done = users.run(LIGHT, "revert", "-r", "2", "only-in-trunk")
+    assert (users.path(LIGHT) / "only-in-trunk").read_text() == "new\n"
+    assert done.counts.bytes_down < WHOLE_TREE // 10, done.counts
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a tree."""
+    found = [path for path in folder.rglob("*") if ".bzr" not in path.parts and path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def test_uncommit(users: Users) -> None:

@@ -75,7 +75,7 @@ LOCATION = Location("example.org", 4155, "project")
             errors.ConnectionError,
             "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
         ),
-        (NoSpace(""), errors.CommandError, "no space left"),
+        (NoSpace("x"), errors.CommandError, "example.org:4155: no space left to write 'x'"),
         (CannotSend("a text\x1b[2J is missing"), errors.CommandError, "a text [2J is missing"),
     ],
 )
