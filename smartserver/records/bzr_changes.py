@@ -40,9 +40,6 @@ SEARCHED: Final = 32
 """New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
 whole, which takes a time in proportion to it: 16,000 keys in a leaf of 800 KB took 9 seconds."""
 
-_NEAR: Final = 64
-"""Bytes up to which a difference need not be found more exactly: items are longer."""
-
 _STEPS: Final = 32
 """Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
 
@@ -180,7 +177,7 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
     """Past the items that are the same in both."""
-    same = common_start(new, old, at, old_at, within=_NEAR)
+    same = common_start(new, old, at, old_at)
     # Of an item only the first line has a NUL. The last one that begins there may go on otherwise.
     last = old.rfind(b"\0", old_at, old_at + same)
     skipped = old.rfind(b"\n", old_at, last) + 1 - old_at if last >= 0 else 0
@@ -189,7 +186,7 @@ def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
     """Where what both have in common at their ends begins, in whole items."""
-    behind = common_end(new, old, min(len(new) - at, len(old) - old_at), within=_NEAR)
+    behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
     # The first item in it may have begun otherwise; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)
     second = old.find(b"\0", old.find(b"\n", first)) if first >= 0 else -1
