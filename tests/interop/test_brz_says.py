@@ -86,6 +86,7 @@ def test_a_mistake_is_one_line(users: Users) -> None:
         ("cat", "-r", "revid:none", f"{url}/one"): "URL/ has no revision none",
         ("export", "-r", "revid:none", "e", url): "URL/ has no revision none",
         ("reconfigure", "--tree", url): "there are no working trees on an hpss:// server: URL/trunk/",
+        ("unbind", "-d", url): "Local branch is not bound",
         ("diff", "-r1..2", url, other): "Path(s) are not versioned: URL/other",
     }.items():
         refused = users.run("", *words)
