@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, Unsupported
+from smartserver.errors import A_BAZAAR_REPOSITORY, A_GIT_REPOSITORY, CorruptFile, Unsupported
 from transports.base import Transport
 
 FORMAT = "format"
@@ -91,5 +91,5 @@ def recognise(transport: Transport) -> str | None:
     if transport.exists(".hg"):
         return "a Mercurial repository"
     if transport.exists(".bzr"):
-        return "a Bazaar repository"
+        return A_BAZAAR_REPOSITORY
     return None

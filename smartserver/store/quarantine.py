@@ -176,17 +176,17 @@ class DraftPack:
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
 
-    def _write(self) -> None:
-        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
-        if content:
-            self._writer.append(content)
-
     def close(self) -> None:
         """Close the files; closing twice is harmless."""
         self._file.close()
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    def _write(self) -> None:
+        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
+        if content:
+            self._writer.append(content)
 
 
 def sweep(folder: Transport, old: Callable[[float], bool]) -> int:

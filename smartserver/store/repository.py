@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
+from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
@@ -28,20 +28,18 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import rows
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile, RootMoved, Swap
+from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, NotADirectory, TransportError
+from transports.errors import NoSuchFile, NotADirectory
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-AHEAD = 4
-"""Packs that may come while others are joined at a slow pace, before that is left."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -308,8 +306,8 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            unpressed = partial(self._unless_pressed, pace, len(snapshot.packs))
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=unpressed)
+            paced = partial(self._unless_awaited, pace)
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
         finally:
             self._repacking.release()
 
@@ -336,10 +334,9 @@ class PackRepository:
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
-    def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Keep to a pace unless somebody waits, or so many packs came meanwhile that it would fall behind."""
-        latest = self._latest
-        if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
+    def _unless_awaited(self, pace: Pace) -> None:
+        """Keep to a pace unless somebody waits for the end."""
+        if not self._awaited.is_set():
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
@@ -465,16 +462,7 @@ class PackRepository:
             settings=settings,
             randomness=self._randomness,
         )
-        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
-        try:
-            swap.replace(root, files)
-        except (TransportError, RootMoved, LimitExceeded):
-            kept.close()
-            raise
-        except BaseException:
-            if upload is not None:
-                upload.leave()
-            raise
+        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, view)
 
 

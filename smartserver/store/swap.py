@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
@@ -224,6 +224,29 @@ class Swap:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+
+    def settle(
+        self,
+        root: Root,
+        files: Sequence[tuple[str, bytes]],
+        undo: contextlib.ExitStack,
+        leave: Callable[[], None],
+    ) -> None:
+        """As `replace`, where `root` names a new pack: `undo`, which deletes it, is done only where surely nothing
+        changed, and else `leave`, which lets go of it.
+
+        Raises:
+            RootMoved, LimitExceeded, OutcomeUnknown, TransportError: as `replace`.
+        """
+        kept = undo.pop_all()
+        try:
+            self.replace(root, files)
+        except (TransportError, RootMoved, LimitExceeded):
+            kept.close()
+            raise
+        except BaseException:
+            leave()
+            raise
 
 
 def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.ExitStack) -> None:
