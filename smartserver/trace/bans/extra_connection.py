@@ -11,7 +11,7 @@ class ExtraConnection(Ban):
     """A second connection in one operation, where the first could have carried the request.
 
     Seen: the connections of one client, and what came of the last request on each. It counts when a request goes over a
-    new connection although the one before has answered all that it was asked, its bodies read or left, and its server
+    new connection although the one before has answered all that it was asked, bodies and all, and its server
     did not say that it takes no more. One is enough: requests go one after the other, and each connection costs a round
     trip, over SSH seven. One that broke off in the middle is no reproach to the next. Of the connections of two clients
     neither knows.
@@ -42,7 +42,11 @@ class ExtraConnection(Ban):
 
     def answered(self, asked: Asked, answered: Answered) -> None:
         """The connection has answered."""
-        self._is_good, self._is_new = not self._is_ending, False
+        self._is_good, self._is_new = not self._is_ending and not answered.body, False
+
+    def ended(self) -> None:
+        """So it has, now."""
+        self._is_good = not self._is_ending
 
     def leaving(self) -> None:
         """The server takes no more there."""

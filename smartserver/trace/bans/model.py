@@ -37,11 +37,14 @@ class Asked(msgspec.Struct):
 
 
 class Answered(msgspec.Struct):
-    """What came of a request: of each call its result, or None where it was refused; `fault`: of the whole request."""
+    """What came of a request: of each call its result, or None where it was refused; `fault`: of the whole request;
+    `body`: whether one follows.
+    """
 
     results: Sequence[Result | None]
     fault: Fault | None
     state: State | None
+    body: bool = False
 
 
 class Found(NamedTuple):
@@ -82,6 +85,9 @@ class Ban:
 
     def answered(self, asked: Asked, answered: Answered) -> None:
         """This came of it."""
+
+    def ended(self) -> None:
+        """The body of an answer is whole."""
 
     def leaving(self) -> None:
         """The server takes no more requests on this connection."""

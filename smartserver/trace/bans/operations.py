@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -20,13 +21,22 @@ _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
 _FOLDERS = (os.path.dirname(os.__file__) + os.sep, sysconfig.get_path("scripts") + os.sep)
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
-_whole: list[object] = []
+_KEY = "operation of hpss"
+"""Where the frame of an operation keeps its mark: among its variables, though no variable can have that name, so that
+the mark lives as long as the frame runs and nothing else lives any longer for it."""
+
+
+class _Mark:
+    """One operation."""
+
+
+_whole: list[_Mark] = []
 
 
 @contextmanager
 def one_operation() -> Iterator[None]:
     """What the block does is one operation, whoever calls what in it."""
-    _whole.append(object())
+    _whole.append(_Mark())
     try:
         yield
     finally:
@@ -37,15 +47,14 @@ class Operations:
     """Tells one operation from the next."""
 
     def __init__(self) -> None:
-        self._last: object = None
-        """A frame itself: of one that is gone the next may have the address."""
+        self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
         """Whether what is being done belongs to another operation than at the last call."""
-        current = _whole[0] if _whole else _outermost()
-        if current is self._last:
+        current = _whole[0] if _whole else _mark_of(_outermost())
+        if self._last is not None and self._last() is current:
             return False
-        self._last = current
+        self._last = weakref.ref(current)
         return True
 
 
@@ -73,13 +82,19 @@ def _stack() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _outermost() -> FrameType | None:
+def _outermost() -> FrameType:
     """The call into this package from outside that is being run."""
-    found = None
+    found = sys._getframe(1)
     for frame in _stack():
         if _is_ours(frame):
             found = frame
     return found
+
+
+def _mark_of(frame: FrameType) -> _Mark:
+    mark = frame.f_locals.setdefault(_KEY, _Mark())
+    assert isinstance(mark, _Mark)
+    return mark
 
 
 def _module(frame: FrameType) -> str:

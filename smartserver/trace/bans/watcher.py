@@ -66,12 +66,15 @@ class Watcher:
             for ban in self._bans:
                 ban.leaving()
         asked = self._open.get(getattr(event, "id", 0))
+        if asked is not None and isinstance(event, End):
+            for ban in self._bans:
+                ban.ended()
         if asked is None or not isinstance(event, (Reply, Error)):
             return
         parts = self._parts.setdefault(event.id, [])
         parts.append(event.payload)
         if not event.more:
-            answered = _answered(asked, b"".join(self._parts.pop(event.id)), refused=isinstance(event, Error))
+            answered = _answered(asked, b"".join(self._parts.pop(event.id)), event)
             for ban in self._bans:
                 ban.answered(asked, answered)
 
@@ -108,14 +111,14 @@ def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:
     return arguments
 
 
-def _answered(asked: Asked, payload: bytes, *, refused: bool) -> Answered:
-    if refused:
+def _answered(asked: Asked, payload: bytes, last: Reply | Error) -> Answered:
+    if isinstance(last, Error):
         failure = decode_failure(payload)
         return Answered([], failure.fault, failure.state)
     reply = decode_reply(payload)
     # A reply that answers other calls than were asked is the link's to refuse.
     results = [_result(verb, outcome) for (verb, _), outcome in zip(asked.calls, reply.outcomes, strict=False)]
-    return Answered(results, None, reply.state)
+    return Answered(results, None, reply.state, last.body)
 
 
 def _result(verb: AnyVerb, outcome: Outcome) -> Result | None:

@@ -22,8 +22,9 @@ from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest, PullResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
-from smartserver.wire.events import Body, GoAway
-from smartserver.wire.messages import RequestFlag
+from smartserver.wire.events import Body, End, GoAway, Reply
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import RequestFlag, encode
 from transports.errors import Locked
 
 Case = Callable[[Talk], None]
@@ -41,6 +42,7 @@ DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
 REFS = ("Repository.pull", PullRequest(What.REFS))
+ANSWER = encode(ReplyMessage([]))
 SET_DONE = SetLastRevisionResult([])
 PULLED = PullResult()
 PARENTS = GetParentMapResult({})
@@ -259,6 +261,13 @@ def connects_again_for_nothing(talk: Talk) -> None:
     talk.ask(PING)
 
 
+def connects_again_after_a_body(talk: Talk) -> None:
+    number = talk.ask(PULL)
+    talk.down(Reply(number, ANSWER, body=True), End(number, 0, 0))
+    talk.connect()
+    talk.ask(STATS)
+
+
 def connects_again_where_it_must(talk: Talk) -> None:
     talk.ask(PING)  # Nobody answers.
     talk.connect()
@@ -270,7 +279,9 @@ def connects_again_where_it_must(talk: Talk) -> None:
     talk.answer(number, PingResult())
     talk.connect()
     talk.connect()
-    talk.ask(PING)
+    talk.down(Reply(talk.ask(PULL), ANSWER, body=True))  # Its body breaks off.
+    talk.connect()
+    talk.ask(STATS)
 
 
 FIRES: dict[str, list[Case]] = {
@@ -287,7 +298,7 @@ FIRES: dict[str, list[Case]] = {
     "per-item": [one_request_for_each, one_file_for_each],
     "late-refusal": [goes_on_after_it_was_refused, asks_once_more_what_was_refused],
     "resend": [sends_what_it_was_told, sends_in_bulk_what_was_refused_as_known, sends_twice, copies_by_a_detour],
-    "extra-connection": [connects_again_for_nothing],
+    "extra-connection": [connects_again_for_nothing, connects_again_after_a_body],
     "silly": [reads_its_own_ref, asks_the_same_twice, one_request_for_each, connects_again_for_nothing],
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import msgspec
 import pytest
-from ban_cases import DELETE, INSERT, PING, SET, SET_DONE, STATS, connects_again_for_nothing, parents_of
+from ban_cases import ANSWER, DELETE, INSERT, PING, SET, SET_DONE, STATS, connects_again_for_nothing, parents_of
 from banned_talk import Talk
 
 from smartserver.client.call import EVERY_CLIENT, Client
@@ -19,7 +21,7 @@ from smartserver.verbs.repository_get_parent_map import GetParentMapResult, Pare
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Cancel, Error, Ping, Reply, Request
+from smartserver.wire.events import Cancel, End, Error, GoAway, Ping, Reply, Request
 from smartserver.wire.messages import Call, Failure, Fault, RequestFlag, encode
 from smartserver.wire.messages import Request as RequestMessage
 
@@ -53,6 +55,9 @@ class Noting(Ban):
     def answered(self, asked: Asked, answered: Answered) -> None:
         self.told.append(answered.fault.code if answered.fault else answered.results)
 
+    def ended(self) -> None:
+        self.told.append("ended")
+
     def leaving(self) -> None:
         self.told.append("leaving")
 
@@ -72,8 +77,11 @@ def test_what_a_ban_is_told() -> None:
         talk.up(Ping())
         talk.body(number, b"body")
         talk.answer(number, None, SET_DONE)
+        number = talk.ask(STATS)
+        talk.down(Reply(number, ANSWER, True), End(number, 0, 0))
         talk.ask(STATS)
-        talk.up(Cancel(2))
+        talk.up(Cancel(3))
+        talk.down(GoAway())
     assert noting.told == [
         "begin",
         "connecting",
@@ -82,6 +90,10 @@ def test_what_a_ban_is_told() -> None:
         "sent",
         [None, SET_DONE],
         ["Repository.stats"],
+        [],
+        "ended",
+        ["Repository.stats"],
+        "leaving",
     ]
 
 
@@ -94,7 +106,7 @@ def test_an_answer_in_parts_and_one_that_ends_in_an_error() -> None:
         long = GetParentMapResult(parents | {b"k" * 9000: []})
         talk.answer(number, long)
         number = talk.ask(STATS)
-        talk.down(Reply(number, encode(msgspec.msgpack.decode(b"\x94\x90\xc0\x90\x90")), True))
+        talk.down(Reply(number, ANSWER, True))
         talk.down(Error(number, encode(Failure(Fault("corrupt-file", CorruptFile("a", 1, "b").wire_arguments())))))
     assert noting.told[2:] == [["Repository.get_parent_map"], [long], ["Repository.stats"], [], "corrupt-file"]
 
@@ -178,6 +190,20 @@ def test_one_call_into_the_package_is_one_operation(monkeypatch: pytest.MonkeyPa
         with one_operation():
             assert not inner()
     assert inner()
+
+
+def test_nothing_lives_longer_for_being_watched() -> None:
+    own = Operations()
+
+    class Held:
+        pass
+
+    def call() -> weakref.ref[Held]:
+        held = Held()
+        own.begins()
+        return weakref.ref(held)
+
+    assert call()() is None
 
 
 def test_each_call_of_a_program_is_its_own_operation_unless_it_says_so() -> None:
