@@ -90,7 +90,7 @@ class Ban:
         """The body of an answer is whole."""
 
     def leaving(self) -> None:
-        """The server takes no more requests on this connection."""
+        """No more requests are taken on this connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:

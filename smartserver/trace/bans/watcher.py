@@ -103,6 +103,8 @@ class Watcher:
             rule = ban.text if isinstance(ban, Rule) else ban.name
             banned = Banned(found.verb, rule, found.why, call_site())
             self._found(banned)
+            for each in self._bans:
+                each.leaving()  # The connection is good for nothing more.
             raise banned
 
 

@@ -147,6 +147,17 @@ def test_it_is_told_and_raised_before_anything_is_sent() -> None:
     assert (caught.value.verb, caught.value.rule) == ("Server.ping", "rpc:Server.ping")
 
 
+def test_a_ban_is_a_reason_to_connect_again() -> None:
+    with one_operation():
+        talk = Talk("silly")
+        for revision in (b"a", b"b"):
+            talk.done(parents_of(revision), results=[GetParentMapResult({})])
+        with pytest.raises(Banned, match="per-item"):
+            talk.ask(parents_of(b"c"))
+        talk.connect()
+        talk.ask(DELETE)
+
+
 def test_a_client_that_is_banned_closes_and_goes_on() -> None:
     """In all clients of the process that are made while it holds."""
     opened: list[int] = []
