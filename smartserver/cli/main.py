@@ -58,7 +58,11 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(smartserver.__version__, prog_name="smartserver")
 @click.option(
-    "-D", "debug", multiple=True, metavar="FLAG", help="Trace: -Dhpss prints each call of the protocol on stderr."
+    "-D",
+    "debug",
+    multiple=True,
+    metavar="FLAG",
+    help="-Dhpss prints each call of the protocol on stderr; -Dhpss-ban=RULE[,RULE] makes none that a rule bans.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -69,9 +73,9 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag != "hpss"]
+    unknown = [flag for flag in debug if flag != "hpss" and not flag.startswith("hpss-ban=")]
     if unknown:
-        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there is -Dhpss)")
+        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there is -Dhpss, and -Dhpss-ban=RULE[,RULE])")
     ctx.obj = frozenset(debug)
 
 

@@ -18,7 +18,7 @@ from smartserver.store.format import FORMAT
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import ServerFacts
+from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
@@ -58,6 +58,8 @@ class Site:
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
+    banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
+    """Why these calls with that path are refused, whoever makes them; None: they are not."""
     facts: ServerFacts = field(
         default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
     )
