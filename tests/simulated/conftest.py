@@ -15,8 +15,8 @@ from netem.simulated import SimulatedNetwork
 def ids_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client draws its ids from a seed, and their first byte is 255.
 
-    The first two bytes of a request's id travel as a number (doc/design/0006-marks.md), in fewer bytes where it is small:
-    an answer that is cut at its last byte was a byte shorter the next time, one time in two hundred.
+    The first two bytes of a request's id travel as a number (doc/design/0006-marks.md), in fewer bytes where it is
+    small: an answer that is cut at its last byte was a byte shorter the next time, one time in two hundred.
     """
     chance = random.Random(6)
     monkeypatch.setattr(os, "urandom", lambda size: (b"\xff" + chance.randbytes(size))[:size])
