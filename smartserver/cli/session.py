@@ -11,13 +11,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
-from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.places import connect, parse_place
 from smartserver.client.plain import plain
-from smartserver.client.url import Location, parse
 from smartserver.trace import text
+
+if TYPE_CHECKING:
+    from smartserver.client.medium import Medium
+    from smartserver.client.places import Place
 
 AGENT = f"smartserver/{smartserver.__version__}"
 
@@ -25,26 +29,27 @@ AGENT = f"smartserver/{smartserver.__version__}"
 @contextmanager
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
-) -> Iterator[tuple[Client, Location]]:
+) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
 
-    SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake.
+    SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake of TCP.
+    SMARTSERVER_SSH: the command that logs in at the server of an hpss+ssh:// URL.
 
     Raises:
         BadUrl: it is not one.
     """
-    location = parse(url)
+    location = parse_place(url)
     recorder = text.printing(_say) if "hpss" in flags else None
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
-    def connect() -> TcpMedium:
+    def connected() -> Medium:
         if recorder is not None:
             recorder.connected()
-        return TcpMedium(location.host, location.port, fast_open=fast_open)
+        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
 
     observers = [recorder] if recorder is not None else []
     progress = _progress if sys.stderr.isatty() else None
-    with Client(connect, observers, agent=agent, progress=progress, copied=fast_open) as client:
+    with Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client:
         try:
             yield client, location
         finally:

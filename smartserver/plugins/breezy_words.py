@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from breezy import errors
 
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.ssh_url import SshLocation
-from smartserver.client.url import Location
 from smartserver.errors import (
     AccessDenied,
     NoSuchBranch,
@@ -27,9 +26,12 @@ from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 from transports.errors import PermissionDenied as StoreDenies
 
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
 
 @contextmanager
-def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[None]:
+def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     """Raise Breezy's error for whatever goes wrong with what is at `url`.
 
     Raises:

@@ -60,6 +60,11 @@ class Site:
     facts: ServerFacts = field(
         default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
     )
+    name: str = "the folder this server serves"
+    """What the root is called where it is not there."""
+    tidies: bool = True
+    """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
+    done when it is asked for."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

@@ -9,8 +9,8 @@ from smartserver.store.repository import PackRepository
 
 
 def tidy_later(site: Site, executor: Executor, repository: PackRepository) -> None:
-    """Have a repository that was changed tidied, unless that is to come anyway."""
-    if repository in site.due:
+    """Have a repository that was changed tidied, unless that is to come anyway or is left to whoever asks for it."""
+    if not site.tidies or repository in site.due:
         return
     site.due.add(repository)
 

@@ -198,7 +198,7 @@ class RequestWork:
 
     def in_words(self, error: CodedError) -> CodedError:
         """An error of the store as it is sent."""
-        return in_words(error, self._asked.found)
+        return in_words(error, self._asked.found, self._asked.site.name)
 
 
 def tidy(repository: PackRepository) -> None:

@@ -13,6 +13,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.cli.session import client_for
+from smartserver.client.url import Location
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.server_info import InfoRequest, server_info
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -68,6 +69,7 @@ def test_nobody_there() -> None:
 
 def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with client_for(server.url("a/b"), frozenset()) as (client, location):
+        assert isinstance(location, Location)
         assert (location.host, location.port, location.path) == ("127.0.0.1", server.port, "a/b")
         client.call(server_ping, PingRequest())
         assert client.call(server_info, InfoRequest()).version == smartserver.__version__

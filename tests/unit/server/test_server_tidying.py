@@ -29,3 +29,10 @@ def test_one_tidying_of_a_repository_waits(served: Served, monkeypatch: pytest.M
     tidy_later(served.site, stepped, first)
     stepped.run_all()
     assert told == [PATH, "other", PATH, PATH]
+
+
+def test_a_store_behind_a_link_is_left_alone(served: Served) -> None:
+    stepped = SteppedExecutor()
+    served.site.tidies = False
+    tidy_later(served.site, stepped, served.repository())
+    assert not stepped.waiting
