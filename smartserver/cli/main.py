@@ -19,6 +19,8 @@ COMMANDS = {
     "serve": "smartserver.cli.serve",
     "demo": "smartserver.cli.demo",
     "bench": "smartserver.cli.bench.command",
+    "push": "smartserver.cli.push",
+    "pull": "smartserver.cli.pull",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
