@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.user import user
 from smartserver.client.places import parse_place
+from smartserver.client.store_url import PREFIX
 from smartserver.errors import NoSuchRepository
 from transports.base import Transport
 from transports.registry import OPENERS, open_url
@@ -35,6 +36,18 @@ def is_store_url(place: str) -> bool:
     """Whether it is the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
     scheme, colon, _ = place.partition("://")
     return bool(colon) and scheme in OPENERS
+
+
+def store_behind(url: str) -> str:
+    """The URL of the store that a URL of git's or brz's leads to.
+
+    Raises:
+        CommandError: it leads to a server.
+    """
+    store = url.removeprefix(PREFIX)
+    if not is_store_url(store):
+        raise CommandError(f"{url} is on a server: give its folder there")
+    return store
 
 
 def open_store(place: str) -> Transport:

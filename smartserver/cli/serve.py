@@ -68,6 +68,11 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
+    "--folder-locks",
+    is_flag=True,
+    help="Make new repositories for every way in: writers lock them by a folder, over SFTP and the VFS verbs too.",
+)
+@click.option(
     "--max-connections",
     type=click.IntRange(1),
     default=MAX_CONNECTIONS,
@@ -99,6 +104,7 @@ def command(
     stdio: bool,
     anonymous: str,
     no_create: bool,
+    folder_locks: bool,
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
@@ -140,16 +146,18 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
+    from smartserver.store.format import Discipline
 
     _use_one_heap()
     _raise_descriptors()
     reactor = cast("Reactor", untyped)
     transport = open_store(root)
+    discipline = Discipline.FOLDER if folder_locks else None
+    site = Site(transport, may_create=not no_create, discipline=discipline)
     if remote:
-        # Its user has an account there, so that no link leads him where he may not go; and each look takes a trip.
-        site = Site(transport, may_create=not no_create, name=root, tidies=False)
-    else:
-        site = Site(transport, may_create=not no_create, inside=inside_of(transport))
+        site.name, site.tidies = root, False
+    else:  # Who is let into a store has an account there: no link leads him where he may not go.
+        site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
 

@@ -15,7 +15,7 @@ from smartserver.client.ssh_url import below_a_folder, parse_login
 from smartserver.client.url import BadUrl
 
 PREFIX = "hpss+"
-"""What comes before the scheme of the transport."""
+"""What comes before the scheme of a store in the URL by which git and brz reach it."""
 
 SFTP, VFS = "sftp", "vfs"
 

@@ -13,7 +13,7 @@ import smartserver
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT
+from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
@@ -57,6 +57,8 @@ class Site:
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
+    discipline: Discipline | None = None
+    """How the roots of repositories that are made here will be swapped; None: as the store can."""
     facts: ServerFacts = field(
         default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
     )
@@ -197,7 +199,9 @@ class Site:
             if repository is not None:
                 self._open.move_to_end(name)
                 return repository
-        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
+        repository = PackRepository(
+            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+        )
         if not repository.exists():
             return repository  # Not kept: names that lead nowhere must not push out what is in use.
         with self._guard:
