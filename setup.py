@@ -71,6 +71,7 @@ setup(
             "hypothesis>=6.100",
             "ruff>=0.6",
             "mypy>=1.10",
+            "types-paramiko",
             "types-setuptools",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house

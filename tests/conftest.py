@@ -12,9 +12,13 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from transports.sshd import Sshd
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
@@ -54,6 +58,18 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real OpenSSH server on loopback."""
+    from transports.sshd import Sshd
+
+    try:
+        with Sshd(tmp_path_factory.mktemp("sshd")) as server:
+            yield server
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
 
 
 def pytest_collection_finish() -> None:

@@ -70,7 +70,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "twisted": ("smartserver.server", "smartserver.cli"),
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
-    "paramiko": ("smartserver.client.media",),
+    "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
     "vcsgraph": ("smartserver.vcs.brz_compat",),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from transports.base import ReadFile, Stat, Transport, WriteFile
@@ -69,6 +69,10 @@ class _FaultyReadFile(ReadFile):
     def read_at(self, offset: int, size: int) -> bytes:
         self._fuse.alive(self._path)
         return self._inner.read_at(offset, size)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._fuse.alive(self._path)
+        return self._inner.read_ranges(ranges)
 
     def size(self) -> int:
         self._fuse.alive(self._path)
