@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -156,6 +157,7 @@ def command(
     site = Site(transport, may_create=not no_create, discipline=discipline)
     if remote:
         site.name, site.tidies = root, False
+        logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
     else:  # Who is let into a store has an account there: no link leads him where he may not go.
         site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)

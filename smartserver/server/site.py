@@ -21,6 +21,7 @@ from smartserver.verbs.declare import ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
+from transports.steps import Get
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
@@ -96,13 +97,12 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        repository = self._repository(name)
-        if repository.exists():
-            return Found(repository, True)
-        for above in jail.prefixes(name)[1:]:
-            if self._repository(above).exists():
-                raise NestedRepository(path, above)
-        return Found(repository, False)
+        found = self._look(name)
+        if not found.exists:
+            around = self._first(jail.prefixes(name)[1:])
+            if around is not None:
+                raise NestedRepository(path, around.at)
+        return found
 
     def find_above(self, path: str) -> Found:
         """The longest prefix of a path that is a repository; where none is, the path itself.
@@ -112,11 +112,7 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        for above in jail.prefixes(name):
-            repository = self._repository(above)
-            if repository.exists():
-                return Found(repository, True)
-        return Found(self._repository(name), False)
+        return self._first(jail.prefixes(name)) or Found(self._repository(name), False)
 
     def find_below(self, path: str) -> Found:
         """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
@@ -126,11 +122,7 @@ class Site:
         """
         place = jail.place(path)
         self._check_inside(path, place)
-        for above in jail.prefixes(place):
-            repository = self._repository(above)
-            if repository.exists():
-                return Found(repository, True)
-        return Found(self._repository(jail.clean(path)), False)
+        return self._first(jail.prefixes(place)) or Found(self._repository(jail.clean(path)), False)
 
     def deleted_above(self, path: str) -> list[PackRepository]:
         """What was a repository at a prefix of a path, longest first."""
@@ -175,7 +167,7 @@ class Site:
     def _listed(self, path: str) -> Listed:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
-            view = self._repository(path).snapshot().view
+            view = self._look(path).repository.snapshot().view
             return Listed(path, view.root.vcs, tuple(view.refs()))
         except NoSuchRepository:
             return Listed(path, "", ())
@@ -193,19 +185,32 @@ class Site:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
 
-    def _repository(self, name: str) -> PackRepository:
+    def _first(self, names: Sequence[str]) -> Found | None:
+        """The first of these places that is a repository."""
         with self._guard:
-            repository = self._open.get(name)
-            if repository is not None:
-                self._open.move_to_end(name)
-                return repository
-        repository = PackRepository(
-            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
-        )
+            known = next((at for at, name in enumerate(names) if name in self._open), len(names))
+        # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
+        formats = [Get(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
+        self._counted.perform(formats)
+        likely = [name for name, each in zip(names, formats, strict=False) if each.result is not None]
+        return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
+
+    def _look(self, name: str) -> Found:
+        """The repository of that name, kept open, or the place where it may be made."""
+        repository = self._repository(name)
         if not repository.exists():
-            return repository  # Not kept: names that lead nowhere must not push out what is in use.
+            return Found(repository, False)
         with self._guard:
             repository = self._open.setdefault(name, repository)
+            self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return repository
+            return Found(repository, True)
+
+    def _repository(self, name: str) -> PackRepository:
+        """The one that is kept open, else one that nobody has looked for."""
+        with self._guard:
+            repository = self._open.get(name)
+        return repository or PackRepository(
+            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+        )
