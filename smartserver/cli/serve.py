@@ -67,6 +67,11 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
+    "--allow-vfs",
+    is_flag=True,
+    help="Let clients read and write files below ROOT (vfs://), anonymous ones from this machine only.",
+)
+@click.option(
     "--max-connections",
     type=click.IntRange(1),
     default=MAX_CONNECTIONS,
@@ -98,6 +103,7 @@ def command(
     stdio: bool,
     anonymous: str,
     no_create: bool,
+    allow_vfs: bool,
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
@@ -149,7 +155,7 @@ def command(
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
-    site = Site(transport, may_create=not no_create, inside=inside_of(transport))
+    site = Site(transport, may_create=not no_create, inside=inside_of(transport), allows_vfs=allow_vfs)
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
 
