@@ -74,6 +74,11 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="Make new repositories for every way in: writers lock them by a folder, over SFTP and the VFS verbs too.",
 )
 @click.option(
+    "--allow-vfs",
+    is_flag=True,
+    help="Let clients read and write files below ROOT (vfs://), anonymous ones from this machine only.",
+)
+@click.option(
     "--max-connections",
     type=click.IntRange(1),
     default=MAX_CONNECTIONS,
@@ -106,6 +111,7 @@ def command(
     anonymous: str,
     no_create: bool,
     folder_locks: bool,
+    allow_vfs: bool,
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
@@ -154,7 +160,7 @@ def command(
     reactor = cast("Reactor", untyped)
     transport = open_store(root)
     discipline = Discipline.FOLDER if folder_locks else None
-    site = Site(transport, may_create=not no_create, discipline=discipline)
+    site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs)
     if remote:
         site.name, site.tidies = root, False
         logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.

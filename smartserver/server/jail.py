@@ -58,6 +58,26 @@ def place(path: str) -> str:
     return "/".join(itertools.takewhile(lambda part: not _objection(part), parts))
 
 
+def file(path: str) -> str:
+    """The path of any file below the served folder, for the file-level verbs; empty for that folder itself.
+
+    Names of a repository's own folder are allowed in it, hidden files are not.
+
+    Raises:
+        InvalidPath: it cannot be one.
+    """
+    for part in path.split("/") if path else ():
+        why = _objection_to_file(part)
+        if why:
+            raise InvalidPath(_shown(path), why)
+    return path
+
+
+def is_file_name(part: str) -> bool:
+    """Whether the path of a file may have this part."""
+    return not _objection_to_file(part)
+
+
 def _shown(text: str) -> str:
     """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
@@ -83,6 +103,10 @@ def _objection(whole: str, *, below: bool = False) -> str:
     if len(whole.encode()) > MAX_PART:
         return f"a part of it is longer than {MAX_PART} bytes"
     return ""
+
+
+def _objection_to_file(whole: str) -> str:
+    return _objection(whole, below=True) or (f"{_shown(whole)!r} begins with a dot" if whole[0] == "." else "")
 
 
 def prefixes(path: str) -> list[str]:

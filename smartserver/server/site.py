@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -10,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
+from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
+from smartserver.server.jailed import JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
@@ -50,6 +52,12 @@ def _order(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
+@functools.cache
+def _facts(allows_vfs: bool) -> ServerFacts:
+    verbs = [verb.name for verb in every_verb() if allows_vfs or not verb.is_vfs]
+    return ServerFacts(smartserver.__version__, tuple(verbs))
+
+
 @dataclass(slots=True)
 class Site:
     """The served root."""
@@ -60,14 +68,13 @@ class Site:
     """Whether a path, links followed, is still below the root."""
     discipline: Discipline | None = None
     """How the roots of repositories that are made here will be swapped; None: as the store can."""
-    facts: ServerFacts = field(
-        default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
-    )
     name: str = "the folder this server serves"
     """What the root is called where it is not there."""
     tidies: bool = True
     """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
     done when it is asked for."""
+    allows_vfs: bool = False
+    """Whether the file-level verbs may be used, by whoever may."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -82,6 +89,11 @@ class Site:
 
     def __post_init__(self) -> None:
         self._counted = CountedTransport(self.root)
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What this server is."""
+        return _facts(self.allows_vfs)
 
     @property
     def spent(self) -> Counts:
@@ -123,6 +135,17 @@ class Site:
         place = jail.place(path)
         self._check_inside(path, place)
         return self._first(jail.prefixes(place)) or Found(self._repository(jail.clean(path)), False)
+
+    def files(self, path: str) -> JailedTransport:
+        """All files at and below a path, for the file-level verbs.
+
+        Raises:
+            AccessDenied: the server does not allow these.
+            InvalidPath: it cannot be one.
+        """
+        if not self.allows_vfs:
+            raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
+        return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str) -> list[PackRepository]:
         """What was a repository at a prefix of a path, longest first."""
