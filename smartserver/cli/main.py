@@ -21,6 +21,7 @@ COMMANDS = {
     "bench": "smartserver.cli.bench.command",
     "push": "smartserver.cli.push",
     "pull": "smartserver.cli.pull",
+    "baseline": "smartserver.cli.baseline.command",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
