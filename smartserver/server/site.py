@@ -15,7 +15,7 @@ from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedR
 from smartserver.server import jail
 from smartserver.server.jailed import JailedTransport
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT
+from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
@@ -67,6 +67,8 @@ class Site:
     """Whether a path, links followed, is still below the root."""
     allows_vfs: bool = False
     """Whether the file-level verbs may be used, by whoever may."""
+    discipline: Discipline | None = None
+    """How the roots of repositories that are made here will be swapped; None: as the store can."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -215,7 +217,9 @@ class Site:
             if repository is not None:
                 self._open.move_to_end(name)
                 return repository
-        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
+        repository = PackRepository(
+            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+        )
         if not repository.exists():
             return repository  # Not kept: names that lead nowhere must not push out what is in use.
         with self._guard:
