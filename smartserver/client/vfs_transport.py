@@ -2,7 +2,7 @@
 
 It is behind a link. What a new file gets is kept here until the file is synced, closed or asked about; an open file is
 a name, not a file, so that it cannot be read any more when the name is gone (no `Capability.HANDLES`); and of a change
-whose answer was lost nobody can tell whether it was made (`OutcomeUnknown`).
+whose answer was lost nobody can tell whether it was made.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import MediumError
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.url import parse
+from smartserver.errors import OutcomeUnknown
 from smartserver.verbs.declare import AnyVerb, Arguments, Result, Verb
 from smartserver.verbs.vfs import (
     MAX_CONTENT,
@@ -121,7 +122,7 @@ class VfsLink:
         Raises:
             TransportError, InvalidPath: as the first that fails; those before it are done.
             AccessDenied, Unsupported: the server does not do such calls.
-            TransportFailed, OutcomeUnknown: there was no answer.
+            TransportFailed: there was no answer; what was asked may be done.
         """
         with self.mutex:
             self._send_first(calls)
@@ -147,7 +148,7 @@ class VfsLink:
             contents.end()
         except Refusal as refusal:
             raise refusal.error from None
-        except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
+        except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
             raise TransportFailed(self.name, str(wrong)) from wrong
 
     def _send_first(self, calls: Iterable[Call]) -> None:

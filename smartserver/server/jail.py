@@ -6,6 +6,7 @@ import itertools
 import unicodedata
 
 from smartserver.errors import InvalidPath
+from smartserver.store.format import MADE_BESIDE
 from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tables"})
@@ -61,7 +62,7 @@ def place(path: str) -> str:
 def file(path: str) -> str:
     """The path of any file below the served folder, for the file-level verbs; empty for that folder itself.
 
-    Names of a repository's own folder are allowed in it, hidden files are not.
+    Names of a repository's own folder are allowed in it, and of one that is being made; other hidden files are not.
 
     Raises:
         InvalidPath: it cannot be one.
@@ -106,7 +107,8 @@ def _objection(whole: str, *, below: bool = False) -> str:
 
 
 def _objection_to_file(whole: str) -> str:
-    return _objection(whole, below=True) or (f"{_shown(whole)!r} begins with a dot" if whole[0] == "." else "")
+    hidden = whole.startswith(".") and not whole.startswith(MADE_BESIDE)
+    return _objection(whole, below=True) or (f"{_shown(whole)!r} begins with a dot" if hidden else "")
 
 
 def prefixes(path: str) -> list[str]:

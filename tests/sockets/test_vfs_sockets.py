@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -13,11 +14,17 @@ from serving import Server, lanes
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.request import Outgoing
 from smartserver.client.vfs_transport import VfsTransport, from_url
 from smartserver.errors import AccessDenied
+from smartserver.store.format import Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.server_info import InfoRequest, server_info
+from smartserver.wire.messages import RequestFlag
 from transports.base import Transport
 from transports.conformance import TransportSuite
 from transports.errors import FileExists, PermissionDenied, TransportError
@@ -150,3 +157,39 @@ def test_what_the_server_says_of_itself(server: Server, tmp_path: Path) -> None:
 
     with Server(tmp_path) as other:
         assert verbs(server.port) - verbs(other.port) == {verb.name for verb in every_verb() if verb.is_vfs}
+
+
+def pushing(history: History, ref: bytes, tip: bytes) -> Outgoing:
+    """A push of one revision."""
+    segment = history.segment(tip)
+    calls: list[tuple[AnyVerb, Arguments]] = [
+        (repository_insert_pack, InsertPackRequest()),
+        (branch_set_last_revision, SetLastRevisionRequest(ref, tip)),
+    ]
+    return Outgoing("project", calls, RequestFlag.BODY, body=lambda: [(segment, 1)])
+
+
+def test_writers_of_files_and_of_the_server_exclude_each_other(tmp_path: Path) -> None:
+    """Two over file-level verbs and two by RPC push to one repository: nothing is lost."""
+    histories = [History() for _ in range(4)]
+    lines = [history.line(6, None, f"lane {lane}") for lane, history in enumerate(histories)]
+    with Server(tmp_path, "--allow-vfs", "--folder-locks") as server:
+        near = PackRepository(LocalTransport(tmp_path), "project", discipline=Discipline.FOLDER)
+        push(near, histories[0], lines[0][:1], {b"refs/heads/first": lines[0][0]})
+
+        def work(lane: int) -> None:
+            history, ref = histories[lane], b"refs/heads/%d" % lane
+            if lane % 2:
+                with contextlib.closing(opened(server, "")) as files:
+                    for tip in lines[lane]:
+                        push(PackRepository(files, "project"), history, [tip], {ref: tip})
+                return
+            with Client(lambda: TcpMedium("127.0.0.1", server.port)) as client:
+                for tip in lines[lane]:
+                    client.request(pushing(history, ref, tip))
+
+        lanes(4, work)
+        found = PackRepository(LocalTransport(tmp_path), "project")
+        refs = {name: value[0].id for name, value in found.snapshot().view.refs().items()}
+        assert refs == {b"refs/heads/first": lines[0][0], **{b"refs/heads/%d" % n: lines[n][-1] for n in range(4)}}
+        assert found.verify().problems == ()

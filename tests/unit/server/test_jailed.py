@@ -10,7 +10,7 @@ import pytest
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jailed import MAX_MOVED, JailedTransport
-from smartserver.store.format import Discipline, Format
+from smartserver.store.format import MADE_BESIDE, Discipline, Format
 from transports.base import Capability, Transport
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
 from transports.local import LocalTransport
@@ -145,6 +145,16 @@ def test_a_listing_shows_what_can_be_asked_for(jailed: JailedTransport, folder: 
     (folder / "back\\slash").write_bytes(b"")
     (folder / "new\nline").write_bytes(b"")
     assert jailed.list_directory("") == ["team"]
+
+
+def test_a_repository_that_is_being_made_is_hidden_from_nobody(jailed: JailedTransport) -> None:
+    """Who makes it must reach it."""
+    made = f"{MADE_BESIDE}0a1b"
+    jailed.make_directory(made)
+    jailed.put(f"{made}/format", [Format(Discipline.FOLDER).line()])
+    assert jailed.list_directory("") == [made, "team"]
+    jailed.rename(made, "project")
+    assert jailed.list_directory("project") == ["format"]
 
 
 def test_errors_name_what_was_asked_for(folder: Path) -> None:
