@@ -105,8 +105,12 @@ class Creation:
         """
         if self._beside:
             return
-        if self.beside() and self._surroundings is not None:
-            self._prepare_beside(self._surroundings)
+        surroundings = self._surroundings
+        if surroundings is None and self.beside():
+            surroundings = self._surroundings
+        self._surroundings = None  # It is worth nothing later.
+        if surroundings is not None and surroundings.free:
+            self._prepare_beside(surroundings)
         else:
             self._prepare_in_place()
 

@@ -18,8 +18,9 @@ from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, 
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import TRIES, Creation, instead
+from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
+from smartserver.store.far import is_far
 from smartserver.store.format import Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.lock_folder import Holder
@@ -34,13 +35,16 @@ from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, NotADirectory, TransportError
+from transports.errors import NoSuchFile, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
+FAR_PACKS = 48
+"""Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
+bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
 AHEAD = 4
 """Packs that may come while others are joined at a slow pace, before that is left."""
 ROOT_READS = 4
@@ -355,11 +359,14 @@ class PackRepository:
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
 
-        `pace`: as `index_build.Pace`.
+        A repository on a store behind a link is left alone until it has `FAR_PACKS`. `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        latest = self._latest
+        if is_far(self.folder) and (latest is None or len(latest.packs) < FAR_PACKS):
+            return
         long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
@@ -456,17 +463,19 @@ class PackRepository:
         return state.view
 
     def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
-        by_age = self._file.check_lock()
-        for _ in range(TRIES):
-            home = self.path if creation is None else creation.home
-            try:
-                return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
-            except (NoSuchFile, NotADirectory):
-                # No repository yet, or one whose folders a refused creation took away while this one was made.
-                if creation is None:
-                    raise
-                creation.prepare()
-        return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
+        def prepare() -> str:
+            assert creation is not None  # Else it is not asked for.
+            creation.prepare()
+            return creation.home
+
+        return Quarantine(
+            self._above,
+            self.path,
+            request,
+            self._randomness,
+            by_age=is_far(self._above) or self._file.in_folder(),
+            prepare=None if creation is None else prepare,
+        )
 
     def _create(
         self,

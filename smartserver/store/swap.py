@@ -33,7 +33,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Get, Put, Step, SyncDirectory
+from transports.steps import Get, Put, Rename, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -299,10 +299,13 @@ class Swap:
             write_new(folder, [*puts, *syncs, Put(temporary, encode_root(root))], undo)
             # From here on nothing may be deleted, whatever interrupts: the root may name it.
             written = undo.pop_all()
+        if self._file.in_folder():
+            self._put_in_place(temporary, written)
+            self.current = root
+            return
         try:
-            with self._unbroken():
-                folder.rename(temporary, ROOT)
-        except (NoSuchFile, PermissionDenied, LockBroken):
+            folder.rename(temporary, ROOT)
+        except (NoSuchFile, PermissionDenied):
             written.close()
             raise
         except TransportError as wrong:
@@ -312,6 +315,17 @@ class Swap:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+
+    def _put_in_place(self, temporary: str, written: contextlib.ExitStack) -> None:
+        """In one go, for a store behind a link: then only a lock that was broken is told from what nobody knows."""
+        try:
+            with self._unbroken():
+                self._file.folder.perform([Rename(temporary, ROOT), SyncDirectory("")])
+        except LockBroken:
+            written.close()
+            raise
+        except TransportError as wrong:
+            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
 
     @contextlib.contextmanager
     def _unbroken(self) -> Iterator[None]:

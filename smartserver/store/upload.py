@@ -134,7 +134,7 @@ class Upload:
         assert quarantine is not None  # It holds the entry.
         intake = Intake(transaction, self._quarantine)
         try:
-            file = quarantine.above.open_read(quarantine.pack_path)
+            file = quarantine.open_pack()
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
