@@ -25,6 +25,7 @@ COMMANDS = {
     "pack": "smartserver.cli.pack",
     "upgrade": "smartserver.cli.upgrade",
     "delete": "smartserver.cli.delete",
+    "break-lock": "smartserver.cli.break_lock",
     "ping": "smartserver.cli.ping",
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",

@@ -67,6 +67,16 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
+    "--allow-vfs",
+    is_flag=True,
+    help="Let clients read and write files below ROOT (vfs://), anonymous ones from this machine only.",
+)
+@click.option(
+    "--folder-locks",
+    is_flag=True,
+    help="Make new repositories for every way in: writers lock them by a folder, over SFTP and the VFS verbs too.",
+)
+@click.option(
     "--max-connections",
     type=click.IntRange(1),
     default=MAX_CONNECTIONS,
@@ -98,6 +108,8 @@ def command(
     stdio: bool,
     anonymous: str,
     no_create: bool,
+    allow_vfs: bool,
+    folder_locks: bool,
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
@@ -138,7 +150,7 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
-    from smartserver.store.format import recognise
+    from smartserver.store.format import Discipline, recognise
     from transports.local import LocalTransport
 
     _use_one_heap()
@@ -149,7 +161,10 @@ def command(
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
-    site = Site(transport, may_create=not no_create, inside=inside_of(transport))
+    discipline = Discipline.FOLDER if folder_locks else None
+    site = Site(
+        transport, may_create=not no_create, inside=inside_of(transport), discipline=discipline, allows_vfs=allow_vfs
+    )
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -10,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
+from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
+from smartserver.server.jailed import JailedTransport
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT
+from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
@@ -49,6 +51,12 @@ def _order(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
+@functools.cache
+def _facts(allows_vfs: bool) -> ServerFacts:
+    verbs = [verb.name for verb in every_verb() if allows_vfs or not verb.is_vfs]
+    return ServerFacts(smartserver.__version__, tuple(verbs))
+
+
 @dataclass(slots=True)
 class Site:
     """The served root."""
@@ -57,9 +65,10 @@ class Site:
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
-    facts: ServerFacts = field(
-        default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
-    )
+    allows_vfs: bool = False
+    """Whether the file-level verbs may be used, by whoever may."""
+    discipline: Discipline | None = None
+    """How the roots of repositories that are made here will be swapped; None: as the store can."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -74,6 +83,11 @@ class Site:
 
     def __post_init__(self) -> None:
         self._counted = CountedTransport(self.root)
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What this server is."""
+        return _facts(self.allows_vfs)
 
     @property
     def spent(self) -> Counts:
@@ -124,6 +138,17 @@ class Site:
             if repository.exists():
                 return Found(repository, True)
         return Found(self._repository(jail.clean(path)), False)
+
+    def files(self, path: str) -> JailedTransport:
+        """All files at and below a path, for the file-level verbs.
+
+        Raises:
+            AccessDenied: the server does not allow these.
+            InvalidPath: it cannot be one.
+        """
+        if not self.allows_vfs:
+            raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
+        return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str) -> list[PackRepository]:
         """What was a repository at a prefix of a path, longest first."""
@@ -192,7 +217,9 @@ class Site:
             if repository is not None:
                 self._open.move_to_end(name)
                 return repository
-        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
+        repository = PackRepository(
+            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+        )
         if not repository.exists():
             return repository  # Not kept: names that lead nowhere must not push out what is in use.
         with self._guard:

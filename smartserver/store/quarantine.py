@@ -1,7 +1,8 @@
 """Quarantine: a pack is written under `incoming/`, in a folder of its own, before any root may name it.
 
 Its writer holds a lock in that folder for as long as it lives, so that a sweep tells a push that is going on, in this
-process or another, from what a dead one left. On a store without locks only age tells.
+process or another, from what a dead one left. In a `folder` repository, whose writers may be on stores that lock no
+file, only age tells.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Row
 from smartserver.store.index_build import Before, IndexBuilder
 from smartserver.store.pack import TRAILER, PackWriter
-from transports.base import Capability, ReadFile, Transport
+from transports.base import ReadFile, Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
+from transports.steps import Delete, RemoveDirectory, Rename, SyncDirectory
 
 LOCK = "lock"
 GATHERED = 64 << 10
@@ -29,18 +31,23 @@ TRIES = 8
 class Quarantine:
     """A place for one pack and its index until a root names them."""
 
-    def __init__(self, folder: Transport, request: bytes, randomness: Callable[[int], bytes]) -> None:
-        """`folder`: the repository's; `request`: whose id tells a person what a leftover is.
+    def __init__(
+        self, above: Transport, home: str, request: bytes, randomness: Callable[[int], bytes], *, by_age: bool = False
+    ) -> None:
+        """`home`: the repository's folder below `above`, or the one that becomes it; `request`: whose id tells a person
+        what a leftover is; `by_age`: only that tells one.
 
         Raises:
             NoSuchFile: the repository has no folder for it.
             PermissionDenied, NoSpace, TransportFailed.
         """
-        self.folder = folder
+        self.above = above
+        """What its paths count from."""
         self.name = randomness(16)
         """The pack's name, used once."""
+        self._by_age = by_age
         self._held = contextlib.ExitStack()
-        self._place = self._enter(request, randomness)
+        self._place = self._enter(f"{home}/{INCOMING}".lstrip("/"), request, randomness)
         self._at = self._place
 
     @property
@@ -58,28 +65,26 @@ class Quarantine:
         """Where the index is at present."""
         return f"{self._at}/{self.name.hex()}.idx"
 
-    def publish(self) -> None:
-        """Move both files among the packs, durably; as long as no root names them they are nobody's.
+    def publish(self, home: str) -> None:
+        """Move both files among the packs of a repository, durably; as long as no root names them they are nobody's.
 
         Raises:
             NoSuchFile: the repository's folders are gone.
             PermissionDenied, NoSpace, TransportFailed.
         """
-        if self._at == PACKS:
+        packs = f"{home}/{PACKS}".lstrip("/")
+        if self._at == packs:
             return
-        pack, index = self.pack_path, self.index_path
-        self._at = PACKS
-        self.folder.rename(pack, self.pack_path)
-        self.folder.rename(index, self.index_path)
-        self.folder.sync_directory(PACKS)
-        self.folder.sync_directory(self._place)
+        (pack, index), before = (self.pack_path, self.index_path), self._at
+        self._at = packs
+        moves = [Rename(pack, self.pack_path), Rename(index, self.index_path)]
+        self.above.perform([*moves, SyncDirectory(packs), SyncDirectory(before)])
 
     def leave(self) -> None:
         """Give up the folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""
         with contextlib.suppress(TransportError):
-            if self.folder.capabilities & Capability.LOCK:
-                self.folder.delete(f"{self._place}/{LOCK}")
-            self.folder.remove_directory(self._place)
+            lock = [] if self._by_age else [Delete(f"{self._place}/{LOCK}")]
+            self.above.perform([*lock, RemoveDirectory(self._place)])
         with contextlib.suppress(TransportError):
             self._held.close()
 
@@ -88,18 +93,17 @@ class Quarantine:
         for place in {self._place, self._at}:
             for suffix in ("pack", "idx"):
                 with contextlib.suppress(TransportError):
-                    self.folder.delete(f"{place}/{self.name.hex()}.{suffix}")
+                    self.above.delete(f"{place}/{self.name.hex()}.{suffix}")
         self.leave()
 
-    def _enter(self, request: bytes, randomness: Callable[[int], bytes]) -> str:
-        locks = bool(self.folder.capabilities & Capability.LOCK)
+    def _enter(self, incoming: str, request: bytes, randomness: Callable[[int], bytes]) -> str:
         for _ in range(TRIES):
-            place = f"{INCOMING}/{request.hex()}-{randomness(4).hex()}"
-            self.folder.make_directory(place)
-            if not locks:
+            place = f"{incoming}/{request.hex()}-{randomness(4).hex()}"
+            self.above.make_directory(place)
+            if self._by_age:
                 return place
             with contextlib.suppress(NoSuchFile):
-                if self._held.enter_context(self.folder.try_lock(f"{place}/{LOCK}")):
+                if self._held.enter_context(self.above.try_lock(f"{place}/{LOCK}")):
                     return place
             self._held.close()  # A sweep took the folder, or is at it, between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
@@ -115,12 +119,12 @@ class DraftPack:
             NoSpace, PermissionDenied, TransportFailed.
         """
         self.quarantine = quarantine
-        self._folder = quarantine.folder
+        self._above = quarantine.above
         self._reader: ReadFile | None = None
         self.index = IndexBuilder(before)
         self._pending: list[bytes] = []
         self._pending_size = 0
-        self._file = self._folder.create(quarantine.pack_path)
+        self._file = self._above.create(quarantine.pack_path)
         try:
             self._writer = PackWriter(self._file, kinds)
         except BaseException:
@@ -154,7 +158,7 @@ class DraftPack:
         if offset + size > self._writer.length:
             self._write()
         if self._reader is None:
-            self._reader = self._folder.open_read(self.quarantine.pack_path)
+            self._reader = self._above.open_read(self.quarantine.pack_path)
         found = self._reader.read_at(offset, size)
         if len(found) != size:
             why = f"{len(found)} bytes at {offset}, {size} were written"
@@ -172,7 +176,7 @@ class DraftPack:
         self._file.sync()
         self.close()
         index = self.index.finish(length, digest)
-        self._folder.put(self.quarantine.index_path, [index])
+        self._above.put(self.quarantine.index_path, [index])
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
 
@@ -189,16 +193,16 @@ class DraftPack:
             self._reader = None
 
 
-def sweep(folder: Transport, old: Callable[[float], bool]) -> int:
+def sweep(folder: Transport, old: Callable[[float], bool], *, by_age: bool = False) -> int:
     """Delete what dead writers left in quarantine; how many folders that was.
 
-    `old`: whether that time of last change is long ago by the storage's clock, for stores without locks.
+    `by_age`: as of `Quarantine`; `old`: whether that time of last change is long ago by the storage's clock.
     """
     swept = 0
     for name in folder.list_directory(INCOMING):
         place = f"{INCOMING}/{name}"
         with contextlib.suppress(TransportError):
-            if folder.capabilities & Capability.LOCK:
+            if not by_age:
                 with folder.try_lock(f"{place}/{LOCK}") as dead:
                     if not dead:
                         continue

@@ -14,19 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown
+from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import TRIES, Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
-from smartserver.store.format import Format
+from smartserver.store.format import Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.lock_folder import Holder
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import rows
-from smartserver.store.root import RootView, next_root, tombstone
+from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile, RootMoved, Swap
 from smartserver.store.transaction import RepositoryTransaction
@@ -83,16 +84,19 @@ class PackRepository:
         transport: Transport,
         path: str = "",
         *,
+        discipline: Discipline | None = None,
         clock: Callable[[], float] = time.time,
         randomness: Callable[[int], bytes] = os.urandom,
         texts: TextCache | None = None,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories."""
+        """`discipline`: how its root will be swapped if it is made here; None: `file` where the store can lock files,
+        else `folder`. `clock`: seconds since the epoch; `texts`: a cache to share with other repositories.
+        """
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
         self._above = transport
-        self._file = RootFile(transport, path, randomness=randomness)
+        self._file = RootFile(transport, path, discipline=discipline, randomness=randomness)
         self._clock = clock
         self._randomness = randomness
         self._texts = texts if texts is not None else TextCache()
@@ -191,7 +195,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._state().snapshot, announced)
+        return RepositoryTransaction(self.path, self._state().snapshot, announced, self._file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -206,7 +210,7 @@ class PackRepository:
             transaction,
             partial(self._quarantine, request, creation),
             graph_first=graph_first,
-            abandoned=creation.undo,
+            creation=creation,
         )
 
     def earlier(self, request: bytes, age: int) -> Committed | None:
@@ -256,10 +260,16 @@ class PackRepository:
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
                 if transaction.created is not None:
+                    creation = Creation(self._file) if upload is None else upload.creation
+                    if state.root is None and creation.beside():
+                        view = self._create(creation, transaction, upload, NewLogEntry(user, request, outcome), undo)
+                        if view is None:
+                            continue  # Something is there by now.
+                        return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
                     Creation(self._file).hold_place(vcs, kinds)
                 if upload is not None:
-                    upload.publish()
+                    upload.publish(self.path)
                 with self._file.swapping() as swap:
                     if not state.is_of(swap.current):
                         state = self._open(swap.current)
@@ -366,6 +376,32 @@ class PackRepository:
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
+    def lock_holder(self) -> Holder | None:
+        """Who has the repository's lock; None where nobody does.
+
+        Raises:
+            NoSuchRepository: there is none.
+            Unsupported: its lock is on a file, and ends with its holder.
+            CorruptFile, TransportError: its format cannot be read, or the store failed.
+        """
+        self._check_lock_folder()
+        return self._file.lock_folder.holder()
+
+    def break_lock(self, holder: Holder) -> Holder | None:
+        """Take the lock from who has it, dead or alive; a live one changes nothing any more. Gives who had it by then,
+        where that was not `holder`.
+
+        Raises:
+            NoSuchFile: nobody has it by now.
+            NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
+        """
+        self._check_lock_folder()
+        return self._file.lock_folder.break_lock(holder)
+
+    def _check_lock_folder(self) -> None:
+        if self.format().discipline is not Discipline.FOLDER:
+            raise Unsupported("breaking a lock that ends with its holder (swap=file)", "break-lock of swap=folder")
+
     # -- steps
 
     def _state(self) -> _State:
@@ -411,7 +447,7 @@ class PackRepository:
 
     def _plan(self, state: _State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced)
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self._file.line)
         return transaction, plan(transaction)
 
     def _view(self, state: _State) -> RootView:
@@ -420,15 +456,43 @@ class PackRepository:
         return state.view
 
     def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
+        by_age = self._file.check_lock()
         for _ in range(TRIES):
+            home = self.path if creation is None else creation.home
             try:
-                return Quarantine(self.folder, request, self._randomness)
+                return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
             except (NoSuchFile, NotADirectory):
                 # No repository yet, or one whose folders a refused creation took away while this one was made.
                 if creation is None:
                     raise
                 creation.prepare()
-        return Quarantine(self.folder, request, self._randomness)
+        return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
+
+    def _create(
+        self,
+        creation: Creation,
+        transaction: RepositoryTransaction,
+        upload: Upload | None,
+        entry: NewLogEntry,
+        undo: contextlib.ExitStack,
+    ) -> RootView | None:
+        """Make the repository beside its place, and give it that; None where something is there by now."""
+        undo.callback(creation.undo)
+        creation.prepare()
+        if upload is not None:
+            upload.publish(creation.home)
+            upload.vacate()
+        root, files = self._next(None, transaction, upload, entry)
+        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
+        try:
+            made = creation.finish(root, files)
+        except (TransportError, LimitExceeded):
+            kept.close()
+            raise
+        if not made:
+            undo.push(kept)
+            return None
+        return RootView(root, self.folder)
 
     def _swap(
         self,
@@ -439,32 +503,11 @@ class PackRepository:
         entry: NewLogEntry,
         undo: contextlib.ExitStack,
     ) -> RootView:
-        now = self._clock()
         if transaction.deleted:
-            gone, files = tombstone(self._view(state), now=now, log=entry, randomness=self._randomness)
+            gone, files = tombstone(self._view(state), now=self._clock(), log=entry, randomness=self._randomness)
             swap.replace(gone, files)
             return RootView(gone, self.folder)
-        if transaction.created is not None:
-            vcs, kinds, made = transaction.created
-            settings: Mapping[str, bytes | None] = made
-            empty = empty_root(self._randomness(16), vcs, kinds, now=now, over=state.root)
-            view = RootView(empty, self.folder)
-        else:
-            view, settings = self._view(state), transaction.setting_changes
-        packs: tuple[PackEntry, ...] = view.root.packs
-        if upload is not None and upload.entry is not None:
-            packs = (*packs, upload.entry)
-        root, files = next_root(
-            view,
-            now=now,
-            log=entry,
-            packs=packs,
-            refs=transaction.changes,
-            maps=transaction.entries,
-            declare=transaction.declared,
-            settings=settings,
-            randomness=self._randomness,
-        )
+        root, files = self._next(state, transaction, upload, entry)
         kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
         try:
             swap.replace(root, files)
@@ -475,7 +518,35 @@ class PackRepository:
             if upload is not None:
                 upload.leave()
             raise
-        return RootView(root, self.folder, view)
+        return RootView(root, self.folder, state.view)
+
+    def _next(
+        self, state: _State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
+    ) -> tuple[Root, Files]:
+        """The root after a transaction. `state`: where there is nothing at all, None."""
+        now = self._clock()
+        if transaction.created is not None:
+            vcs, kinds, made = transaction.created
+            settings: Mapping[str, bytes | None] = made
+            over = None if state is None else state.root
+            view = RootView(empty_root(self._randomness(16), vcs, kinds, now=now, over=over), self.folder)
+        else:
+            assert state is not None  # Else it would be made.
+            view, settings = self._view(state), transaction.setting_changes
+        packs: tuple[PackEntry, ...] = view.root.packs
+        if upload is not None and upload.entry is not None:
+            packs = (*packs, upload.entry)
+        return next_root(
+            view,
+            now=now,
+            log=entry,
+            packs=packs,
+            refs=transaction.changes,
+            maps=transaction.entries,
+            declare=transaction.declared,
+            settings=settings,
+            randomness=self._randomness,
+        )
 
 
 def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:

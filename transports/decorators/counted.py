@@ -158,7 +158,12 @@ class CountedTransport(PassingTransport):
         return view
 
     def create(self, path: str) -> WriteFile:
-        file = self.inner.create(path)
+        return self._opened(self.inner.create(path))
+
+    def append(self, path: str) -> WriteFile:
+        return self._opened(self.inner.append(path))
+
+    def _opened(self, file: WriteFile) -> WriteFile:
         self._meter.here.files_opened += 1
         return _CountedWriteFile(file, self._meter)
 

@@ -155,6 +155,10 @@ class FaultyTransport(PassingTransport):
         file = self._fuse.change("create", self.full(path), lambda: self.inner.create(path))
         return _FaultyWriteFile(file, self._fuse, self.full(path))
 
+    def append(self, path: str) -> WriteFile:
+        self._fuse.alive(self.full(path))
+        return _FaultyWriteFile(self.inner.append(path), self._fuse, self.full(path))
+
     def rename(self, source: str, target: str) -> None:
         self._fuse.change("rename", self.full(target), lambda: self.inner.rename(source, target))
 

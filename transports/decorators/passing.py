@@ -51,6 +51,9 @@ class PassingTransport(Transport):
     def create(self, path: str) -> WriteFile:
         return self.inner.create(path)
 
+    def append(self, path: str) -> WriteFile:
+        return self.inner.append(path)
+
     def rename(self, source: str, target: str) -> None:
         self.inner.rename(source, target)
 

@@ -20,6 +20,9 @@ class ReadonlyTransport(PassingTransport):
     def create(self, path: str) -> WriteFile:
         raise PermissionDenied(self.full(path))
 
+    def append(self, path: str) -> WriteFile:
+        raise PermissionDenied(self.full(path))
+
     def rename(self, source: str, target: str) -> None:
         raise PermissionDenied(self.full(source))
 
