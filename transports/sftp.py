@@ -235,10 +235,10 @@ class SftpTransport(Transport):
     """A folder of another machine; links are followed by that machine.
 
     What is durable is what the server says so of: where it has no `fsync@openssh.com`, `sync` means that it has taken
-    the bytes, and `sync_directory` nothing.
+    the bytes, and `sync_directory` nothing. What is open stays readable: a handle is of a file, not of its name.
     """
 
-    capabilities = Capability.NONE
+    capabilities = Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
         """`root`: the folder, as the server names it, without a slash at its end; `where`: its URL, for messages."""

@@ -77,7 +77,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
     "vcsgraph": ("smartserver.vcs.brz_compat",),
     "bzrformats": ("smartserver.vcs.brz_compat",),
-    "pytest": ("netem.pytest_plugin", "transports.conformance"),
+    "pytest": ("netem.pytest_plugin", "smartserver.client.media_conformance", "transports.conformance"),
 }
 """Library that is not Python's own -> which of our modules may import it."""
 

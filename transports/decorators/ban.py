@@ -33,6 +33,7 @@ CALLS: dict[str, type[Step] | None] = {
     "open_read": ReadRanges,
     "map_file": None,
     "create": Put,
+    "append": None,
     "rename": Rename,
     "delete": Delete,
     "make_directory": MakeDirectory,
@@ -103,6 +104,10 @@ class BanTransport(PassingTransport):
     def create(self, path: str) -> WriteFile:
         self.check("create", path)
         return self.inner.create(path)
+
+    def append(self, path: str) -> WriteFile:
+        self.check("append", path)
+        return self.inner.append(path)
 
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source, target)

@@ -70,6 +70,10 @@ class ChrootTransport(PassingTransport):
         with self._inside(path):
             return self.inner.create(path)
 
+    def append(self, path: str) -> WriteFile:
+        with self._inside(path):
+            return self.inner.append(path)
+
     def rename(self, source: str, target: str) -> None:
         with self._inside(source, target):
             self.inner.rename(source, target)

@@ -112,6 +112,10 @@ class SlowTransport(PassingTransport):
         self._link.trip()
         return _SlowWriteFile(self.inner.create(path), self._link)
 
+    def append(self, path: str) -> WriteFile:
+        self._link.trip()
+        return _SlowWriteFile(self.inner.append(path), self._link)
+
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
         self._link.trip()
         self.inner.put(path, chunks)

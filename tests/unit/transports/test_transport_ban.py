@@ -28,6 +28,7 @@ USES: dict[str, Callable[[Transport], object]] = {
     "open_read": lambda transport: transport.open_read("folder/x").close(),
     "map_file": lambda transport: transport.map_file("folder/x"),
     "create": lambda transport: transport.put("folder/new", []),
+    "append": lambda transport: transport.append("folder/x").close(),
     "rename": lambda transport: transport.rename("folder/x", "z"),
     "delete": lambda transport: transport.delete("folder/x"),
     "make_directory": lambda transport: transport.child("folder").make_directory("new"),

@@ -40,6 +40,7 @@ USES: list[Callable[[Transport, str], object]] = [
     lambda transport, path: transport.map_file(path),
     lambda transport, path: transport.create(f"{path}.new"),
     lambda transport, path: transport.put(f"{path}.new", []),
+    lambda transport, path: transport.append(path),
     lambda transport, path: transport.rename(path, "moved"),
     lambda transport, path: transport.rename("folder/x", f"{path}.new"),
     lambda transport, path: transport.delete(path),

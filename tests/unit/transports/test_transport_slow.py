@@ -48,6 +48,7 @@ def locking(transport: Transport) -> None:
         (lambda transport: transport.exists("folder/x"), 1),
         (lambda transport: transport.list_directory(""), 1),
         (lambda transport: transport.put("new", [b"a", b"b"]), 1),
+        (lambda transport: transport.append("folder/x").close(), 1),
         (lambda transport: transport.rename("folder/x", "y"), 1),
         (lambda transport: transport.delete("folder/x"), 1),
         (lambda transport: transport.make_directory("new"), 1),
