@@ -16,9 +16,7 @@ PAGES = (Path("doc/performance.md"), Path("doc/explanation/why-rpc.md"))
 
 
 @click.command()
-@click.option(
-    "--rtt", default="1000ms", show_default=True, help="Round-trip time of the link; no count changes with it."
-)
+@click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the link.")
 @click.option("--only", multiple=True, metavar="WAY", help="Some ways: rpc, vfs, sftp; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--write", is_flag=True, help=f"Also write {PAGES[0]} and {PAGES[1]}, here.")

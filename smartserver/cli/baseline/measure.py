@@ -1,4 +1,4 @@
-"""The measurement: each operation done for real over each link, with what passed it counted, and its outcome looked at."""
+"""The measurement: each operation done over each link, what passed it counted, and its outcome looked at."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,7 @@ def run_baseline(rtt: float, only: Collection[str], say: Say) -> Baseline:
         for way in found.ways:
             cost, bar = found.costs.get((row.name, way.name)), row.bars.get(way.name)
             if cost is not None and bar is not None and cost.rounds > bar:
-                found.problems.append(
-                    f"{row.name}, {way.label}: {cost.rounds} round trips, expected no more than {bar}"
-                )
+                found.problems.append(f"{row.name}, {way.label}: {cost.rounds} round trips, bar {bar}")
     found.circumstances = circumstances()
     return found
 
@@ -148,10 +147,10 @@ class _Measured:
         for name, size in SIZES.items():
             content = bytes(size)
             path = f"file-{size}"
-            self._measure(f"put {name}", lambda path=path, content=content: store.put(path, [content]))
+            self._measure(f"put {name}", partial(store.put, path, [content]))
             self._expect(f"put {name}", (self._way.served / path).stat().st_size, size)
             if Capability.APPEND in store.capabilities:
-                self._measure(f"append {name}", lambda path=path, content=content: _append(store, path, content))
+                self._measure(f"append {name}", partial(_append, store, path, content))
                 self._expect(f"append {name}", (self._way.served / path).stat().st_size, 2 * size)
 
     def _lock(self) -> None:

@@ -36,29 +36,29 @@ class Row:
 ROWS: tuple[Row, ...] = (
     Row(
         LOCK, {RPC: 1, VFS: 3, SFTP: 7}, {VFS: 9, SFTP: 22}, opened=True,
-        saved="Breezy makes a folder, writes who it is, renames it, reads it back to see that it is its own, and does as "
-        "much to let go. Over files we ask for all of that at once, and read the root with it. By RPC no lock is "
+        saved="Breezy makes a folder, writes who it is, renames it, reads it back to see that it is its own, and does "
+        "as much to let go. Over files we ask for all of that at once, and read the root with it. By RPC no lock is "
         "held for a client at all: the server swaps one small file once everything it needs is there.",
     ),
     Row(
         NEW, {RPC: 2, VFS: 47, SFTP: 117}, {VFS: 142, SFTP: 353},
-        saved="Breezy makes it empty, then locks it, then fills it, one file after the other. Over files ours is made under "
-        "another name and renamed, folders and files in groups. By RPC it is a call of the push that fills it.",
+        saved="Breezy makes it empty, then locks it, then fills it, one file after the other. Over files ours is made "
+        "under another name and renamed, folders and files in groups. By RPC it is a call of the push that fills it.",
     ),
     Row(
         PUSH, {RPC: 2, VFS: 21, SFTP: 52}, {VFS: 64, SFTP: 157},
-        saved="Over files a client reads the format, the root and every index before it knows what is missing, reads the "
-        "bases of what it compresses, writes pack and index, renames them, locks, reads the root again, swaps it and "
-        "unlocks. By RPC it sends what it thinks is missing, and the server does the rest beside its disk.",
+        saved="Over files a client reads the format, the root and every index before it knows what is missing, reads "
+        "the bases of what it compresses, writes pack and index, renames them, locks, reads the root again, swaps it "
+        "and unlocks. By RPC it sends what it thinks is missing, and the server does the rest beside its disk.",
     ),
     Row(
         BRANCH, {RPC: 2, VFS: 40, SFTP: 93}, {VFS: 122, SFTP: 280},
-        saved="To Breezy a branch is a folder with five files. To us it is an entry of the root, written with the push.",
+        saved="To Breezy a branch is a folder with five files. To us it is an entry of the root, written with a push.",
     ),
     Row(
         PULL, {RPC: 2, VFS: 11, SFTP: 31}, {VFS: 35, SFTP: 94},
-        saved="Over files the indexes come first, then the packs are read in as many places as they must be. By RPC the "
-        "client says what it has, and the answer is what it lacks.",
+        saved="Over files the indexes come first, then the packs are read in as many places as they must be. By RPC "
+        "the client says what it has, and the answer is what it lacks.",
     ),
     Row(
         CLONE, {RPC: 2, VFS: 12, SFTP: 33}, {VFS: 36, SFTP: 99},
@@ -71,7 +71,7 @@ ROWS: tuple[Row, ...] = (
     ],
     Row(
         REPACK, {RPC: 2},
-        saved="2008 left this one unmeasured. Over files every pack comes here and goes back joined. By RPC nothing of it "
-        "passes the link, and a server does it unasked, after an answer.",
+        saved="2008 left this one unmeasured. Over files every pack comes here and goes back joined. By RPC nothing "
+        "of it passes the link, and a server does it unasked, after an answer.",
     ),
 )  # fmt: skip

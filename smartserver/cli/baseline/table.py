@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smartserver.cli.baseline.measure import Baseline
-from smartserver.cli.baseline.rows import ROWS, Row
+from smartserver.cli.baseline.rows import ROWS, RPC, Row
 from smartserver.cli.baseline.ways import Way
 from smartserver.trace.text import size
 
@@ -27,31 +27,34 @@ def page(found: Baseline) -> str:
 def _table(found: Baseline) -> Iterator[str]:
     head = ["operation"]
     for way in found.ways:
-        head += [way.label, "bar", "Breezy"] if way.name != "rpc" else [way.label, "bar"]
+        head += [way.label, "bar", *(["Breezy"] if way.name != RPC else [])]
     yield "| " + " | ".join(head) + " |"
     yield "|---" * len(head) + "|"
     for row in ROWS:
         cells = [cell for way in found.ways for cell in _cells(found, row, way)]
-        if any(cells):
-            yield "| " + " | ".join([f"{row.name}{' *' if row.opened else ''}", *cells]) + " |"
+        yield "| " + " | ".join([f"{row.name}{' *' if row.opened else ''}", *cells]) + " |"
 
 
 def _cells(found: Baseline, row: Row, way: type[Way]) -> list[str]:
-    """`38, 11.1 + 11.6 KB, 39.2 s`; a dash for what there is no such thing of."""
+    """`38, 11.1 KB + 11.6 KB, 39.2 s`, its bar and Breezy's round trips; a dash for what there is no such thing of."""
     cost, bar, breezy = found.costs.get((row.name, way.name)), row.bars.get(way.name), row.breezy.get(way.name)
-    cells = [
-        "-" if cost is None else f"{cost.rounds}, {size(cost.bytes_up)} + {size(cost.bytes_down)}, {cost.seconds:.1f} s"
-    ]
-    cells.append("" if bar is None or cost is None else f"{bar}" if cost.rounds <= bar else f"{bar} MISSED")
-    return cells if way.name == "rpc" else [*cells, "" if breezy is None else str(breezy)]
+    if cost is None:
+        cells = ["-", ""]
+    else:
+        missed = bar is not None and cost.rounds > bar
+        cells = [
+            f"{cost.rounds}, {size(cost.bytes_up)} + {size(cost.bytes_down)}, {cost.seconds:.1f} s",
+            "" if bar is None else f"{bar}{' MISSED' if missed else ''}",
+        ]
+    return cells if way.name == RPC else [*cells, "" if breezy is None else str(breezy)]
 
 
 def notes(found: Baseline) -> list[str]:
     """How it was measured."""
     return [
-        f"Each cell: round trips counted on the link, bytes up + down, seconds at {found.rtt * 1000:g} ms. git pushes and "
-        "pulls, each command a fresh process with a fresh connection: its handshake, and SSH's login, are in the count. *: not, "
-        "the connection is open",
+        f"Each cell: round trips counted on the link, bytes up + down, seconds at {found.rtt * 1000:g} ms. git pushes "
+        "and pulls, each command a fresh process with a fresh connection: its handshake, and SSH's login, are in the "
+        "count. *: there they are not, the connection is open",
         "Breezy: round trips of Breezy 3.3 for the same operation over its own file verbs and over SFTP, as another "
         "instrument counted them on 300 revisions; a bar is a third of that. For put and append of 1 KB 2008 counted 3",
         "The link is `netem proxy`: on real TCP a file of more than 14,480 bytes takes more round trips, by slow start",

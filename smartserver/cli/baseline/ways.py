@@ -1,4 +1,4 @@
-"""The three ways to the same kind of repository, each with a server of its own on loopback and a link in front of it."""
+"""The three ways to a repository, each with a server of its own on loopback and a link in front of it."""
 
 from __future__ import annotations
 
