@@ -20,7 +20,7 @@ from smartserver.store.index_build import Before, IndexBuilder
 from smartserver.store.pack import TRAILER, PackWriter, encode_header
 from transports.base import ReadFile, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Delete, Put, RemoveDirectory, Rename, SyncDirectory
+from transports.steps import Delete, Put, RemoveDirectory, Rename, Step, SyncDirectory
 
 LOCK = "lock"
 GATHERED = 64 << 10
@@ -128,17 +128,20 @@ class Quarantine:
             NoSuchFile: the repository's folders are gone.
             PermissionDenied, NoSpace, TransportFailed.
         """
+        self.above.perform(self.publication(home))
+
+    def publication(self, home: str) -> list[Step]:
+        """The steps that `publish` both files, to be done with others; none where that was done."""
         packs = f"{home}/{PACKS}".lstrip("/")
         if self._at == packs:
-            return
+            return []
         (pack, index), before = (self.pack_path, self.index_path), self._at
         self._at = packs
         if self._held is not None and not before:
             puts = [Put(self.pack_path, self._held[0]), Put(self.index_path, self._held[1])]
-            self.above.perform([*puts, SyncDirectory(packs)])
-            return
+            return [*puts, SyncDirectory(packs)]
         moves = [Rename(pack, self.pack_path), Rename(index, self.index_path)]
-        self.above.perform([*moves, SyncDirectory(packs), SyncDirectory(before)])
+        return [*moves, SyncDirectory(packs), SyncDirectory(before)]
 
     def leave(self) -> None:
         """Give up the folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
@@ -35,7 +35,7 @@ from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, TransportError
+from transports.errors import CodedError, NoSuchFile, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
@@ -106,6 +106,8 @@ class PackRepository:
         self._texts = texts if texts is not None else TextCache()
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
+        self._recent: _State | None = None
+        """Behind a link, what a request read last: its commit need not read it again."""
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -252,15 +254,25 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
+            recent, self._recent = self._recent, None
             while True:  # Each time round, another writer has brought some of what the body has.
-                state = self._state()
+                # Behind a link what the request began with will do: it is compared with the root under the lock.
+                known, recent = recent, None
+                state = known or self._state()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
-                transaction, outcome = self._plan(state, plan, upload)
+                try:
+                    transaction, outcome = self._plan(state, plan, upload)
+                except CodedError:
+                    if known is None:
+                        raise
+                    continue
                 if upload is not None and upload.stale(state.snapshot):
                     upload.check_again(transaction, progress)
                 if not _changes(transaction, upload):
+                    if known is not None:
+                        continue
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
                 if transaction.created is not None:
@@ -272,9 +284,8 @@ class PackRepository:
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
                     Creation(self._file).hold_place(vcs, kinds)
-                if upload is not None:
-                    upload.publish(self.path)
-                with self._file.swapping() as swap:
+                publication = upload.publication(self.path) if upload is not None else []
+                with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
                         state = self._open(swap.current)
                         first = self._earlier(state, request, age)
@@ -418,10 +429,13 @@ class PackRepository:
             except NoSuchRepository:
                 root = None
             try:
-                return self._open(root)
+                state = self._open(root)
             except NoSuchFile:
                 if reads_left == 1:
                     raise
+                continue
+            self._recent = state if is_far(self.folder) else None
+            return state
         raise AssertionError("the last read returns or raises")
 
     def _open(self, root: Root | None) -> _State:
@@ -487,15 +501,17 @@ class PackRepository:
     ) -> RootView | None:
         """Make the repository beside its place, and give it that; None where something is there by now."""
         undo.callback(creation.undo)
-        creation.prepare()
-        if upload is not None:
-            upload.publish(creation.home)
+        creation.choose()
+        publication = [] if upload is None else upload.publication(creation.home)
+        if upload is not None and upload.quarantined:  # Its folder goes before others see the repository.
+            self._above.perform(publication)
+            publication = []
             upload.vacate()
         root, files = self._next(None, transaction, upload, entry)
         kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
         try:
-            made = creation.finish(root, files)
-        except (TransportError, LimitExceeded):
+            made = creation.finish(root, files, publication)
+        except (TransportError, LimitExceeded, InvalidPath):
             kept.close()
             raise
         if not made:
