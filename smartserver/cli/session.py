@@ -26,7 +26,8 @@ AGENT = f"smartserver/{smartserver.__version__}"
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Client, Location]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, and `hpssvfs`
+    also where in the program each file-level (VFS) call was made.
 
     SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake.
 
@@ -34,7 +35,7 @@ def client_for(
         BadUrl: it is not one.
     """
     location = parse(url)
-    recorder = text.printing(_say) if "hpss" in flags else None
+    recorder = text.printing(_say, stacks="hpssvfs" in flags) if flags & {"hpss", "hpssvfs"} else None
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connect() -> TcpMedium:
