@@ -62,7 +62,11 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(smartserver.__version__, prog_name="smartserver")
 @click.option(
-    "-D", "debug", multiple=True, metavar="FLAG", help="Trace: -Dhpss prints each call of the protocol on stderr."
+    "-D",
+    "debug",
+    multiple=True,
+    metavar="FLAG",
+    help="Trace: -Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -73,9 +77,9 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag != "hpss"]
+    unknown = [flag for flag in debug if flag not in ("hpss", "hpssvfs")]
     if unknown:
-        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there is -Dhpss)")
+        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are -Dhpss and -Dhpssvfs)")
     ctx.obj = frozenset(debug)
 
 

@@ -30,7 +30,8 @@ AGENT = f"smartserver/{smartserver.__version__}"
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Client, Place]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, and `hpssvfs`
+    also where in the program each file-level (VFS) call was made.
 
     SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake of TCP.
     SMARTSERVER_SSH: the command that logs in at the server of an hpss+ssh:// URL.
@@ -39,7 +40,7 @@ def client_for(
         BadUrl: it is not one.
     """
     location = parse_place(url)
-    recorder = text.printing(_say) if "hpss" in flags else None
+    recorder = text.printing(_say, stacks="hpssvfs" in flags) if flags & {"hpss", "hpssvfs"} else None
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connected() -> Medium:

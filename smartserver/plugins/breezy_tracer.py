@@ -20,13 +20,14 @@ def tracer(where: str) -> Recorder | None:
     """A recorder of a server's connection, where the user has asked for one."""
     if not any(is_debugged(flag) for flag in FLAGS):
         return None
-    recorder = Recorder(finished=_show)
+    recorder = Recorder(finished=_show, stacks=is_debugged("hpssvfs"))
     breezy.get_global_state().exit_stack.callback(_close, recorder, where)
     return recorder
 
 
 def _show(record: CallRecord) -> None:
-    trace.mutter("%s", plain(text.line(record)))
+    for line in text.lines(record):
+        trace.mutter("%s", plain(line))
     if is_debugged("hpssdetail"):
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             trace.mutter("    %s(%s)", verb, plain(arguments))

@@ -16,7 +16,8 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.vfs_transport import VfsLink, VfsTransport
 from smartserver.trace.recorder import Recorder
-from smartserver.trace.text import summary
+from smartserver.trace.text import printing, summary
+from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.limits import MAX_FILE_CALLS
 from transports.base import EntryKind, Transport
 from transports.conformance import TransportSuite
@@ -264,3 +265,19 @@ def test_the_closing_line_counts_them_as_vfs(joint: Joint) -> None:
     assert recorder.vfs_calls == 2
     assert "hpss: 2 round trips, 2 calls (2 vfs), " in summary(recorder, recorder.started)
     assert recorder.calls[0].verbs == ["mkdir", "put", "list_dir"]
+    assert recorder.calls[0].stack == []
+
+
+def test_the_trace_shows_where_they_are_made(joint: Joint) -> None:
+    """And of others nothing."""
+    joint.site.allows_vfs = True
+    said: list[str] = []
+    client = joint.client([printing(said.append, stacks=True)])
+    VfsTransport(VfsLink(client, "", "vfs://simulated")).make_directory("a")
+    client.call(server_ping, PingRequest())
+    vfs_call, ping = said
+    assert vfs_call.startswith("hpss: mkdir(a) on /: ok, ")
+    assert 'test_vfs.py", line ' in vfs_call
+    assert '.make_directory("a")' in vfs_call
+    assert "recorder.py" not in vfs_call
+    assert len(ping.splitlines()) == 1

@@ -65,8 +65,8 @@ ROWS: tuple[Row, ...] = (
         saved="As a pull; a reader takes no lock on any way.",
     ),
     *[
-        Row(f"{verb} {name}", {VFS: 1} if verb == "append" else {VFS: 1, SFTP: 2}, {}, opened=True)
-        for verb in ("put", "append")
+        Row(f"{verb} {name}", bars, opened=True)
+        for verb, bars in (("put", {VFS: 1, SFTP: 2}), ("append", {VFS: 2}))
         for name in SIZES
     ],
     Row(

@@ -22,6 +22,8 @@ class Way(ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]
+    joins_none: ClassVar[bool] = True
+    """Whether packs are joined only when that is asked for; the repack of many is measured only after such a way."""
 
     def __init__(self, work: Workspace) -> None:
         self.served = work.folder / f"served-{self.name}"
@@ -50,6 +52,7 @@ class ByRpc(Way):
 
     name = RPC
     label = "RPC"
+    joins_none = False
 
     def serve(self, work: Workspace) -> int:
         """`smartserver serve`."""

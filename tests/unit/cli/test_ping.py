@@ -43,8 +43,10 @@ def test_each_ping_is_a_line(server: Server, options: tuple[str, ...], count: in
     assert all(re.fullmatch(r"answer in \d+\.\d ms", each) for each in answers)
 
 
-def test_the_tracer_shows_each_call_and_their_sum(server: Server) -> None:
-    result = run("-Dhpss", "ping", server.url(""), "-c", "2")
+@pytest.mark.parametrize("flag", ["-Dhpss", "-Dhpssvfs"])
+def test_the_tracer_shows_each_call_and_their_sum(server: Server, flag: str) -> None:
+    """Nothing more of what is no VFS call."""
+    result = run(flag, "ping", server.url(""), "-c", "2")
     assert result.exit_code == 0
     *calls, total = result.stderr.splitlines()
     assert [re.split(r"\(\) on /: ok, ", call)[0] for call in calls] == ["hpss: Server.info"] + [
