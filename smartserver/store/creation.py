@@ -39,7 +39,6 @@ from transports.errors import (
     FileExists,
     NoSuchFile,
     NotADirectory,
-    PermissionDenied,
     TransportError,
     TransportFailed,
 )
@@ -51,6 +50,7 @@ from transports.steps import (
     MakeDirectory,
     Put,
     RemoveDirectory,
+    Rename,
     Step,
     SyncDirectory,
 )
@@ -73,6 +73,9 @@ class Creation:
         self._made: list[str] = []
         self._beside = ""
         """Where it is made, if that is beside its place and was begun."""
+        self._unmade: list[Step] = []
+        """What makes it there, where that was not done yet."""
+        self._left: Sequence[str] = ()
         self._refused = False
         """Whether its place was taken when it was finished: what is made there now is made in it."""
         self._surroundings: _Surroundings | None = None
@@ -103,27 +106,47 @@ class Creation:
             InvalidPath: the folder holds something else, or what is left of a repository.
             TransportError: the store failed.
         """
-        if self._beside:
-            return
-        if self.beside() and self._surroundings is not None:
-            self._prepare_beside(self._surroundings)
-        else:
+        if not self._beside and not self.choose():
             self._prepare_in_place()
+            return
+        unmade, self._unmade = self._unmade, []
+        if unmade:
+            with self._parent_missing():
+                self._file.above.perform(unmade)
+            _sweep_beside(self._file.above, self._left, self._beside)
 
-    def _prepare_beside(self, surroundings: _Surroundings) -> None:
-        above, path = self._file.above, self._file.path
+    def choose(self) -> bool:
+        """Choose the name beside the place, where it is made beside it, and make what is missing above; False where it
+        is made in its place.
+
+        Raises:
+            NestedRepository, InvalidPath, TransportError: as `prepare`.
+        """
+        surroundings = self._surroundings
+        if surroundings is None and self.beside():
+            surroundings = self._surroundings
+        self._surroundings = None  # It is worth nothing later.
+        if self._beside or surroundings is None or not surroundings.free:
+            return bool(self._beside)
         surroundings.check()
-        parent = _places(path)[-2]
-        beside = _below(parent, f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
         for place in surroundings.missing:
             self._make(place)
-        self._beside = beside
-        folders = [_below(beside, name) for name in self._file.new.folders]
+        self._beside = _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
+        self._left = surroundings.left
+        self._unmade = [MakeDirectory(place) for place in (self._beside, *self._folders())]
+        return True
+
+    def _folders(self) -> list[str]:
+        return [_below(self._beside, name) for name in self._file.new.folders]
+
+    @contextlib.contextmanager
+    def _parent_missing(self) -> Iterator[None]:
         try:
-            above.perform([MakeDirectory(place) for place in (beside, *folders)])
+            yield
         except NoSuchFile:
-            raise InvalidPath(path, f"{parent!r} is a link that leads nowhere, or was taken away") from None
-        _sweep_beside(above, surroundings.left, beside)
+            parent = _places(self._file.path)[-2]
+            why = f"{parent!r} is a link that leads nowhere, or was taken away"
+            raise InvalidPath(self._file.path, why) from None
 
     def _prepare_in_place(self) -> None:
         above, path, folder = self._file.above, self._file.path, self._file.folder
@@ -175,9 +198,9 @@ class Creation:
                 return
         raise TransportFailed(self._file.path, f"its folders were taken away {TRIES} times while it was made")
 
-    def finish(self, root: Root, files: Sequence[tuple[str, bytes]]) -> bool:
-        """Give what was made beside its place a root and its files, and the name that was wanted. False where something
-        has that name by now: nothing is changed by then.
+    def finish(self, root: Root, files: Sequence[tuple[str, bytes]], first: Sequence[Step] = ()) -> bool:
+        """Give what is made beside its place a root and its files, and the name that was wanted. False where something
+        has that name by now: nothing is changed by then. `first`: what is done in `home` before, in the same trip.
 
         Raises:
             LimitExceeded: the root takes more than 64 KiB.
@@ -187,30 +210,43 @@ class Creation:
         above, path, beside = self._file.above, self._file.path, self._beside
         content = encode_root(root)
         whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
-        folders = [_below(beside, name) for name in self._file.new.folders]
         puts = [Put(_below(beside, name), each) for name, each in whole]
-        above.perform([*puts, *[SyncDirectory(place) for place in (*folders, beside)]])
+        syncs = [SyncDirectory(place) for place in (*self._folders(), beside)]
+        unmade, self._unmade = self._unmade, []
+        name = [Rename(beside, path), *[SyncDirectory(place) for place in _places(path)[-2::-1]]]
         try:
-            above.rename(beside, path)
-        except (NoSuchFile, NotADirectory, PermissionDenied):
-            raise
+            with self._parent_missing():
+                above.perform([*unmade, *first, *puts, *syncs, *name])
         except TransportError as wrong:
-            there = Get(_below(path, ROOT))
-            with _unknown("looking for it failed, too", wrong):
-                above.perform([there])
-            if isinstance(wrong, DirectoryNotEmpty | FileExists) or there.result not in (None, content):
-                self._refused = True
-                return False
+            self._explain(wrong, content)
+            self._refused = True
+            return False
+        self._made, self._beside = [], ""
+        if unmade:
+            _sweep_beside(above, self._left, path)
+        return True
+
+    def _explain(self, wrong: TransportError, content: bytes) -> None:
+        """What it means that it was not finished; nothing is raised where something else is in the place."""
+        above, path = self._file.above, self._file.path
+        there = Get(_below(path, ROOT))
+        try:
+            above.perform([there])
+        except TransportError as also:
+            self._made, self._beside = [], ""
+            raise OutcomeUnknown(f"{wrong}; looking for the new repository failed, too: {also}") from wrong
+        named = str(getattr(wrong, "path", ""))
+        taken = isinstance(wrong, DirectoryNotEmpty | FileExists) and (named == path or named.endswith(f"/{path}"))
+        if there.result != content and (taken or there.result is not None):
+            return
+        if there.result == content or isinstance(wrong, TransportFailed):
             self._made, self._beside = [], ""  # It may be on its way still: a sweep does the rest.
             raise OutcomeUnknown(f"putting the new repository in place failed: {wrong}") from wrong
-        self._made, self._beside = [], ""
-        with _unknown("the new repository may not survive a loss of power"):
-            above.perform([SyncDirectory(place) for place in _places(path)[-2::-1]])
-        return True
+        raise wrong
 
     def leave(self) -> None:
         """Take away what was begun beside the place; nothing where it has its name."""
-        beside, self._beside = self._beside, ""
+        beside, self._beside = self._beside if not self._unmade else "", ""
         with contextlib.suppress(TransportError):
             if beside:
                 remove_tree(self._file.above, beside)
@@ -296,14 +332,6 @@ class _Surroundings:
             foreign = foreign_in([name for name, each in row if place and each.result is not None])
             if foreign is not None:
                 raise InvalidPath(self._path, f"{place!r} is {foreign}: nothing is made inside it")
-
-
-@contextlib.contextmanager
-def _unknown(why: str, first: TransportError | None = None) -> Iterator[None]:
-    try:
-        yield
-    except TransportError as wrong:
-        raise OutcomeUnknown(f"{first}; {why}: {wrong}" if first else f"{why}: {wrong}") from wrong
 
 
 def remove_tree(transport: Transport, path: str) -> None:

@@ -13,7 +13,7 @@ import os
 import pwd
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -91,17 +91,19 @@ def decode(content: bytes | None) -> Holder:
 class LockFolder:
     """The folder `lock` of one repository; usable from several threads, of which one at a time holds it."""
 
-    def __init__(self, folder: Transport, path: str, randomness: Callable[[int], bytes]) -> None:
-        """`folder`: the repository's; `path`: where that is, for messages."""
-        self._folder = folder
-        self._path = f"{path}/{LOCK}".lstrip("/")
+    def __init__(self, above: Transport, path: str, randomness: Callable[[int], bytes]) -> None:
+        """`path`: the repository's, below `above`."""
+        self._above = above
+        self._below = f"{path}/".lstrip("/")
+        self._held = self._below + HELD
         self._randomness = randomness
         self._kept: set[str] = set()
         """What this process could not let go of: nobody else will."""
 
     @contextlib.contextmanager
-    def hold(self, wait: float) -> Iterator[bytes | None]:
-        """Hold the lock; gives the root as it was read then, None where there is none. `wait`: seconds, at most.
+    def hold(self, wait: float, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
+        """Hold the lock; gives the root as it was read then, None where there is none. `wait`: seconds, at most;
+        `first`: what is done before, whether the lock can be had or not.
 
         Raises:
             Locked: another writer held it all the time.
@@ -109,7 +111,7 @@ class LockFolder:
             TransportError: the store failed; the lock is not held.
         """
         nonce = self._randomness(8).hex()
-        root = self._take(nonce, wait)
+        root = self._take(nonce, wait, first)
         since = time.monotonic()
         try:
             yield root
@@ -122,8 +124,8 @@ class LockFolder:
         Raises:
             TransportError: the store failed.
         """
-        held, who = GetStat(HELD), Get(f"{HELD}/{WHO}")
-        self._folder.perform([held, who])
+        held, who = GetStat(self._held), Get(self._held + f"/{WHO}")
+        self._above.perform([held, who])
         return None if held.result is None else decode(who.result)
 
     def break_lock(self, holder: Holder) -> Holder | None:
@@ -134,9 +136,9 @@ class LockFolder:
             NoSuchFile: nobody has it.
             TransportError: the store failed.
         """
-        gone = f"{LOCK}/{self._randomness(8).hex()}"
+        gone = self._below + f"{LOCK}/{self._randomness(8).hex()}"
         who = Get(f"{gone}/{WHO}")
-        self._folder.perform([Rename(HELD, gone), who])
+        self._above.perform([Rename(self._held, gone), who])
         self._remove(gone)
         found = decode(who.result)
         return None if found.nonce == holder.nonce else found
@@ -148,34 +150,35 @@ class LockFolder:
         Raises:
             TransportError: the store failed.
         """
-        names = ListDirectory(LOCK)
-        self._folder.perform([names])
-        left = [GetStat(f"{LOCK}/{name}") for name in names.result or () if f"{LOCK}/{name}" != HELD]
-        self._folder.perform(left)
+        names = ListDirectory(self._below + LOCK)
+        self._above.perform([names])
+        others = [f"{names.path}/{name}" for name in names.result or ()]
+        left = [GetStat(path) for path in others if path != self._held]
+        self._above.perform(left)
         dead = [each.path for each in left if each.result is not None and old(each.result.modified)]
         for path in dead:
             self._remove(path)
         return len(dead)
 
-    def _take(self, nonce: str, wait: float) -> bytes | None:
-        own = f"{LOCK}/{nonce}"
+    def _take(self, nonce: str, wait: float, first: Sequence[Step]) -> bytes | None:
+        own = self._below + f"{LOCK}/{nonce}"
         end = time.monotonic() + wait
         content = Holder.myself(nonce).encode()
-        steps: list[Step] = [MakeDirectory(own), Put(f"{own}/{WHO}", content)]
+        steps: list[Step] = [*first, MakeDirectory(own), Put(f"{own}/{WHO}", content)]
         pause, unexplained = FIRST_PAUSE, 0
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove, own)
             while True:
-                root = Get(ROOT)
+                root = Get(self._below + ROOT)
                 try:
-                    self._folder.perform([*steps, Rename(own, HELD), root])
+                    self._above.perform([*steps, Rename(own, self._held), root])
                     undo.pop_all()
                     return root.result
                 except (NoSuchFile, NotADirectory):
                     raise
                 except TransportError as wrong:
-                    held, ready, root = Get(f"{HELD}/{WHO}"), Get(f"{own}/{WHO}"), Get(ROOT)
-                    self._folder.perform([held, ready, root])
+                    held, ready, root = Get(self._held + f"/{WHO}"), Get(f"{own}/{WHO}"), Get(self._below + ROOT)
+                    self._above.perform([held, ready, root])
                     there = decode(held.result)
                     if there.nonce == nonce:  # The answer was lost, or what came after it.
                         undo.pop_all()
@@ -191,17 +194,17 @@ class LockFolder:
                         continue
                 left = end - time.monotonic()
                 if left <= 0:
-                    raise Locked(self._path, int(wait), str(there))
+                    raise Locked(self._below + LOCK, int(wait), str(there))
                 time.sleep(min(left, pause * random.uniform(0.5, 1)))
                 pause = min(pause * GROWTH, LONGEST_PAUSE)
 
     def _let_go(self, nonce: str, *, look: bool) -> None:
         """Free the lock; where the store fails, the next writer of this process tries again. `look`: first, whether it
         is that one still."""
-        own = f"{LOCK}/{nonce}"
+        own = self._below + f"{LOCK}/{nonce}"
         with contextlib.suppress(TransportError):
             if not look or self._has(nonce):
-                self._folder.perform([Rename(HELD, own), Delete(f"{own}/{WHO}"), RemoveDirectory(own)])
+                self._above.perform([Rename(self._held, own), Delete(f"{own}/{WHO}"), RemoveDirectory(own)])
             self._kept.discard(nonce)
             return
         try:
@@ -211,15 +214,15 @@ class LockFolder:
         self._remove(own)
 
     def _has(self, nonce: str) -> bool:
-        who = Get(f"{HELD}/{WHO}")
-        self._folder.perform([who])
+        who = Get(self._held + f"/{WHO}")
+        self._above.perform([who])
         return decode(who.result).nonce == nonce
 
     def _remove(self, path: str) -> None:
         """Remove a folder that is not the held one, as far as that works: a sweep does the rest."""
         with contextlib.suppress(TransportError):
             names = ListDirectory(path)
-            self._folder.perform([names])
+            self._above.perform([names])
             if names.result is not None:
                 below: list[Step] = [Delete(f"{path}/{name}") for name in names.result]
-                self._folder.perform([*below, RemoveDirectory(path)])
+                self._above.perform([*below, RemoveDirectory(path)])

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import TRIES, Creation, instead
+from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
+from smartserver.store.far import is_far
 from smartserver.store.format import Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.lock_folder import Holder
@@ -34,13 +35,16 @@ from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, NotADirectory, TransportError
+from transports.errors import CodedError, NoSuchFile, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
+FAR_PACKS = 48
+"""Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
+bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
 AHEAD = 4
 """Packs that may come while others are joined at a slow pace, before that is left."""
 ROOT_READS = 4
@@ -102,6 +106,8 @@ class PackRepository:
         self._texts = texts if texts is not None else TextCache()
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
+        self._recent: _State | None = None
+        """Behind a link, what a request read last: its commit need not read it again."""
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -248,15 +254,25 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
+            recent, self._recent = self._recent, None
             while True:  # Each time round, another writer has brought some of what the body has.
-                state = self._state()
+                # Behind a link what the request began with will do: it is compared with the root under the lock.
+                known, recent = recent, None
+                state = known or self._state()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
-                transaction, outcome = self._plan(state, plan, upload)
+                try:
+                    transaction, outcome = self._plan(state, plan, upload)
+                except CodedError:
+                    if known is None:
+                        raise
+                    continue
                 if upload is not None and upload.stale(state.snapshot):
                     upload.check_again(transaction, progress)
                 if not _changes(transaction, upload):
+                    if known is not None:
+                        continue
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
                 if transaction.created is not None:
@@ -268,9 +284,8 @@ class PackRepository:
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
                     Creation(self._file).hold_place(vcs, kinds)
-                if upload is not None:
-                    upload.publish(self.path)
-                with self._file.swapping() as swap:
+                publication = upload.publication(self.path) if upload is not None else []
+                with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
                         state = self._open(swap.current)
                         first = self._earlier(state, request, age)
@@ -355,11 +370,14 @@ class PackRepository:
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
 
-        `pace`: as `index_build.Pace`.
+        A repository on a store behind a link is left alone until it has `FAR_PACKS`. `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        latest = self._latest
+        if is_far(self.folder) and (latest is None or len(latest.packs) < FAR_PACKS):
+            return
         long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
@@ -411,10 +429,13 @@ class PackRepository:
             except NoSuchRepository:
                 root = None
             try:
-                return self._open(root)
+                state = self._open(root)
             except NoSuchFile:
                 if reads_left == 1:
                     raise
+                continue
+            self._recent = state if is_far(self.folder) else None
+            return state
         raise AssertionError("the last read returns or raises")
 
     def _open(self, root: Root | None) -> _State:
@@ -456,17 +477,19 @@ class PackRepository:
         return state.view
 
     def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
-        by_age = self._file.check_lock()
-        for _ in range(TRIES):
-            home = self.path if creation is None else creation.home
-            try:
-                return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
-            except (NoSuchFile, NotADirectory):
-                # No repository yet, or one whose folders a refused creation took away while this one was made.
-                if creation is None:
-                    raise
-                creation.prepare()
-        return Quarantine(self._above, home, request, self._randomness, by_age=by_age)
+        def prepare() -> str:
+            assert creation is not None  # Else it is not asked for.
+            creation.prepare()
+            return creation.home
+
+        return Quarantine(
+            self._above,
+            self.path,
+            request,
+            self._randomness,
+            by_age=is_far(self._above) or self._file.in_folder(),
+            prepare=None if creation is None else prepare,
+        )
 
     def _create(
         self,
@@ -478,15 +501,17 @@ class PackRepository:
     ) -> RootView | None:
         """Make the repository beside its place, and give it that; None where something is there by now."""
         undo.callback(creation.undo)
-        creation.prepare()
-        if upload is not None:
-            upload.publish(creation.home)
+        creation.choose()
+        publication = [] if upload is None else upload.publication(creation.home)
+        if upload is not None and upload.quarantined:  # Its folder goes before others see the repository.
+            self._above.perform(publication)
+            publication = []
             upload.vacate()
         root, files = self._next(None, transaction, upload, entry)
         kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
         try:
-            made = creation.finish(root, files)
-        except (TransportError, LimitExceeded):
+            made = creation.finish(root, files, publication)
+        except (TransportError, LimitExceeded, InvalidPath):
             kept.close()
             raise
         if not made:

@@ -21,6 +21,7 @@ import msgspec
 from smartserver.errors import NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
+from smartserver.store.far import is_far
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
 from smartserver.store.lock_folder import HELD, LockFolder
 from transports.base import Capability, Transport
@@ -33,7 +34,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Get, Put, Step, SyncDirectory
+from transports.steps import Get, Put, Rename, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -65,7 +66,7 @@ class RootFile:
         self.above = transport
         """What `path` counts from."""
         self.randomness = randomness
-        self.lock_folder = LockFolder(self.folder, path, randomness)
+        self.lock_folder = LockFolder(transport, path, randomness)
         """The lock of a `folder` repository."""
         self._format: Format | None = None
         self._turn = threading.Lock()
@@ -112,8 +113,10 @@ class RootFile:
         self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
-    def swapping(self) -> Iterator[Swap]:
+    def swapping(self, first: Sequence[Step] = ()) -> Iterator[Swap]:
         """Hold the repository's lock, with the root read again under it; no waiting for a client in here.
+
+        `first`: steps below `above` that are done before, in the same trip where the store can do so.
 
         Raises:
             NoSuchRepository: there is none.
@@ -123,9 +126,12 @@ class RootFile:
         """
         if self._read_format() is None:
             raise NoSuchRepository(self.path)
+        if first and not is_far(self.above):
+            self.above.perform(first)  # Others of this process need not wait for that.
+            first = ()
         with contextlib.ExitStack() as held:
             try:
-                content = held.enter_context(self.locked())
+                content = held.enter_context(self.locked(first))
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
             root = self._decode(content)
@@ -148,8 +154,9 @@ class RootFile:
         return left
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[bytes | None]:
-        """Hold the repository's lock; gives the root's content under it, None where there is none.
+    def locked(self, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
+        """Hold the repository's lock; gives the root's content under it, None where there is none. `first`: as of
+        `swapping`.
 
         Raises:
             Locked: for `LOCK_WAIT` it could not be had.
@@ -164,7 +171,7 @@ class RootFile:
             now = time.monotonic()
             wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
             try:
-                content = held.enter_context(self._lock(wait))
+                content = held.enter_context(self._lock(wait, first))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
@@ -215,9 +222,9 @@ class RootFile:
         return f"{HELD}/{beside}" if self.in_folder() else beside
 
     @contextlib.contextmanager
-    def _lock(self, wait: float) -> Iterator[bytes | None]:
+    def _lock(self, wait: float, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
         if self.check_lock():
-            with self.lock_folder.hold(wait) as content:
+            with self.lock_folder.hold(wait, first) as content:
                 yield content
             return
         with self.folder.lock(LOCK, wait):
@@ -295,14 +302,18 @@ class Swap:
         folder, temporary = self._file.folder, self._file.temporary(ROOT)
         puts = [Put(path, content) for path, content in files]
         syncs = [SyncDirectory(name) for name in sorted({path.rpartition("/")[0] for path, _ in files})]
-        with contextlib.ExitStack() as undo, self._unbroken():
-            write_new(folder, [*puts, *syncs, Put(temporary, encode_root(root))], undo)
+        steps: list[Step] = [*puts, *syncs, Put(temporary, encode_root(root))]
+        if self._file.in_folder():
+            self._replace_at_once(steps, temporary)
+            self.current = root
+            return
+        with contextlib.ExitStack() as undo:
+            write_new(folder, steps, undo)
             # From here on nothing may be deleted, whatever interrupts: the root may name it.
             written = undo.pop_all()
         try:
-            with self._unbroken():
-                folder.rename(temporary, ROOT)
-        except (NoSuchFile, PermissionDenied, LockBroken):
+            folder.rename(temporary, ROOT)
+        except (NoSuchFile, PermissionDenied):
             written.close()
             raise
         except TransportError as wrong:
@@ -313,15 +324,25 @@ class Swap:
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
 
-    @contextlib.contextmanager
-    def _unbroken(self) -> Iterator[None]:
-        """Say what it means that the held folder is gone."""
+    def _replace_at_once(self, steps: Sequence[Step], temporary: str) -> None:
+        """Write, rename and sync in one go, for a store behind a link: what it refuses before the rename changed
+        nothing, and of what else fails nobody knows."""
+        folder = self._file.folder
         try:
-            yield
-        except NoSuchFile as wrong:
-            if f"{HELD}/" not in wrong.path:
-                raise
-            raise LockBroken(wrong.path, "the lock was broken while it was held; nothing was changed") from wrong
+            folder.perform([*steps, Rename(temporary, ROOT), SyncDirectory("")])
+        except TransportFailed as wrong:
+            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+        except TransportError as wrong:
+            refused = str(getattr(wrong, "path", ""))
+            before = [step.path for step in steps]
+            if not any(refused == path or refused.endswith(f"/{path}") for path in before):
+                raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+            for step in steps:
+                if isinstance(step, Put):
+                    _discard(folder, step.path)
+            if isinstance(wrong, NoSuchFile) and f"{HELD}/" in refused:
+                raise LockBroken(refused, "the lock was broken while it was held; nothing was changed") from wrong
+            raise
 
 
 class LockBroken(TransportFailed):

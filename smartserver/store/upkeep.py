@@ -54,6 +54,7 @@ def repack(
     place = quarantine()
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
+        place.enter()
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
         entry = packs.run(
             file.above,
@@ -183,6 +184,7 @@ def _storage_time(file: RootFile, quarantine: Callable[[], Quarantine]) -> float
     """The time by the storage's own clock: when something was made there just now."""
     place = quarantine()
     try:
+        place.enter()
         return file.above.stat(place.path).modified
     finally:
         place.leave()

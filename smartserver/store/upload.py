@@ -21,6 +21,7 @@ from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
+from transports.steps import Step
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
@@ -134,7 +135,7 @@ class Upload:
         assert quarantine is not None  # It holds the entry.
         intake = Intake(transaction, self._quarantine)
         try:
-            file = quarantine.above.open_read(quarantine.pack_path)
+            file = quarantine.open_pack()
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
@@ -147,14 +148,15 @@ class Upload:
         intake.left_out += left_out
         self._intake, self._checked, self.entry = intake, snapshot, entry
 
-    def publish(self, home: str) -> None:
-        """Move the pack among those of the repository in the folder `home`, durably; no root names it yet.
+    def publication(self, home: str) -> list[Step]:
+        """The steps that move the pack among those of the repository in the folder `home`, durably; no root names it
+        yet."""
+        return [] if self._intake.quarantine is None else self._intake.quarantine.publication(home)
 
-        Raises:
-            TransportError: the store failed.
-        """
-        if self._intake.quarantine is not None:
-            self._intake.quarantine.publish(home)
+    @property
+    def quarantined(self) -> bool:
+        """Whether its pack has a folder of its own."""
+        return self._intake.quarantine is not None and bool(self._intake.quarantine.path)
 
     def vacate(self) -> None:
         """Give up the quarantine of the published pack."""

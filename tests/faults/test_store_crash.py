@@ -125,6 +125,16 @@ def refuse(repository: PackRepository, history: History) -> None:
         history._made[new[1]] = segment
 
 
+def bring_nothing(repository: PackRepository, history: History) -> None:
+    """A repository that is made, or made anew."""
+    push(repository, history, [])
+
+
+def delete(repository: PackRepository, _history: History) -> None:
+    """The repository, as a whole."""
+    repository.delete(request_id(), 0, "user")
+
+
 def three_refs(history: History) -> State:
     base = line(history, "base", 3)
     return {MAIN: base[2], SIDE: base[0]}
@@ -171,7 +181,7 @@ OPERATIONS = {
         lambda repository, history: tagged(repository, history, Clock()),
         lambda history: {**tags(line(history, "base", 1)[0])},
     ),
-    "create empty": Operation(nothing, lambda repository, history: push(repository, history, []), lambda history: {}),
+    "create empty": Operation(nothing, bring_nothing, lambda history: {}),
     "push": Operation(three, bring, brought),
     "refused push": Operation(three, refuse, three_refs),
     "move a ref": Operation(
@@ -194,9 +204,7 @@ OPERATIONS = {
         lambda repository, history: note(repository, b"2", SIDE),
         lambda history: {MAIN: line(history, "base", 3)[2], b"tags/1": b"1", b"tags/2": b"2"},
     ),
-    "delete the repository": Operation(
-        three, lambda repository, history: repository.delete(request_id(), 0, "user"), lambda history: None
-    ),
+    "delete the repository": Operation(three, delete, lambda history: None),
     "repack": Operation(many, lambda repository, history: repository.repack_if_needed(), many_refs),
     "repack what is not due": Operation(
         few, lambda repository, history: repository.repack(), lambda history: {MAIN: line(history, "base", 3)[2]}
@@ -296,8 +304,9 @@ class Trial:
         holder = repository.lock_holder()
         assert holder is not None
         if storage.exists(f"{PATH}/{HELD}/{WHO}"):
+            change = bring_nothing if state_of(repository) is None else delete
             with pytest.raises(Locked) as raised:
-                repository.delete(request_id(), 0, "user")
+                change(repository, self.history)
             assert raised.value.holder == str(holder), self
         repository.break_lock(holder)
         assert repository.lock_holder() is None

@@ -36,7 +36,7 @@ def locked(tmp_path: Path, left: list[AbstractContextManager[object]]) -> Path:
     history = History()
     line = history.line(1)
     push(repository, history, line, {MAIN: line[0]})
-    left.append(LockFolder(repository.folder, "project", os.urandom).hold(0))
+    left.append(LockFolder(repository.folder, "", os.urandom).hold(0))
     left[0].__enter__()
     return tmp_path / "project"
 

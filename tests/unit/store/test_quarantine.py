@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import KINDS, History, Repeatable
+from builders import KINDS, History, Lockless, Repeatable
 
 from smartserver.records.segment import decode_segment
+from smartserver.store import quarantine
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Row
 from smartserver.store.index_build import nowhere
@@ -134,7 +135,7 @@ def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
     live, dead = (Quarantine(folder, "", b"request", randomness) for _ in range(2))
     written(folder, live)
     written(folder, dead).close()
-    dead._held.close()  # What the system does for a process that ends.
+    dead._locked.close()  # What the system does for a process that ends.
     assert sweep(folder, always) == 1
     assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
     assert folder.exists(live.pack_path)
@@ -191,3 +192,33 @@ def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     assert not folder.exists(place.path)
     Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
     assert folder.list_directory(INCOMING) == []
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
+    folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same pack and index as with a folder of its own, which a large one has."""
+    monkeypatch.setattr(quarantine, "GATHERED", 10 if large else 10_000)
+    near = Quarantine(folder, "", b"request", Repeatable())
+    written(folder, near).seal()
+    far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)
+    draft = written(Lockless(folder), far)
+    assert (far.path != "") is large
+    assert draft.read(draft.length - 10, 10) == folder.get(near.pack_path)[-26:-16]
+    with pytest.raises(TransportFailed, match="9 bytes at"):
+        draft.read(draft.length - 9, 10)
+    entry = draft.seal()
+    draft.close()
+    pack = far.open_pack()
+    assert pack.read_at(0, pack.size()) == folder.get(near.pack_path)
+    pack.close()
+    assert folder.list_directory(PACKS) == []
+    far.publish("")
+    far.publish("")
+    assert folder.get(far.pack_path) == folder.get(near.pack_path)
+    assert folder.get(far.index_path) == folder.get(near.index_path)
+    assert entry.hash == folder.get(near.pack_path)[-16:]
+    far.discard()
+    assert folder.list_directory(PACKS) == []
+    assert len(folder.list_directory(INCOMING)) == 1
