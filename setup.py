@@ -83,6 +83,9 @@ setup(
             *[f"git-remote-{scheme}=smartserver.cli.git_remote:main" for scheme in SCHEMES],
             "netem=netem.cli.main:main",
         ],
-        "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
+        "pytest11": [
+            "netem.pytest_plugin=netem.pytest_plugin",
+            "smartserver.pytest_plugin=smartserver.pytest_plugin",
+        ],
     },
 )

@@ -65,6 +65,7 @@ class Line:
         self._connect = connect
         self._guard = threading.Lock()
         self._session: Session | None = None
+        self._end: Callable[[], object] = lambda: None
 
     def session(self) -> Session:
         """One that was not lost when last heard of. What fails on it is not tried again: nobody knows how far it came.
@@ -74,15 +75,16 @@ class Line:
         """
         with self._guard:
             if self._session is None or self._session.lost:
+                self._end()
                 self._session = self._connect()
-                weakref.finalize(self, self._session.close)  # When the last transport and file let go of it.
+                # When the last transport and file let go of it, too.
+                self._end = weakref.finalize(self, self._session.close)
             return self._session
 
     def close(self) -> None:
         """End it; whoever uses it again begins a new one."""
         with self._guard:
-            if self._session is not None:
-                self._session.close()
+            self._end()
 
 
 class _SftpReadFile(ReadFile):
@@ -188,11 +190,15 @@ _FINAL = (Rename, Delete)
 were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
 
 
+_MOST = 256
+"""Steps that fly together, each with a file open: OpenSSH's server has as many as the system lets it, often 1,024."""
+
+
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
     """The steps in parts that may fly together."""
     group: list[Step] = []
     for step in steps:
-        if group and isinstance(step, _FINAL):
+        if group and (isinstance(step, _FINAL) or len(group) == _MOST):
             yield group
             group = []
         group.append(step)

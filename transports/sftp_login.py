@@ -63,6 +63,12 @@ class Account:
     """The fingerprint of the key it has (`SHA256:...`), or `any`; empty: a known one."""
     config: str = CONFIG
 
+    def __post_init__(self) -> None:
+        """Refuse what a `ProxyCommand`, into which it may be put, could take for something else."""
+        for what, name, signs in (("host", self.host, "._-:"), ("user", self.user, "._-+")):
+            if name.startswith("-") or not all(sign.isalnum() or sign in signs for sign in name):
+                raise ValueError(f"{name!r} is not the name of a {what}")
+
 
 @dataclass(frozen=True, slots=True)
 class _Way:
@@ -201,7 +207,9 @@ def _way(account: Account) -> _Way:
     known = str(options.get("hostkeyalias", host))
     command = str(options.get("proxycommand") or "")
     if not command and (jump := str(options.get("proxyjump", "none"))) != "none":
-        command = f"ssh -W {shlex.quote(f'[{host}]:{port}')} {shlex.quote(jump)}"  # What ssh itself does.
+        *first, last = jump.split(",")
+        through = ["-J", ",".join(first)] if first else []
+        command = shlex.join(["ssh", *through, "-W", f"[{host}]:{port}", last])  # What ssh itself does.
     files = [
         *(str(options.get("userknownhostsfile", "")).split() or KNOWN_HOSTS),
         *(str(options.get("globalknownhostsfile", "")).split() or SYSTEM_KNOWN_HOSTS),

@@ -278,9 +278,9 @@ Answer = Status | Handle | Content | Names | Attributes
 class _Reader:
     """What is left of a packet's body."""
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._at = 0
+    def __init__(self, packet: bytes) -> None:
+        self._body = packet
+        self._at = 1  # Behind the type.
 
     @property
     def ended(self) -> bool:
@@ -338,7 +338,7 @@ class Packets:
                     break
                 packet = bytes(memoryview(self._buffer)[at + 4 : at + 4 + size])
                 at += 4 + size
-                yield _answer(packet[0], _Reader(packet[1:]))
+                yield _answer(packet[0], _Reader(packet))
         finally:
             del self._buffer[:at]
 

@@ -19,6 +19,7 @@ hand.
     git clone hpss+ssh://me@example.org/srv/code/project       where smartserver is installed
     git clone hpss+sftp://me@example.org/srv/code/project      where only ssh is
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
+    SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open
 """
 

@@ -18,7 +18,9 @@ from smartserver.cli.logs import is_journal, log_to_stderr
 from smartserver.cli.place import is_store_url, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.errors import Banned
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
+from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
 STOP_AFTER = 30.0
@@ -102,6 +104,13 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="SECONDS",
     help="How long a client in the middle of a push or clone may neither send nor read a byte.",
 )
+@click.option(
+    "--ban",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="Refuse the calls a rule names, as rpc:Repository.pack or vfs:*:*/lock/*; may be given more than once.",
+)
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 def command(
@@ -115,6 +124,7 @@ def command(
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
+    rules: tuple[str, ...],
     fast_open: bool,
     verbose: bool,
 ) -> None:
@@ -140,6 +150,7 @@ def command(
     if not remote:
         _check(Path(root), may_make=not no_create, writable=anonymous == "write", stdio=stdio)
     host, port = ("", 0) if stdio else parse_listen(listen)
+    banned = _banned(rules)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
@@ -160,7 +171,7 @@ def command(
     reactor = cast("Reactor", untyped)
     transport = open_store(root)
     discipline = Discipline.FOLDER if folder_locks else None
-    site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs)
+    site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
     if remote:
         site.name, site.tidies = root, False
         logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
@@ -237,6 +248,28 @@ def _check(root: Path, *, may_make: bool, writable: bool, stdio: bool) -> None:
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
+
+
+def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
+    """Says which calls are refused.
+
+    Raises:
+        CommandError: a rule is none, or matches no verb.
+    """
+    if not rules:
+        return lambda path, calls: None
+    from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
+    from smartserver.trace.bans.rule import BadRule
+
+    try:
+        bans = of_calls(rules)
+    except BadRule as wrong:
+        raise CommandError(f"--ban: {wrong}") from None
+
+    def banned(path: str, calls: Calls) -> Banned | None:
+        return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
+
+    return banned
 
 
 def _on_signals(call: Callable[[], None]) -> None:

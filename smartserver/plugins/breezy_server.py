@@ -17,7 +17,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
-from smartserver.plugins.breezy_tracer import tracer
+from smartserver.plugins.breezy_tracer import observers
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -38,8 +38,15 @@ SSH = Option(
     override_from_env=["SMARTSERVER_SSH"],
     help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
 )
+DEBUG = Option(
+    "hpss.debug",
+    default="",
+    override_from_env=["SMARTSERVER_DEBUG"],
+    help="Flags as of -D, with commas between them: hpss, hpssdetail, hpss-ban=RULE[,RULE].",
+)
 option_registry.register(FAST_OPEN)
 option_registry.register(SSH)
+option_registry.register(DEBUG)
 
 
 class Read:
@@ -61,17 +68,14 @@ class Server:
         options = GlobalStack()
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name)
-        recorder = tracer(served_by(location))
 
         def connected() -> Medium:
-            if recorder is not None:
-                recorder.connected()
             return connect(location, ssh, fast_open=fast_open)
 
         self._unread: History | None = None
         self._read = Read(None)
-        observers = [recorder] if recorder is not None else []
-        self.client = Client(connected, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+        watching = observers(served_by(location), options.get(DEBUG.name))
+        self.client = Client(connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 
     @property
     def read(self) -> Read:

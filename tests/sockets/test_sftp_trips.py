@@ -71,6 +71,14 @@ def test_get_20(transport: SftpTransport) -> None:
     assert [step.content for step in steps] == [b"%d" % number * 1000 for number in range(20)]
 
 
+@pytest.mark.max_round_trips("sftp: get 300")
+def test_get_300(transport: SftpTransport) -> None:
+    """No more are open at once than a server has room for."""
+    steps = [Get(f"f{number % 20}") for number in range(300)]
+    transport.perform(steps)
+    assert [len(step.content) for step in steps[:20]] == [1000] * 10 + [2000] * 10
+
+
 @pytest.mark.max_round_trips("sftp: get what is not there")
 def test_get_absent(transport: SftpTransport) -> None:
     content, there, names = Get("absent"), GetStat("absent"), ListDirectory("absent")

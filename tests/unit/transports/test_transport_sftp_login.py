@@ -42,6 +42,8 @@ Host behind
   ProxyCommand nc -X 5 %h %p
 Host jumps
   ProxyJump me@gate
+Host far
+  ProxyJump a,b@c,d
 Host direct
   ProxyJump none
   ProxyCommand none
@@ -77,10 +79,24 @@ def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("host", "command"),
-    [("behind", "nc -X 5 behind 22"), ("jumps", "ssh -W '[jumps]:22' me@gate"), ("direct", ""), ("short", "")],
+    [
+        ("behind", "nc -X 5 behind 22"),
+        ("jumps", "ssh -W '[jumps]:22' me@gate"),
+        ("far", "ssh -J a,b@c -W '[far]:22' d"),
+        ("direct", ""),
+        ("short", ""),
+    ],
 )
 def test_ways_through_a_command(tmp_path: Path, host: str, command: str) -> None:
     assert way(tmp_path, CONFIG, Account(host)).command == command
+
+
+@pytest.mark.parametrize(
+    ("host", "user"), [("-oProxyCommand=x", ""), ("$(x)", ""), ("a b", ""), ("a", "-l"), ("a", "b;c")]
+)
+def test_what_a_command_could_misunderstand_is_no_name(host: str, user: str) -> None:
+    with pytest.raises(ValueError, match=r"is not the name of a (host|user)$"):
+        Account(host, user)
 
 
 def test_a_key_may_be_kept_under_another_name(tmp_path: Path) -> None:
