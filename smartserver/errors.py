@@ -20,7 +20,7 @@ CodedError (transports.errors)
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
         ├── StaleEntry, WrongMapKind
-        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber, NoSuchTag
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         └── CorruptFile
 """
@@ -195,7 +195,8 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
 
 
 A_GIT_REPOSITORY = "a git repository"
-"""What `NoSuchRepository.found` says of one: git's user is told how to have it served."""
+A_BAZAAR_REPOSITORY = "a Bazaar repository"
+"""What `NoSuchRepository.found` says of one: its user is told how to have it served."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -343,6 +344,16 @@ class NoSuchRevisionNumber(RepositoryError, code="no-such-revision-number"):
 
     def __str__(self) -> str:
         return f"there is no revision {self.number} in the left-hand history"
+
+
+@dataclasses.dataclass(eq=False)
+class NoSuchTag(RepositoryError, code="no-such-tag"):
+    """The branch has no tag of that name."""
+
+    tag: bytes
+
+    def __str__(self) -> str:
+        return f"no tag named {_name(self.tag)}"
 
 
 @dataclasses.dataclass(eq=False)

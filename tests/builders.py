@@ -33,6 +33,18 @@ MAIN = b"refs/heads/main"
 Files = Mapping[str, bytes]
 
 
+def ancestors(tips: Iterable[bytes], parents: Mapping[bytes, Iterable[bytes]]) -> set[bytes]:
+    """Those of `tips` whose parents are known, and all they descend from, as far as that is known."""
+    found: set[bytes] = set()
+    todo = list(tips)
+    while todo:
+        revision = todo.pop()
+        if revision in parents and revision not in found:
+            found.add(revision)
+            todo += parents[revision]
+    return found
+
+
 def request_id() -> bytes:
     """A new one each time, in every process."""
     return os.urandom(16)
@@ -208,14 +220,7 @@ class History:
 
     def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
         """Those of `tips` that are here, and all they descend from."""
-        found: set[bytes] = set()
-        todo = [tip for tip in tips if tip in self.parents]
-        while todo:
-            revision = todo.pop()
-            if revision not in found:
-                found.add(revision)
-                todo += self.parents[revision]
-        return found
+        return ancestors(tips, self.parents)
 
     def announced(self, revision: bytes) -> Announced:
         """A revision and its parents."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from builders import request_id
+from builders import ancestors, request_id
 
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.check import KINDS_OF
@@ -95,14 +95,7 @@ class BzrHistory:
 
     def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
         """Those of `tips` that are here, and all they descend from."""
-        found: set[bytes] = set()
-        todo = [tip for tip in tips if tip in self.parents]
-        while todo:
-            revision = todo.pop()
-            if revision not in found:
-                found.add(revision)
-                todo += [parent.id for parent in self.parents[revision] if parent.id in self.parents]
-        return found
+        return ancestors(tips, {each: [parent.id for parent in named] for each, named in self.parents.items()})
 
     def segment(self, revision: bytes) -> bytes:
         """Its segment."""

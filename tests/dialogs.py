@@ -55,6 +55,7 @@ class SteppedExecutor:
     """Runs work when the test says so; implements `Executor`."""
 
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    stopping: bool = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         self.waiting.append(lambda: done(work()))

@@ -9,17 +9,9 @@ import click
 from smartserver.cli.errors import one_line
 from smartserver.cli.place import check_folder, count, is_url
 from smartserver.cli.session import client_for
+from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
-from smartserver.verbs.repository_list import (
-    MAX_REPOSITORIES,
-    ListRequest,
-    ListResult,
-    RepositoryField,
-    repository_list,
-)
-
-AT_ONCE = MAX_REPOSITORIES
-"""Repositories asked for in one call."""
+from smartserver.verbs.repository_list import RepositoryField
 
 
 @click.command()
@@ -42,11 +34,7 @@ def command(flags: frozenset[str], path: str, refs: bool) -> None:
 
 def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
     with one_line(url), client_for(url, flags) as (client, location):
-        answer = ListResult([], more=True)
-        while answer.more:
-            last = answer.repositories[-1].path if answer.repositories else ""
-            answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), location.path)
-            yield from answer.repositories
+        yield from repositories(client, location.path, refs=refs)
 
 
 def _in_folder(path: str, *, refs: bool) -> Iterator[RepositoryField]:

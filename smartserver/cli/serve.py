@@ -206,7 +206,7 @@ def command(
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
         # Once a server, not once for each client that sshd lets in.
-        executor.run(lambda: tidy_all(site), lambda _: None, Lane.UPKEEP)
+        executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     _on_signals(lambda: reactor.callFromThread(again))

@@ -88,9 +88,14 @@ class Workspace:
         self._stack.callback(callback)
 
     def environment(self, user: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A user with a cache of its own, who reads nobody's configuration; `settings` are git's."""
+        """A user with a cache of its own, who reads nobody's configuration; `settings` are git's.
+
+        Python keeps what it compiles, as it does where a program is installed: else what runs from a checkout would be
+        compiled anew each time, a tenth of a second of a push by brz, and what others have installed would not.
+        """
         home = self.folder / "home"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SMARTSERVER_"))}
+        left_out = ("GIT_", "SMARTSERVER_", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         found = kept | {
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / "config"),

@@ -18,6 +18,11 @@ from smartserver.wire.messages import RequestFlag
 PIECE = 32 * 1024
 """Bytes of an upload between two looks for a refusal."""
 
+HELD = 64 * 1024
+"""Bytes of segments after which a bulk stream holds nothing back, so that the server has work while the next are made:
+zstd by itself holds back 128 KiB, the last of which nobody worked on meanwhile. Of 5.3 MB it costs no byte; each 32 KiB
+0.1 %."""
+
 
 class Plan(Protocol):
     """The revisions a push brings, parents first.
@@ -128,10 +133,14 @@ class _Packed:
         writer = BulkWriter(SEGMENT_LEVEL)
         # The graph whole before anything else, so that a push that cannot succeed ends early.
         yield writer.add(self._body.graph()) + writer.flush(), 0
-        ended = 0
+        ended = held = 0
         for piece, segments in self._body.pieces():
             ended += segments
-            if ready := writer.add(piece):
+            held += len(piece)
+            ready = writer.add(piece)
+            if held >= HELD:
+                ready, held = ready + writer.flush(), 0
+            if ready:
                 yield from _cut(ready, ended)
                 ended = 0
         yield from _cut(writer.finish(), ended)

@@ -49,6 +49,9 @@ from transports.errors import CodedError
 FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
+NEXT_WRITE = 32 * 1024
+"""Bytes gathered before each further one: the server works on them while this side makes the next."""
+
 WITHOUT_A_WORD = "the server closed the connection before it said anything"
 PERHAPS = "it may be too busy, or no hpss server"
 
@@ -127,12 +130,14 @@ class Link:
             self.perhaps_read = True
             return
         segments = size = 0
+        gathered = FIRST_WRITE
         for piece, ended in body():
             segments += ended
             size += len(piece)
             self._outbox += self._connection.send(Body(incoming.id, piece))
-            if len(self._outbox) >= FIRST_WRITE:
+            if len(self._outbox) >= gathered:
                 self._write(incoming)
+                gathered = NEXT_WRITE
                 if incoming.final:
                     self._outbox += self._connection.send(Cancel(incoming.id))
                     try:

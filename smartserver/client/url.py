@@ -57,7 +57,9 @@ def parse(url: str, scheme: str = "hpss") -> Location:
         raise BadUrl(url, "it has no host")
     if any("\ud800" <= character <= "\udfff" for character in host):  # As Python has bytes that are not UTF-8.
         raise BadUrl(url, "its host is not UTF-8")
-    if port_text and not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) < 65536):
+    if port_text and not (
+        port_text.isascii() and port_text.isdigit() and len(port_text) < 6 and 0 < int(port_text) < 65536
+    ):
         raise BadUrl(url, f"{port_text!r} is not a port of 1 to 65535")
     if "?" in path or "#" in path:
         raise BadUrl(url, "a query or fragment has no meaning; write ? as %3F and # as %23")

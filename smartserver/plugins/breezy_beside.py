@@ -25,13 +25,13 @@ def learn_beside(remote: Remote) -> None:
         _learn_from_new(remote, checkout)
         return
     beside = next((other for other in remote.server.read.remotes.values() if other is not remote), None)
-    if beside is None or remote.target is None:
+    if beside is None or remote.fetched.target is None:
         return
     if not beside.is_known:
-        beside.ask_anew()
+        beside.fetched.ask_anew()
     at, known = beside.look().at, beside.knowledge.beside(remote.path)
     value = known.ref(known.named or b"")
-    if known.at == at and value is not None and remote.target.has_revision(value[0].id):
+    if known.at == at and value is not None and remote.fetched.target.has_revision(value[0].id):
         remote.learn_from(known)
 
 

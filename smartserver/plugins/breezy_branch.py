@@ -168,6 +168,10 @@ class HpssBranch(Branch):
         """It cannot be bound."""
         raise BindingUnsupported(self)
 
+    def unbind(self) -> bool:
+        """Whether it was bound: it never is."""
+        return False
+
     def get_physical_lock_status(self) -> bool:
         """There are no locks."""
         return False

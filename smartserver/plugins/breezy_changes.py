@@ -32,7 +32,11 @@ SHOWN = 40
 
 def objection(tag: str) -> str:
     """Why a tag cannot be on a server; empty where it can."""
-    size = len(tag.encode("utf-8", "surrogateescape"))
+    try:
+        tag.encode()
+    except UnicodeEncodeError:
+        return plain(f"the tag {tag[:SHOWN]}: its name is not UTF-8")
+    size = len(tag.encode())
     if size <= MAX_NAME:
         return ""
     return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")

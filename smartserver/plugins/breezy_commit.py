@@ -6,8 +6,7 @@ itself has, so that nothing of the tree need come. The request that sends them m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from breezy import errors
@@ -15,6 +14,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
+from smartserver.plugins.breezy_source import Source
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_wanted import commit_on
 from smartserver.records.model import RevisionId
@@ -55,8 +55,7 @@ class Commit:
         remote = self._branch.remote
         there = remote.state().tip
         update = RefUpdate(HERE, revision, Rule.LEASE, Create.NO, there, attributes=b"%d" % revno)
-        parents = self._content.parents
-        source = _Source(BrzRepository(self._repository(asks=False)), {revision: parents[revision]}, parents.keys())
+        source = Source(lambda tips, haves: self._plan(revision))  # Just this, whatever the server is thought to have.
         with remote.words():
             try:
                 remote.change([update], (), source)
@@ -64,21 +63,12 @@ class Commit:
                 remote.learn_refusal()
                 raise errors.OutOfDateTree(None) from None
 
+    def _plan(self, revision: RevisionId) -> BrzPlan:
+        from smartserver.vcs.brz_plan import BrzPlan
+
+        parents, repository = self._content.parents, BrzRepository(self._repository(asks=False))
+        return BrzPlan(repository, {revision: parents[revision]}, parents.keys(), partial=True)
+
     def _repository(self, *, asks: bool) -> Any:
         repository = self._branch.repository
         return repository_over(repository.in_memory(), self._content, repository.asking, repository.whole, asks=asks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What is sent: just this, whatever the server is thought to have."""
-
-    repository: BrzRepository
-    graph: Mapping[RevisionId, tuple[RevisionId, ...]]
-    there: Collection[RevisionId]
-    """Revisions the server has."""
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-        from smartserver.vcs.brz_plan import BrzPlan
-
-        return BrzPlan(self.repository, self.graph, self.there, partial=True)

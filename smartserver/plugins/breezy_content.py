@@ -13,13 +13,15 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.content import Part
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import MissingRevision, NoSuchRevisionNumber
+from smartserver.errors import MissingRevision, NoSuchRevisionNumber, shown
 from smartserver.plugins.breezy_checkouts import pages_of
-from smartserver.plugins.breezy_wanted import TIP, Named, Wanted
-from smartserver.records.bzr_revision import read_inventory
+from smartserver.plugins.breezy_specs import TIP, Named
+from smartserver.plugins.breezy_wanted import Wanted
+from smartserver.records.bzr_revision import read_inventory, read_revision
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz_compat import StoreKey
 from smartserver.vcs.brz_meta import text_meta
 from smartserver.verbs.fields import HERE, MAX_IDS
@@ -117,12 +119,17 @@ class Content:
         self._number(named)
 
     def _take(self, parts: Iterable[Part], trees: TreesField | None) -> RevisionId | None:
-        """Take in what came; the first revision of it."""
+        """Take in what came; the first revision of it.
+
+        Raises:
+            WrongContent: a record is another revision's, or names other parents than the graph.
+        """
         first: RevisionId | None = None
         for part in parts:
             first = first or part.revision
-            self.parents[part.revision] = tuple([parent.id for parent in part.parents])
+            self.parents[part.revision] = parents = tuple([parent.id for parent in part.parents])
             for record in part.records:
+                _check(record, part.revision, parents)
                 # An inventory without its pages is none.
                 if record.kind != INVENTORY or trees is None or trees.paths != []:
                     self.records[record.kind, record.key] = record
@@ -285,6 +292,19 @@ class Content:
         if found is None:
             raise ValueError(f"the page {key!r} is not here")
         return found.text
+
+
+def _check(record: Record, revision: RevisionId, parents: tuple[RevisionId, ...]) -> None:
+    """Check that a record is of the revision it came with, and names the parents that this came with."""
+    if record.kind in (REVISION, INVENTORY) and record.key != revision:
+        raise WrongContent(record.key, f"it came with the revision {shown(revision)}")
+    if record.kind == REVISION:
+        try:
+            found = read_revision(record.text)
+        except ValueError as wrong:
+            raise WrongContent(revision, str(wrong)) from wrong
+        if record.meta or (found.id, found.parents) != (revision, parents):
+            raise WrongContent(revision, "its record names another revision, or other parents than the graph")
 
 
 def _parts(named: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -18,13 +18,12 @@ from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
-from smartserver.plugins.breezy_listing import paths_below
+from smartserver.plugins.breezy_listing import below, path_of, paths_below
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
-from smartserver.verbs.fields import HERE
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
@@ -163,14 +162,7 @@ class HpssDir(BzrDir):
         remote = self.remote("")
         at = remote.look().at
         own = remote.path[len(at) :].strip("/")
-        names = []
-        for ref in remote.knowledge.refs():
-            path = "" if ref == HERE else ref.decode("utf-8", "replace")
-            if path == own:
-                names.append("")
-            elif not own or path.startswith(own + "/"):
-                names.append(path[len(own) :].strip("/"))
-        return sorted(names)
+        return below(map(path_of, remote.knowledge.refs()), own)
 
     def get_branches(self) -> dict[str, Branch]:
         """The branches at and below the URL, by name."""
@@ -219,6 +211,10 @@ class HpssDir(BzrDir):
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
         """There is none."""
         raise errors.NoWorkingTree(self.root_transport.base)
+
+    def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
+        """There can be none."""
+        raise errors.CommandError(f"there are no working trees on an hpss:// server: {self.root_transport.base}")
 
     def has_workingtree(self) -> bool:
         """There is none."""

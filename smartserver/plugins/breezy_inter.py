@@ -34,14 +34,14 @@ class FromServer(GenericInterBranch):
 
     def pull(self, *arguments: Any, **options: Any) -> PullResult:
         """As Breezy's own."""
-        self.source.remote.is_for(self.target.repository)
+        self.source.remote.fetched.is_for(self.target.repository)
         return super().pull(*arguments, **options)
 
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
     ) -> FetchResult:
         """Bring the history of a revision, the tip's where none is named."""
-        self.source.remote.is_for(self.target.repository)
+        self.source.remote.fetched.is_for(self.target.repository)
         with self.source.lock_read(), self.target.lock_write():
             wanted = self.source.last_revision() if stop_revision is None else stop_revision
             inter = InterRepository.get(self.source.repository, self.target.repository)
@@ -146,19 +146,21 @@ class FetchFromServer(InterRepository):
 
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
-        heads = list(heads)
+        heads, fetched = list(heads), self.source.remote.fetched
+        fetched.only(heads)
+        came = fetched.history().parents
         with self.target.lock_read():
-            elsewhere = set(heads) - self.source.has_revisions(heads) - self.target.get_parent_map(heads).keys()
-        self.source.remote.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
+            elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()
+        fetched.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
         missing, lacking = self._compare(heads)
         if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.
-            self.source.remote.ask_again(lacking, self.target)
+            self.source.remote.fetched.ask_again(lacking, self.target)
             missing, _ = self._compare(heads)
         return missing
 
     def _compare(self, heads: list[RevisionId]) -> tuple[list[RevisionId], set[RevisionId]]:
         """The ancestors of `heads` that came and are not here, and what they rest on and is neither."""
-        history = self.source.remote.history()
+        history = self.source.remote.fetched.history()
         came = history.reached(heads)
         with self.target.lock_read():
             here = self.target.get_parent_map(came)
@@ -191,13 +193,13 @@ class FetchFromServer(InterRepository):
             if fetch_spec is not None:
                 heads = list(getattr(fetch_spec, "heads", None) or fetch_spec.get_keys())
             elif revision_id is None:
-                heads = list(self.source.remote.history().parents)
+                heads = list(self.source.remote.fetched.history().parents)
             else:
                 heads = [] if revision_id == NULL_REVISION else [revision_id]
                 self._check_there(heads)
             missing = self._missing(heads)
             if missing:
-                self.source.remote.insert(self.target, missing)
+                self.source.remote.fetched.insert(self.target, missing)
             add_late(self.source.remote, self.target)
             return FetchResult(len(missing))
 

@@ -21,18 +21,17 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import Medium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.plugins.breezy_fetched import KINDS
 from smartserver.plugins.breezy_history import History
-from smartserver.records.check import KINDS_OF
+from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import STORES, BrzRepository
 from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3, format_2a
 from smartserver.vcs.brz_insert import insert
-from smartserver.vcs.brz_plan import BrzPlan, plan
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 VCS = BrzRepository.vcs
-KINDS = KINDS_OF[VCS]
 
 TESTAMENTS = 20
 """Revisions of a part whose testaments are compared, beside its heads: each reads a whole tree."""
@@ -99,16 +98,6 @@ class Original:
         return [revision for revision in part if revision not in inner]
 
 
-class _Source:
-    """The history as a push reads it."""
-
-    def __init__(self, repository: BrzRepository) -> None:
-        self._repository = repository
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-        return plan(self._repository, tips, haves)
-
-
 class Part:
     """One part, on its way there and back."""
 
@@ -134,7 +123,7 @@ class Part:
         Raises:
             CodedError, VcsError: the server refused it, or it cannot be sent.
         """
-        source = _Source(BrzRepository(self._original.repository))
+        source = of_repository(BrzRepository(self._original.repository))
         for part in grown:
             updates = [RefUpdate(b"head-" + tip, tip, attributes=b"1") for tip in self._original.heads(part)]
             for done in self._remote.push(updates, source, NewRepository(VCS, KINDS), bulk=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -16,11 +16,11 @@ from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, Stale
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
-from smartserver.plugins.breezy_progress import counted
+from smartserver.plugins.breezy_fetched import KINDS
 from smartserver.plugins.breezy_remembered import stays
-from smartserver.plugins.breezy_remote import KINDS, VCS
-from smartserver.records.model import Announced, Key, RevisionId
-from smartserver.vcs.base import Plan
+from smartserver.plugins.breezy_remote import VCS
+from smartserver.plugins.breezy_source import of_repository
+from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.verbs.fields import HERE
@@ -53,7 +53,7 @@ def push(
         BzrError: it could not be done.
     """
     if lossy:
-        raise errors.LossyPushToSameVCS(source, target)
+        raise errors.CommandError("nothing of a branch is lost on the way to hpss://: push it without --lossy")
     what = overwritten(overwrite)
     with source.lock_read():
         tip = stop_revision or source.last_revision()
@@ -84,7 +84,7 @@ def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None 
         return
     remote = target.remote
     with source.lock_read(), remote.words():
-        remote.change([stays(remote)], (), _Source(BrzRepository(source.repository), wanted))
+        remote.change([stays(remote)], (), of_repository(BrzRepository(source.repository), wanted))
 
 
 def run_hooks(result: BranchPushResult) -> None:
@@ -139,7 +139,7 @@ class _Push:
         """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
         remote = self.target.remote
         is_there = isinstance(self.source, HpssBranch) and self.source.remote.is_in_repository_of(remote)
-        source = Nothing() if is_there else _Source(BrzRepository(self.source.repository))
+        source = Nothing() if is_there else of_repository(BrzRepository(self.source.repository))
         is_sure = remote.is_known and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:
@@ -226,34 +226,3 @@ def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[Revision
         return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])
     except (errors.BzrError, GhostRevisionsHaveNoRevno):
         return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The local repository as a push reads it, its progress shown."""
-
-    local: BrzRepository
-    only: RevisionId | None = None
-    """What is sent instead of the tips."""
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
-        from smartserver.vcs.brz_plan import plan
-
-        return _ShownPlan(plan(self.local, tips if self.only is None else [self.only], haves))
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownPlan:
-    """A plan whose segments are counted as they are sent."""
-
-    plan: Plan
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        return self.plan.graph
-
-    def segments(self) -> Iterator[bytes]:
-        return counted("Sending revisions", self.plan.segments(), len(self.plan.graph))
-
-    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
-        return _ShownPlan(self.plan.without_bases(keys))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,33 +15,24 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
-from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRevisionNumber, Unsupported, WrongVcs
+from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
 from smartserver.plugins import breezy_advice
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_content import Content
-from smartserver.plugins.breezy_guess import (
-    copies_there,
-    is_running,
-    is_usable,
-    likely_target,
-    local_tips,
-    wants_history,
-)
-from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy_fetched import KINDS, Fetched
+from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder, root_of
-from smartserver.plugins.breezy_shadow import shadow_of
-from smartserver.plugins.breezy_wanted import Wanted, until, wanted
+from smartserver.plugins.breezy_specs import look
+from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
-from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY
 from smartserver.records.model import RevisionId, Tip
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField
 from smartserver.verbs.repository_verify import VerifyResult
 from transports.errors import CodedError
 
@@ -49,7 +40,6 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_transport import HpssTransport
 
 VCS = BrzRepository.vcs
-KINDS = KINDS_OF[VCS]
 
 GONE = (
     "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
@@ -88,17 +78,8 @@ class Remote:
         breezy_advice.listen(self)
         self.named = b""
         """What a refusal calls the branch: it is all that says so where the server was not met before."""
-        self._target: Repository | None = None
-        self._guessed = False
         self._state: State | None = None
-        self._history: History | None = None
-        self._until: ChosenField | None = None
-        """The one revision whose history was asked for; None: the tip."""
-        self._newest: RevisionId = b""
-        """Which that is."""
-        self._numbers: dict[RevisionId, int] = {}
-        self._rests_on_shadow = False
-        self.shadow = shadow_of(self)
+        self.fetched = Fetched(self)
         self.assumed: State | None = None
         """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
         self.is_assumed = False
@@ -121,19 +102,6 @@ class Remote:
     # -- what it is
 
     @property
-    def target(self) -> Repository | None:
-        """The local repository that history is asked for; what it holds does not come."""
-        if not self._guessed:
-            self._guessed = True
-            self._target = likely_target()
-        return self._target
-
-    def is_for(self, repository: Repository) -> None:
-        """Say which repository history is for, as long as none has come."""
-        if self._history is None and is_usable(repository):
-            self._target, self._guessed = repository, True
-
-    @property
     def is_known(self) -> bool:
         """Whether it was asked already."""
         return self._state is not None
@@ -148,15 +116,15 @@ class Remote:
         """Take the branch for what is remembered, if nobody has asked, and if all that it takes is here."""
         if self._state is not None or not self.is_remembered:
             return
-        self._learned()
+        self.learned()
         state = self._state
         assert state is not None, "remembered"
         if is_running("uncommit"):
-            target = self.target
+            target = self.fetched.target
             if target is None or state.tip is None or not target.has_revision(state.tip):
                 self._state = None
                 return
-            self._history = History(iter(()), 0, KINDS)
+            self.fetched.nothing()
         self.assumed, self.is_assumed = state, True
 
     def confirm(self) -> None:
@@ -184,7 +152,7 @@ class Remote:
 
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
-        self._learned()
+        self.learned()
         if self._state is None or self._state.tip is None:
             self.look_again()
 
@@ -199,9 +167,13 @@ class Remote:
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
-                self._until = until()
-                self._ask_history(on_shadow=True)
-                if asked is not None and self.shadow is not None and not set(asked.ids) <= self.shadow.parents().keys():
+                first = look() if asked is None else None
+                if first is not None and self.fetched.is_alone():
+                    self._ask_content(Wanted(first))
+                else:
+                    self.fetched.begin()
+                shadow = self.fetched.shadow
+                if asked is not None and shadow is not None and not set(asked.ids) <= shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
                 self.look_again()
@@ -215,15 +187,15 @@ class Remote:
         if asked.inside is not None and asked.inside.history and may_be_inside:
             return True
         # Where earlier commands have left the history, only what is new of it comes.
-        return asked.is_deep and self.shadow is not None and self.shadow.is_there()
+        return asked.is_deep and self.fetched.shadow is not None and self.fetched.shadow.is_there()
 
     def learn_from(self, known: Knowledge, content: Content | None = None) -> None:
         """Take in what another branch's answer said of this one, and what was read; else all that it takes is here."""
         self.knowledge = self.repository.knowledge = known
-        self._learned()
+        self.learned()
         self.content = content
         if content is None:
-            self._history = History(iter(()), 0, KINDS)
+            self.fetched.nothing()
 
     def state(self) -> State:
         """What it is.
@@ -237,31 +209,12 @@ class Remote:
                 raise NoSuchBranch(self.knowledge.branch or HERE)
         return state
 
-    def history(self) -> History:
-        """The revisions of it that `target` lacks."""
-        if self._rests_on_shadow:
-            self.ask_anew()
-        history = self.arrived()
-        if self._until is not None and history.ends_at_ghost(self._newest):
-            self.ask_anew()  # Its number is counted from the tip's: below a ghost there is nothing to be counted.
-            history = self.arrived()
-        return history
-
-    def arrived(self) -> History:
-        """The revisions of it that came: those that neither `target` nor the shadow have."""
-        if self._history is None:
-            self._ask_history(on_shadow=True)
-        assert self._history is not None, "asked"
-        with self.words():
-            self._history.receive()
-        return self._history
-
     def look_again(self) -> None:
         """Ask what it is now."""
         with self.words():
             self.server.settle()
             self.repository.learn_refs()
-            self._learned()
+            self.learned()
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
@@ -276,16 +229,20 @@ class Remote:
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
             if self.content.gone is not None and is_running("annotate", "update", "version-info"):
-                raise CommandError(GONE.format(self.content.gone.decode("utf-8", "replace"), self.url))
+                raise CommandError(GONE.format(shown(self.content.gone), self.url))
             if self.content.needs_history:
                 self.content = None
-                self._ask_history(on_shadow=True)
+                self.fetched.ask(on_shadow=True)
                 return
             self.server.read.contents[self.path] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():
-            self._learned()
+            self.learned()
+
+    def look_at_graph(self) -> None:
+        """Have whatever is asked of ancestry read off the ids and parents alone, once it is asked."""
+        self.content = Content(self.repository, Wanted())
 
     def read_first(self, asked: Wanted) -> None:
         """Read this, if nobody has asked anything yet."""
@@ -300,64 +257,15 @@ class Remote:
             content = Content(self.repository, asked)
             with self.asking():
                 content.begin()
-                self._learned()
+                self.learned()
             self.content = content
         return content
-
-    def ask_again(self, absent: Collection[RevisionId], repository: Repository) -> None:
-        """Ask for the history once more: these revisions, though below what the target has, are not in this one."""
-        self._target, self._guessed = repository if is_usable(repository) else None, True
-        self._ask_history(absent)
-
-    def ask_anew(self) -> None:
-        """Ask for the history, and not only for what the shadow lacks, or for what one revision reaches."""
-        self._until = None
-        self._ask_history()
-
-    def ask_above(self, revisions: Collection[RevisionId], *, tip: bool = False) -> bool:
-        """Ask for all history where only that of one revision came, and these may be above; whether it was asked for.
-
-        Of the tip it is known that it is there: it is asked for only with `tip`.
-        """
-        known = () if tip else (self.state().tip,)
-        if self._until is None or set(revisions) <= {*known, *self.history().ghosts}:
-            return False
-        self.ask_anew()
-        return True
 
     @property
     def numbers(self) -> Mapping[RevisionId, int]:
         """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
         self.look()
-        return self._numbers if self.content is None else self.content.numbers
-
-    def _ask_history(self, absent: Collection[RevisionId] = (), *, on_shadow: bool = False) -> None:
-        target = self.target
-        with self.words():
-            haves: list[RevisionId] = []
-            if on_shadow and self.shadow is not None:
-                haves, absent = self.shadow.haves()
-            self._rests_on_shadow = bool(haves)
-            if target is not None:
-                haves += BrzRepository(target).complete_haves(self.knowledge.tips(), MAX_HAVES, local_tips())
-            haves = list(dict.fromkeys(haves))[:MAX_HAVES]
-            self.server.settle()
-            cut = list(absent)[:MAX_IDS]
-            try:
-                pulled = self.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
-            except (MissingRevision, NoSuchRevisionNumber):
-                if self._until is None:
-                    raise
-                self._until = None  # Breezy says that there is none such, or asks for everything.
-                self.learn_refusal()
-                return
-            self._history = History(pulled.body, pulled.result.segments, KINDS)
-            self.server.read_on(self._history)
-            self._learned()
-            self._newest = pulled.result.newest
-            named = None if self._until is None else self._until.newest
-            if isinstance(named, int):
-                self._numbers = {self._newest: named if named > 0 else self.state().revno + named + 1}
+        return self.fetched.numbers if self.content is None else self.content.numbers
 
     def remembered_tags(self) -> dict[str, RevisionId]:
         """Its tags as last seen."""
@@ -376,8 +284,8 @@ class Remote:
         """What the branch is called in its repository, as far as that is known."""
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
-    def _learned(self) -> None:
-        """Keep what the answer said of this branch."""
+    def learned(self) -> None:
+        """Keep what an answer said of this branch."""
         self.is_assumed = False
         known = self.knowledge
         if known.vcs != VCS:
@@ -392,14 +300,6 @@ class Remote:
         options = self.remembered_config()
         self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, options)
 
-    def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
-        """Put those of `revisions` that came into a repository; their other parents are there."""
-        from smartserver.vcs.brz_insert import insert
-
-        with self.words():
-            history = self.history()
-            insert(BrzRepository(repository), history.segments(set(revisions)))
-
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
         """Make one call on the repository, and learn what the answer says of it."""
         with self.words():
@@ -407,7 +307,7 @@ class Remote:
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
                 raise result
-            self._learned()
+            self.learned()
             return result
 
     # -- changes
@@ -435,14 +335,13 @@ class Remote:
         error = pushed.error()
         if error is not None:
             raise error
-        self._learned()
+        self.learned()
         return pushed
 
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
-        self._target, self._guessed = target, True
-        self._history = History(iter(()), 0, KINDS)
-        self._learned()
+        self.fetched.nothing(target)
+        self.learned()
 
     def make(self) -> bool:
         """Make a repository at the path itself, without a branch; whether there was none."""

@@ -15,7 +15,9 @@ from breezy.lock import LogicalLockResult
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
+from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_listing import path_of
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
@@ -23,7 +25,6 @@ from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import format_2a, make_graph
-from smartserver.verbs.fields import HERE
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
@@ -33,6 +34,17 @@ READS_TWO = ("merge", "send")
 """Commands that read two branches, each of which has its own part of a repository here."""
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
+
+
+class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy is not typed.
+    """A revision that is not there: to the user a line, where Breezy takes it for a fault of its own."""
+
+    internal_error = False
+    _fmt = "%(branch)s has no revision %(named)s"
+
+    def __init__(self, branch: str, revision: RevisionId) -> None:
+        super().__init__(branch, revision)
+        self.named = shown(revision)
 
 
 def _parts(path: str) -> list[str]:
@@ -144,7 +156,7 @@ class HpssRepository:
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
         found = self._parent_map(revisions := list(revisions))
-        if self.remote.ask_above(set(revisions) - found.keys()):
+        if self.remote.content is None and self.remote.fetched.ask_above(set(revisions) - found.keys()):
             found = self._parent_map(revisions)
         return found
 
@@ -159,7 +171,7 @@ class HpssRepository:
                 found[revision] = came[revision] or (NULL_REVISION,)
             else:
                 other.append(revision)
-        for local in [*([] if self.remote.target is None else [self.remote.target]), *self._beside]:
+        for local in [*([] if self.remote.fetched.target is None else [self.remote.fetched.target]), *self._beside]:
             if other:
                 with local.lock_read():
                     found.update(local.get_parent_map(other))
@@ -176,8 +188,8 @@ class HpssRepository:
         self.remote.look()
         content = self.remote.content
         if content is None:
-            shadow = self.remote.shadow
-            return self.remote.history().parents if shadow is None else shadow.parents()
+            shadow = self.remote.fetched.shadow
+            return self.remote.fetched.history().parents if shadow is None else shadow.parents()
         with self.remote.asking():
             return content.parents_of(revisions)
 
@@ -254,9 +266,20 @@ class HpssRepository:
         place, control = self.user_transport, self.controldir
         found = []
         for ref in sorted(self.remote.knowledge.refs()):
-            path = "" if ref == HERE else urlutils.escape(ref.decode("utf-8", "replace"))
+            path = urlutils.escape(path_of(ref))
             found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
         return found
+
+    def revision_tree(self, revision_id: RevisionId) -> Any:
+        """The tree of a revision.
+
+        Raises:
+            RevisionNotThere: there is no such revision.
+        """
+        try:
+            return self.shadow().revision_tree(revision_id)
+        except errors.NoSuchRevision as wrong:
+            raise RevisionNotThere(self.user_url, revision_id) from wrong
 
     # -- signatures
 
@@ -322,14 +345,14 @@ class HpssRepository:
 
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
-        if self.remote.shadow is not None:
-            return self.remote.shadow.repository()
-        history = self.remote.history()
+        if self.remote.fetched.shadow is not None:
+            return self.remote.fetched.shadow.repository()
+        history = self.remote.fetched.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
         made = self.in_memory()
-        if self.remote.target is not None:
-            made.add_fallback_repository(self.remote.target)
-        self.remote.insert(made, list(history.parents))
+        if self.remote.fetched.target is not None:
+            made.add_fallback_repository(self.remote.fetched.target)
+        self.remote.fetched.insert(made, list(history.parents))
         for each in self._beside:
             made.add_fallback_repository(each)
         return made

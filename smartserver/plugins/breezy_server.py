@@ -127,4 +127,6 @@ def cache_folder() -> str | None:
         folder = bedding.cache_dir()  # Which it makes.
     except OSError:
         return None
+    if not os.path.isabs(folder):  # Where XDG_CACHE_HOME is no place: it would be another in each folder.
+        return None
     return os.path.join(os.path.dirname(folder), "smartserver", "remotes")

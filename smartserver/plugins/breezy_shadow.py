@@ -20,6 +20,7 @@ from breezy.transport import get_transport_from_path
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
+from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import reads_here
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_server import cache_folder, root_of
@@ -156,7 +157,7 @@ class Shadow:
         """Put what came to what is kept, where that makes a whole; if it does not fit together, ask anew."""
         if self._is_settled:
             return
-        history = self._remote.arrived()
+        history = self._remote.fetched.arrived()
         self._is_settled = True
         self._remote.state()
         if self._find() is not self._asked:  # The repository was made anew.
@@ -173,8 +174,8 @@ class Shadow:
         """Ask for everything."""
         self._leave()
         self._is_settled = self._is_mended = True
-        self._remote.ask_anew()
-        history = self._remote.arrived()
+        self._remote.fetched.ask_anew()
+        history = self._remote.fetched.arrived()
         try:
             self._keep(history)
         except DAMAGE as wrong:
@@ -193,7 +194,7 @@ class Shadow:
     def _fits(self, history: History) -> bool:
         """Whether all that did not come is here."""
         below = self._below(history)
-        for repository in (self._disk, self._remote.target):
+        for repository in (self._disk, self._remote.fetched.target):
             if repository is not None and below:
                 with repository.lock_read():
                     below = below - set(repository.get_parent_map(below))
@@ -246,7 +247,7 @@ class Shadow:
         """The parents of what came; where something is kept, of all the branch reaches."""
         self._settle()
         if self._disk is None:
-            return self._remote.arrived().parents
+            return self._remote.fetched.arrived().parents
         if self._parents is None:
             self._parents = self.try_twice(self._ancestry)
         return self._parents
@@ -258,13 +259,13 @@ class Shadow:
         with joined.locked():
             found = joined.ancestry([tip], ())
         if tip not in found:
-            raise Damaged(f"the revision {tip.decode('utf-8', 'replace')} is missing")
+            raise Damaged(f"the revision {shown(tip)} is missing")
         return found
 
     def shows(self, revisions: Collection[RevisionId]) -> set[RevisionId]:
         """Those that the branch reaches, or the local repository has."""
         shown = self.parents().keys() & revisions
-        target = self._remote.target
+        target = self._remote.fetched.target
         if target is not None and len(shown) < len(revisions):
             with target.lock_read():
                 shown = shown | set(target.get_parent_map(set(revisions) - shown))
@@ -289,10 +290,10 @@ class Shadow:
             if self._is_whole:
                 self._joined = self._disk
                 return self._joined
-            history = self._remote.arrived()
+            history = self._remote.fetched.arrived()
             trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
             made = in_memory()
-            for below in (self._disk, self._remote.target):
+            for below in (self._disk, self._remote.fetched.target):
                 if below is not None:
                     made.add_fallback_repository(below)
             with self._remote.words():

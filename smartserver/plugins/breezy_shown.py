@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from breezy.errors import BzrError, NotWriteLocked, ObjectNotLocked
+from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocked
 
+from smartserver.errors import shown
 from smartserver.plugins.breezy_texts import Texts
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_shadow import Shadow
 
 
-class Damaged(Exception):
-    """What ought to be in a shadow is not."""
+class Damaged(CommandError):  # type: ignore[misc]  # Breezy is not typed.
+    """What is in a shadow is not what ought to be there: shown to the user only where fetching it anew did not help."""
 
 
 MAY_BE_BUGS = (ValueError, LookupError, TypeError, AssertionError, AttributeError)
@@ -107,9 +108,11 @@ class Shown(Texts):
             try:
                 for each in self._shadow.store(self._name).get_record_stream(list(left), ordering, True):
                     key = tuple(each.key)
+                    if key not in left:
+                        raise Damaged(f"{self!r}: {_named(key)} came twice, or unasked")
                     if each.storage_kind != "absent":
                         made = ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
-                    elif self._ought_to_have(key) and self._shadow.mend(Damaged(f"{key!r} is missing")):
+                    elif self._ought_to_have(key) and self._shadow.mend(Damaged(f"{_named(key)} is missing")):
                         break
                     else:
                         made = AbsentContentFactory(key)
@@ -124,3 +127,7 @@ class Shown(Texts):
     def _ought_to_have(self, key: StoreKey) -> bool:
         """Whether there is a text of that key if nothing is damaged."""
         return self._name == "chk_bytes" or (self._name != "signatures" and key[-1] in self._shadow.parents())
+
+
+def _named(key: StoreKey) -> str:
+    return shown(b"\0".join(key))

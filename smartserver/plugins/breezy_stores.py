@@ -17,6 +17,7 @@ from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_texts import Texts, give_stores
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Record
+from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz import STORES
 from smartserver.vcs.brz_compat import (
     AbsentContentFactory,
@@ -75,7 +76,9 @@ class Store(Texts):
             return None
         if self._kind == TEXT:
             return text_parents(key[0], record.meta), record.text
-        if self._kind in (REVISION, INVENTORY):
+        if self._kind == REVISION:
+            return tuple([(each,) for each in self._content.parents[key[0]]]), record.text
+        if self._kind == INVENTORY:
             return inventory_parents(record.meta, self._content.parents[key[0]]), record.text
         return None, record.text
 
@@ -109,12 +112,15 @@ class Store(Texts):
         if not missing:
             return
         whole = self._whole()
-        with whole.lock_read():
+        with self._words(), whole.lock_read():
             for each in getattr(whole, self._name).get_record_stream(missing, "unordered", True):
                 if each.storage_kind == "absent":
                     continue
                 key = b"\0".join(each.key)
-                meta = text_meta(each.key[0], each.parents) if self._kind == TEXT else b""
+                try:
+                    meta = text_meta(each.key[0], each.parents) if self._kind == TEXT else b""
+                except ValueError as wrong:
+                    raise WrongContent(key, str(wrong)) from wrong
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
 

@@ -35,11 +35,12 @@ class HpssTransport(ConnectedTransport):
     """A URL; those of one server share its connection."""
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
-        super().__init__(base, _from_transport)
         from smartserver.plugins import breezy_dir  # noqa: F401  # What it registers is wanted before it is used.
 
         try:
-            parse_url(urlutils.split_segment_parameters(base)[0])  # Of a query Breezy leaves nothing.
+            # Before Breezy does, which says it on two lines, and of a query leaves nothing.
+            parse_url(urlutils.split_segment_parameters(base)[0])
+            super().__init__(base, _from_transport)
             self.location: Place = parse_url(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None

@@ -8,8 +8,7 @@ the right answer.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,24 +16,10 @@ from breezy.plugins import hpss
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy_guess import is_ours
+from smartserver.plugins.breezy_specs import TIP, Arguments, Named, Unclear, one, revision
 from smartserver.records.model import Key, RevisionId
-from smartserver.verbs.fields import MAX_IDS, MAX_NAME
+from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, TreesField
-
-Arguments = Mapping[str, Any]
-Named = RevisionId | int
-
-TIP = -1
-
-_NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
-_LAST = re.compile(r"last:([0-9]{1,9})")
-_BEFORE = re.compile(r"before:([0-9]{1,9})")
-
-_TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
-"""A tag, or what is likely to be one: no number, date or revision id."""
-
-UP_TO_ONE = ("branch", "checkout", "pull")
-"""Commands that bring the history of one revision where one is named."""
 
 FIRST_BATCH = 9
 LARGEST_BATCH = 200
@@ -65,14 +50,6 @@ class Wanted:
         return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
-class Unclear(Exception):
-    """Only a look at the branch can tell which revision is meant; `look`: at what, None: at its tip and tags."""
-
-    def __init__(self, look: ChosenField | None) -> None:
-        super().__init__()
-        self.look = look
-
-
 def wanted() -> Wanted | None:
     """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none."""
     if not hpss.running:
@@ -80,54 +57,6 @@ def wanted() -> Wanted | None:
     command = hpss.running[-1]
     ask = _COMMANDS.get(command.name)
     return None if ask is None else ask(command.arguments)
-
-
-def until() -> ChosenField | None:
-    """The one revision whose history a command wants of a branch; None where it wants all, or only a look can tell."""
-    command = hpss.running[-1] if hpss.running else None
-    given = command.arguments.get("revision") or [] if command is not None and command.name in UP_TO_ONE else []
-    if len(given) != 1:
-        return None
-    said: str = getattr(given[0], "user_spec", None) or ""
-    if found := _BEFORE.fullmatch(said):  # Its parent is looked up.
-        return ChosenField(newest=int(found[1])) if int(found[1]) else None
-    try:
-        named = _revision(given[0])
-    except Unclear:
-        tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
-        return ChosenField(tag=tag) if tag and len(tag) <= MAX_NAME else None
-    return None if named is None else ChosenField(newest=named)
-
-
-def _revision(spec: Any) -> Named | None:
-    """The revision a `RevisionSpec` names; None for what is left out.
-
-    Raises:
-        Unclear: it names none by number or id.
-    """
-    said = getattr(spec, "user_spec", None)
-    if spec is None or not said:
-        return None
-    if (found := _NUMBER.fullmatch(said)) and int(found[1]):
-        return int(found[1])
-    if (found := _LAST.fullmatch(said)) and int(found[1]):
-        return -int(found[1])
-    if (found := _BEFORE.fullmatch(said)) and int(found[1]) > 1:
-        return int(found[1]) - 1
-    if said.startswith("revid:") and len(said) > 6:
-        revision: RevisionId = said[6:].encode()
-        if len(revision) <= MAX_NAME:
-            return revision
-    if said.startswith("date:"):
-        raise Unclear(ChosenField(left_hand=True))
-    raise Unclear(None if said.startswith("tag:") else ChosenField(bare=True))
-
-
-def _one(arguments: Arguments) -> Named:
-    """The one revision of a command that reads one."""
-    given = arguments.get("revision")
-    found = _revision(given[0]) if given else None
-    return TIP if found is None else found
 
 
 def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Wanted:
@@ -144,7 +73,7 @@ def _places(path: str | None, directory: object = None) -> dict[str, Any]:
     if path is None:
         return {"inner": True} if directory is None else {}
     if directory is not None:
-        return {"paths": [path.strip("/").encode()]}
+        return {"paths": [_in_tree(path.strip("/"))]}
     if is_ours(path):
         return {"inner": True}
     return {"paths": [_in_checkout(path)]}
@@ -155,7 +84,12 @@ def _in_checkout(path: str) -> bytes:
     root = _checkout_root(path)
     if root is None or os.path.abspath(path) == root:
         return b""
-    return os.fsencode(os.path.relpath(path, root))
+    return _in_tree(os.path.relpath(path, root))
+
+
+def _in_tree(path: str) -> bytes:
+    """A path as trees have it; what is no UTF-8 is in none."""
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _is_folder(path: str) -> bool:
@@ -176,7 +110,7 @@ def _checkout_root(path: str) -> str | None:
 def _cat(arguments: Arguments) -> Wanted:
     # It looks the file up in the newest tree first: it may have been moved since.
     places = _places(arguments["filename"], arguments.get("directory"))
-    return _trees(lambda: list(dict.fromkeys([TIP, _one(arguments)])), [TIP], **places)
+    return _trees(lambda: list(dict.fromkeys([TIP, one(arguments)])), [TIP], **places)
 
 
 def _ls(arguments: Arguments) -> Wanted:
@@ -185,12 +119,12 @@ def _ls(arguments: Arguments) -> Wanted:
     places = _places(path if path is not None else directory, directory if path is not None else None)
     if arguments.get("from_root"):
         places = {}
-    return _trees(lambda: [_one(arguments)], texts=False, **places)
+    return _trees(lambda: [one(arguments)], texts=False, **places)
 
 
 def _export(arguments: Arguments) -> Wanted:
     # When a file was changed is what the revision that did says.
-    return _trees(lambda: [_one(arguments)], inner=True, bringers=bool(arguments.get("per_file_timestamps")))
+    return _trees(lambda: [one(arguments)], inner=True, bringers=bool(arguments.get("per_file_timestamps")))
 
 
 def _annotate(arguments: Arguments) -> Wanted:
@@ -199,7 +133,7 @@ def _annotate(arguments: Arguments) -> Wanted:
     is_of_tree = "paths" in places and not (arguments.get("directory") or arguments.get("revision"))
     checkout = checkout_of(arguments["filename"]) if is_of_tree else None
     basis = [] if checkout is None else checkout.parents()
-    asked = _trees(lambda: [_one(arguments), *basis], versions=True, **places)
+    asked = _trees(lambda: [one(arguments), *basis], versions=True, **places)
     # The numbers it shows are those of the whole history.
     return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
 
@@ -223,18 +157,18 @@ def _diff(arguments: Arguments) -> Wanted | None:
         return _compared(files)
     urls = [each for each in files if is_ours(each)]
     places: dict[str, Any] = {"inner": True} if urls else {}
-    if urls and len(files) > 1:
-        places["paths"] = [each.encode() for each in files if each not in urls][:MAX_IDS]
+    if urls and len(urls) < len(files):
+        places["paths"] = [_in_tree(each) for each in files if each not in urls][:MAX_IDS]
 
     def revisions() -> list[Named]:
-        ends = [_revision(each) or TIP for each in given]
+        ends = [revision(each) or TIP for each in given]
         return ends if len(ends) == 2 else [*ends, TIP]
 
     return _trees(revisions, changed=True, **places)
 
 
 def _checkout(arguments: Arguments) -> Wanted | None:
-    return _trees(lambda: [_one(arguments)]) if arguments.get("lightweight") else None
+    return _trees(lambda: [one(arguments)]) if arguments.get("lightweight") else None
 
 
 def _compared(paths: Sequence[str]) -> Wanted | None:
@@ -248,12 +182,17 @@ def _texts(checkout: Checkout) -> list[Key]:
 
 
 def _revert(arguments: Arguments) -> Wanted | None:
-    return None if arguments.get("revision") else _compared(arguments.get("file_list") or [])
+    """In a lightweight checkout: a tree, less what it has; else what the files that were changed were before."""
+    files = arguments.get("file_list") or []
+    if not arguments.get("revision"):
+        return _compared(files)
+    checkout = checkout_of(files[0] if files else ".")
+    return None if checkout is None else _moved(checkout, arguments)
 
 
 def _moved(checkout: Checkout, arguments: Arguments) -> Wanted:
     """A tree in which a lightweight checkout's is to be, less what this one has."""
-    return _trees(lambda: [_one(arguments)], had=checkout.parents(), files=_texts(checkout))
+    return _trees(lambda: [one(arguments)], had=checkout.parents(), files=_texts(checkout))
 
 
 def _update(arguments: Arguments) -> Wanted | None:
@@ -313,7 +252,7 @@ def _uncommit(arguments: Arguments) -> Wanted | None:
     checkout = None if is_ours(location) else checkout_of(location)
     given = arguments.get("revision")
     try:
-        kept = _revision(given[0]) if given else TIP - 1
+        kept = revision(given[0]) if given else TIP - 1
     except Unclear:
         return None
     if not isinstance(kept, int) or (checkout is None and not is_ours(location)):
@@ -352,7 +291,7 @@ def _log(arguments: Arguments) -> Wanted | None:
     shown = bool(arguments.get("show_diff"))
     each = TreesField(each=True, texts=shown, changed=shown) if shown or arguments.get("verbose") else None
     try:
-        ends = [_revision(spec) for spec in given]
+        ends = [revision(spec) for spec in given]
     except Unclear as unclear:
         return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)

@@ -13,6 +13,8 @@ from smartserver.client.request import NotOurProtocol
 from smartserver.client.ssh_url import SshLocation
 from smartserver.client.url import Location
 from smartserver.errors import (
+    A_BAZAAR_REPOSITORY,
+    A_GIT_REPOSITORY,
     AccessDenied,
     NoSuchBranch,
     NoSuchRepository,
@@ -24,7 +26,7 @@ from smartserver.plugins.breezy_guess import is_running
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.wire.errors import ProtocolError
-from transports.errors import CodedError
+from transports.errors import CodedError, TransportError
 from transports.errors import PermissionDenied as StoreDenies
 
 
@@ -42,7 +44,10 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
     except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
         said = plain(str(wrong))
         raise errors.ConnectionError(said if location.where in said else f"{location.where}: {said}") from wrong
-    except (NoSuchRepository, NoSuchBranch) as wrong:
+    except NoSuchRepository as wrong:
+        there = plain(_instead(wrong.found, location)) if wrong.found else None
+        raise errors.NotBranchError(path=url, detail=there) from wrong
+    except NoSuchBranch as wrong:
         raise errors.NotBranchError(path=url) from wrong
     except WrongVcs as wrong:
         use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
@@ -54,5 +59,15 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
         raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
     except Malformed as wrong:
         raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
+    except TransportError as wrong:
+        raise errors.CommandError(f"{location.where}: {plain(str(wrong))}") from wrong
     except (CodedError, VcsError) as wrong:
         raise errors.CommandError(plain(str(wrong))) from wrong
+
+
+def _instead(found: str, location: Location | SshLocation) -> str:
+    """What lies where no repository is, and how it would be served."""
+    push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
+    there = f"{location.key.removesuffix(location.path)}ANOTHER-PATH"
+    how = "" if push is None else f", which is not served: to have it served, run `{push} {there}` in it"
+    return f"there is {found}{how}"

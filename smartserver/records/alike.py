@@ -1,30 +1,40 @@
-"""How much two texts begin and end with in common; all of it is done in slices, none of it byte by byte or copied."""
+"""How much two texts begin and end with in common; nearly all of it is done in slices, none of it byte by byte."""
 
 from __future__ import annotations
 
+from typing import Final, Literal
 
-def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0, *, within: int = 1) -> int:
-    """How many bytes both have in common from there on; perhaps less than `within` more."""
+_LEFT: Final = 256
+"""Bytes in which the first that differ are found at once, of both as numbers: 8 halvings in the time of 3."""
+
+
+def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:
+    """How many bytes both have in common from there on."""
     low, high = 0, min(len(one) - at, len(other) - other_at)
     with memoryview(other) as view:
-        while high - low >= within:
+        while high - low > _LEFT:
             middle = (low + high + 1) // 2
             if one.startswith(view[other_at + low : other_at + middle], at + low):
                 low = middle
             else:
                 high = middle - 1
-    return low
+    return high - _differing(one[at + low : at + high], other[other_at + low : other_at + high], "big")
 
 
-def common_end(one: bytes, other: bytes, most: int, *, within: int = 1) -> int:
-    """How many bytes both end with, `most` at most; perhaps less than `within` more."""
+def common_end(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes both end with, `most` at most."""
     end, other_end = len(one), len(other)
     low, high = 0, most
     with memoryview(other) as view:
-        while high - low >= within:
+        while high - low > _LEFT:
             middle = (low + high + 1) // 2
             if one.endswith(view[other_end - middle : other_end - low], 0, end - low):
                 low = middle
             else:
                 high = middle - 1
-    return low
+    return high - _differing(one[end - high : end - low], other[other_end - high : other_end - low], "little")
+
+
+def _differing(one: bytes, other: bytes, order: Literal["big", "little"]) -> int:
+    """How many bytes are left from the first that differ, counted from the end at which numbers are highest."""
+    return (int.from_bytes(one, order) ^ int.from_bytes(other, order)).bit_length() + 7 >> 3

@@ -40,9 +40,6 @@ SEARCHED: Final = 32
 """New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
 whole, which takes a time in proportion to it: 16,000 keys in a leaf of 800 KB took 9 seconds."""
 
-_NEAR: Final = 64
-"""Bytes up to which a difference need not be found more exactly: items are longer."""
-
 _STEPS: Final = 32
 """Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
 
@@ -59,9 +56,10 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     if head.prefix != earlier.prefix or head.parts != earlier.parts:
         return None
     if head.parts != ENTRY_PARTS:
-        start, new_end, old_end = _differing(new, head.end, old, earlier.end)
-        count = count_items(head, new, start, new_end)
-        count_before, _ = read_before(earlier, old, start - head.end + earlier.end, old_end)
+        at, old_at = _step(new, head.end, old, earlier.end)
+        new_end, old_end = _ends(new, at, old, old_at)
+        count = count_items(head, new, at, new_end)
+        count_before, _ = read_before(earlier, old, old_at, old_end)
         _check_counts(head, earlier, count, count_before)
         return NOTHING
     items, others = other_items(new, head.end, old, earlier.end)
@@ -179,7 +177,7 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
     """Past the items that are the same in both."""
-    same = common_start(new, old, at, old_at, within=_NEAR)
+    same = common_start(new, old, at, old_at)
     # Of an item only the first line has a NUL. The last one that begins there may go on otherwise.
     last = old.rfind(b"\0", old_at, old_at + same)
     skipped = old.rfind(b"\n", old_at, last) + 1 - old_at if last >= 0 else 0
@@ -188,10 +186,10 @@ def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
     """Where what both have in common at their ends begins, in whole items."""
-    behind = common_end(new, old, min(len(new) - at, len(old) - old_at), within=_NEAR)
-    # The first item in it may have begun otherwise.
+    behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
+    # The first item in it may have begun otherwise; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)
-    second = old.find(b"\0", first + 1) if first >= 0 else -1
+    second = old.find(b"\0", old.find(b"\n", first)) if first >= 0 else -1
     left = len(old) - old.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
     return len(new) - left, len(old) - left
 
@@ -200,21 +198,6 @@ def _item_end(text: bytes, at: int, end: int) -> int:
     """Where the item ends that begins there: at the line with the next NUL."""
     following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
     return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end
-
-
-def _differing(new: bytes, new_start: int, old: bytes, old_start: int) -> tuple[int, int, int]:
-    """Where the items begin that differ, in the new leaf, and where they end, in both; whole items lie between."""
-    new_items, old_items = new[new_start:], old[old_start:]
-    ahead = common_start(new_items, old_items)
-    behind = common_end(new_items, old_items, min(len(new_items), len(old_items)) - ahead)
-    # Of an item only the first line has a NUL. The last one before the difference may be cut by it, and the first one
-    # after it: so what is left out ahead ends where the former begins, what is left out behind begins after the latter.
-    last = new_items.rfind(b"\0", 0, ahead)
-    start = new_items.rfind(b"\n", 0, last) + 1 if last >= 0 else 0
-    first = new_items.find(b"\0", len(new_items) - behind)
-    second = new_items.find(b"\0", new_items.find(b"\n", first)) if first >= 0 else -1
-    left = len(new_items) - new_items.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
-    return new_start + start, len(new) - left, len(old) - left
 
 
 def _refuse_doubles(head: LeafHead, added: Iterable[bytes], new: bytes) -> None:

@@ -32,6 +32,7 @@ class BzrContent:
         paths: Sequence[bytes] | None,
         seen: set[Key],
         also: Collection[bytes] = (),
+        bringers: set[RevisionId] | None = None,
     ) -> Iterator[Place]:
         """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
         found = read(INVENTORY, revision)
@@ -40,10 +41,10 @@ class BzrContent:
         yield INVENTORY, revision
         inventory = read_inventory(found.text)
         page = functools.partial(_page, read)
-        files: list[Entry] = []
+        entries: list[Entry] = []
         if paths is None or b"" in paths:  # The root is everything, and by name, too.
             for root in (inventory.id_to_entry, inventory.by_name):
-                for key in _pages(page, root, seen, files):
+                for key in _pages(page, root, seen, entries):
                     yield CHK, key
         else:
             tree = BzrTree(inventory, page)
@@ -60,9 +61,12 @@ class BzrContent:
                         for child in tree.children(folder.file_id).values():
                             tree.entry(child)
                     folder = tree.child(folder.file_id, name)
-                files += [entry for _, entry in tree.walk(path) if entry.kind == "file"]
+                entries += [entry for _, entry in tree.walk(path)]
             for key in tree.pages:
                 yield CHK, key
+        if bringers is not None:
+            bringers.update([entry.revision for entry in entries])
+        files = [entry for entry in entries if entry.kind == "file"]
         # What ends alike is mostly alike, and compresses well side by side.
         files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
         for key in dict.fromkeys(entry.text_key for entry in files):
@@ -95,19 +99,9 @@ class BzrContent:
             mine, theirs = below[0] - seen, below[1] - seen
         return files[0] ^ files[1]
 
-    def had(self, read: Read, revisions: Collection[RevisionId]) -> HadTrees:
-        """Trees to compare others with."""
-        return HadTrees(read, revisions)
-
-    def bringers(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> set[RevisionId]:
-        """The revisions that changed the entries of a tree last, or those at some paths and below."""
-        found = read(INVENTORY, revision)
-        if found is None:
-            return set()
-        tree = BzrTree(read_inventory(found.text), functools.partial(_page, read))
-        if paths is None or b"" in paths:
-            return {entry.revision for entry in tree.entries()}
-        return {entry.revision for path in dict.fromkeys(paths) for _, entry in tree.walk(path)}
+    def had(self, read: Read) -> HadTrees:
+        """Trees to compare others with; none yet."""
+        return HadTrees(read)
 
     def bringer(self, key: Key) -> RevisionId:
         """The second part of a text's key."""
@@ -133,11 +127,17 @@ class BzrContent:
 class HadTrees:
     """Trees that a reader has; however many others are compared with them, each page of theirs is read once."""
 
-    def __init__(self, read: Read, revisions: Collection[RevisionId]) -> None:
-        found = [read_inventory(each.text) for revision in revisions if (each := read(INVENTORY, revision)) is not None]
-        self._roots = {root for inventory in found for root in (inventory.id_to_entry, inventory.by_name)}
+    def __init__(self, read: Read) -> None:
+        self._roots: set[Key] = set()
         self._read = read
         self._known: dict[Key, tuple[Collection[Key], set[Key]]] = {}
+
+    def add(self, revision: RevisionId) -> None:
+        """Take in a revision's."""
+        found = self._read(INVENTORY, revision)
+        if found is not None:
+            inventory = read_inventory(found.text)
+            self._roots |= {inventory.id_to_entry, inventory.by_name}
 
     def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
         """Pages of theirs at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""
@@ -166,8 +166,8 @@ class HadTrees:
         return known
 
 
-def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[Entry]) -> Iterator[Key]:
-    """Every page below a root that is not in `seen`; the files that leaves of `id_to_entry` have go to `files`."""
+def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], entries: list[Entry]) -> Iterator[Key]:
+    """Every page below a root that is not in `seen`; what leaves of `id_to_entry` have goes to `entries`."""
     todo = [] if root in seen else [root]
     seen.add(root)
     while todo:
@@ -179,7 +179,7 @@ def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], files: list[
             seen.update(below)
             todo += below
             continue
-        files += _files(text)
+        entries += _entries(text)
 
 
 def _below(text: bytes) -> tuple[Collection[Key], list[Entry]]:
@@ -190,11 +190,14 @@ def _below(text: bytes) -> tuple[Collection[Key], list[Entry]]:
 
 
 def _files(text: bytes) -> list[Entry]:
-    """The files that a leaf has; one of `by_name` has none."""
+    """The files that a leaf has."""
+    return [entry for entry in _entries(text) if entry.kind == "file"]
+
+
+def _entries(text: bytes) -> list[Entry]:
+    """The entries that a leaf has; one of `by_name` has none."""
     leaf = read_leaf(text)
-    if leaf.parts != ENTRY_PARTS:
-        return []
-    return [entry for entry in map(read_entry, leaf.items.values()) if entry.kind == "file"]
+    return list(map(read_entry, leaf.items.values())) if leaf.parts == ENTRY_PARTS else []
 
 
 def _page(read: Read, key: Key) -> bytes:

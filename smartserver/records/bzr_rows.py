@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from smartserver.records.bzr_changes import other_items
 from smartserver.records.bzr_pages import leaf_head
 
-# A class of bytes is slow to match, `.` is not.
+# A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
 _ROWS: Final = re.compile(
-    rb"[^\0\n]*\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.+)\n(.*)\n(.*)\n(.+)\n(?:([0-9a-f]{40})\n([0-9]+)\n[YN]\n)?"
+    rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
 )
 
 Row = tuple[bytes, ...]

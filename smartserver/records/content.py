@@ -18,6 +18,13 @@ Place = tuple[int, Key]
 class Had(Protocol):
     """Trees that a reader has."""
 
+    def add(self, revision: RevisionId) -> None:
+        """Take in a revision's, if it has one.
+
+        Raises:
+            ValueError: its record cannot be read.
+        """
+
     def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
         """What they have of a revision's tree: pages, at which `Content.tree` need go no further, and texts of files.
 
@@ -44,12 +51,14 @@ class Content(Protocol):
         paths: Sequence[bytes] | None,
         seen: set[Key],
         also: Collection[bytes] = (),
+        bringers: set[RevisionId] | None = None,
     ) -> Iterator[Place]:
         """The records of a revision's tree, or of what lies at some paths and below, and of the folders on the way
         there; files' texts last. A path at which nothing lies adds what shows that.
 
         `seen`: what whole trees before it had and need not be read again; this one's is added. `also`: what `named`
-        gave of other trees; where that is elsewhere in this one, its place is one of the paths.
+        gave of other trees; where that is elsewhere in this one, its place is one of the paths. `bringers`: gets, by
+        the time the walk ends, the revisions that changed what it led to last, ghosts among them.
 
         Raises:
             ValueError: a record is missing or cannot be read.
@@ -69,19 +78,8 @@ class Content(Protocol):
             ValueError: a record is missing or cannot be read.
         """
 
-    def had(self, read: Read, revisions: Collection[RevisionId]) -> Had:
-        """Trees to compare others with.
-
-        Raises:
-            ValueError: a record cannot be read.
-        """
-
-    def bringers(self, read: Read, revision: RevisionId, paths: Sequence[bytes] | None) -> set[RevisionId]:
-        """The revisions that changed what is in a tree last, or what lies at some paths and below; ghosts among them.
-
-        Raises:
-            ValueError: a record is missing or cannot be read.
-        """
+    def had(self, read: Read) -> Had:
+        """Trees to compare others with; none yet."""
 
     def bringer(self, key: Key) -> RevisionId:
         """The revision that brought a file's text; it may be a ghost."""

@@ -224,6 +224,8 @@ class _SharedZstd:
         self._lib: Any = library.lib
         self._ffi: Any = library.ffi
         lib = self._lib
+        self._refer_written: Any = lib.ZSTD_CCtx_refPrefix
+        self._compress: Any = lib.ZSTD_compress2
         self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
         self._out = self._new("char[]", _SHARED_BUFFER)
         self._writer = self._make_writer()
@@ -268,11 +270,11 @@ class _SharedZstd:
                     parameters = self._made[wanted] = self._parameters(level, size)
                 self._must(lib.ZSTD_CCtx_setCParams(writer, parameters))
                 self._set = wanted
-        if base:
-            self._must(lib.ZSTD_CCtx_refPrefix(writer, base, len(base)))
+        if base and (wrong := self._refer_written(writer, base, len(base))):
+            self._must(wrong)
         room = _SHARED_BUFFER if len(text) <= _SHARED_BUFFER // 2 else lib.ZSTD_compressBound(len(text))
         out = self._out if room <= _SHARED_BUFFER else self._new("char[]", room)
-        result = lib.ZSTD_compress2(writer, out, room, text, len(text))
+        result = self._compress(writer, out, room, text, len(text))
         if result > room:
             self._must(result)
         frame: bytes = self._unpack(out, result)
@@ -288,8 +290,8 @@ class _SharedZstd:
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
         # Some 17,000 times for 3,000 revisions, of a microsecond or two: so no call is made here that need not be.
-        if base:
-            self._must(self._refer(self._reader, base, len(base)))
+        if base and (wrong := self._refer(self._reader, base, len(base))):
+            self._must(wrong)
         out = self._out if length <= _SHARED_BUFFER else self._new("char[]", length)
         result = self._decompress(self._reader, out, length, self._from_buffer(frame), len(frame))
         if result > length:  # As every error's number is.

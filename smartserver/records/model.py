@@ -87,6 +87,8 @@ class Segment(NamedTuple):
     """Offset of the first frame from the start of the segment."""
     length: int
     """Bytes of the whole segment, its own length field included."""
+    headers: tuple[int, ...]
+    """Offsets of the entries' own bytes from the start of the segment."""
 
     def base_of(self, entry: Entry) -> Key:
         """The key of `entry`'s base, or empty when it has none."""

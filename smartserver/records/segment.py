@@ -101,10 +101,12 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
         body, at, start = body - start, at - start, 0
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
     parents, at = _read_parents(buf, at, revision)
-    entries, at = _read_entries(buf, at, revision, parents, _kinds(tuple(kinds)))
+    entries, headers, at = _read_entries(buf, at, revision, parents, _kinds(tuple(kinds)))
     if at - body + sum([entry.frame_length for entry in entries]) != length:
         raise Malformed(start, f"header and frames do not add up to the segment's {length} bytes")
-    return Segment(revision, parents, entries, at - start, body - start + length)
+    if start:
+        headers = [each - start for each in headers]
+    return Segment(revision, parents, entries, at - start, body - start + length, tuple(headers))
 
 
 def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
@@ -376,15 +378,18 @@ def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Pare
 
 def _read_entries(
     buf: bytes, at: int, revision: RevisionId, parents: tuple[Parent, ...], kinds: _Kinds
-) -> tuple[tuple[Entry, ...], int]:
+) -> tuple[tuple[Entry, ...], list[int], int]:
+    """The entries, where each begins, and where they end."""
     count, at = _read_count(buf, at, "records of a revision", limits.MAX_ENTRIES, _LEAST_ENTRY)
     entries: list[Entry] = []
+    headers: list[int] = []
     seen: set[tuple[int, bytes]] = set()
     text = 0
     size = len(buf)
     new = tuple.__new__
     for _ in range(count):
         begin = at
+        headers.append(begin)
         if at + _LEAST_ENTRY > size:
             raise Malformed(at, "a record's header is cut off")
         kind = buf[at]
@@ -426,7 +431,7 @@ def _read_entries(
         # As `Entry(...)` does, in half the time.
         entries.append(new(Entry, (kind, encoding, key, meta, base, base_key, length, frame_length, check)))
     _limit("bytes of text in a segment", text, limits.MAX_SEGMENT_TEXT)
-    return tuple(entries), at
+    return tuple(entries), headers, at
 
 
 def _check_base(

@@ -31,6 +31,9 @@ class Lane(enum.Enum):
 class Executor(Protocol):
     """Runs work that blocks and reports back on the thread that moves the bytes."""
 
+    stopping: bool
+    """Whether it begins no more and waits for what runs: that makes haste."""
+
     def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Call `work` somewhere, then `done` with what it gave. `work` raises nothing."""
 
@@ -40,6 +43,8 @@ class Executor(Protocol):
 
 class InlineExecutor:
     """Runs everything at once, in the caller's thread: for the simulator."""
+
+    stopping = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Do it now."""

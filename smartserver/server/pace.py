@@ -19,9 +19,13 @@ class SlowPace:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.thread_time, sleep: Callable[[float], None] = time.sleep
+        self,
+        hurried: Callable[[], bool],
+        clock: Callable[[], float] = time.thread_time,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`clock`: seconds this thread has computed."""
+        """`hurried`: whether somebody waits, so that it does not rest. `clock`: seconds this thread has computed."""
+        self._hurried = hurried
         self._clock = clock
         self._sleep = sleep
         self._since = clock()
@@ -30,5 +34,6 @@ class SlowPace:
         """Rest, if it is time to."""
         worked = self._clock() - self._since
         if worked >= SLICE:
-            self._sleep(REST * worked)
+            if not self._hurried():
+                self._sleep(REST * worked)
             self._since = self._clock()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import smartserver
 from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
+from smartserver.server.due import Due
 from smartserver.server.jailed import JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, Discipline
@@ -75,7 +76,7 @@ class Site:
     """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
-    due: set[PackRepository] = field(default_factory=set)
+    due: Due = field(default_factory=Due)
     """Those that wait to be tidied."""
     _counted: CountedTransport = field(init=False)
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)

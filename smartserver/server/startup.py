@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from smartserver.server import jail
+from smartserver.server.executor import Executor
 from smartserver.server.sessions import Clock
 from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
@@ -49,9 +50,11 @@ def inside_of(root: LocalTransport) -> Callable[[str], bool]:
     return inside
 
 
-def tidy_all(site: Site) -> None:
+def tidy_all(site: Site, executor: Executor) -> None:
     """Clear `incoming` of every repository below the root and delete files no root names any more."""
     for path in repositories(site.root, site.inside):
+        if executor.stopping:
+            return
         try:
             site.find(path).repository.collect_garbage_files()
         except Exception as wrong:  # It runs in a thread whose errors nobody sees.

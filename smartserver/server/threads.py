@@ -24,6 +24,7 @@ class ThreadExecutor:
     """Runs work in threads and reports back through `call_from_thread`; implements `Executor`."""
 
     def __init__(self, call_from_thread: Callable[[Callable[[], None]], None]) -> None:
+        self.stopping = False
         self._call_from_thread = call_from_thread
         self._pools = {lane: ThreadPoolExecutor(count, lane.value) for lane, count in THREADS.items()}
 
@@ -42,5 +43,6 @@ class ThreadExecutor:
 
     def stop(self) -> None:
         """Start no more work and wait for what runs."""
+        self.stopping = True
         for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)

@@ -16,10 +16,10 @@ from smartserver.server.access import Access
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.executor import Lane
-from smartserver.server.pace import SlowPace
 from smartserver.server.receiving import Receiving
 from smartserver.server.site import Site
 from smartserver.server.words import in_words
+from smartserver.store.index_build import Pace
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -198,10 +198,10 @@ class RequestWork:
         return in_words(error, self._asked.found)
 
 
-def tidy(repository: PackRepository) -> None:
+def tidy(repository: PackRepository, pace: Pace) -> None:
     """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
     try:
-        repository.tidy(SlowPace())
+        repository.tidy(pace)
     except Exception as wrong:  # It runs in a thread whose errors nobody sees.
         log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
 

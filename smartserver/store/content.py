@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.bulk import BulkWriter
@@ -110,27 +111,24 @@ class ContentReader:
         paths = [path for path in self._plan.trees.paths or () if path]
         found: set[bytes] = set()
         for revision in revisions:
-            try:
+            with _reading(revision):
                 found |= self._content.named(self._read, revision, paths)
-            except ValueError as wrong:
-                raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
         return found
 
     def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
         """The texts that one tree of a pair has and the other has not."""
         found: set[Key] = set()
         for pair in pairs:
-            try:
+            with _reading(pair[0]):
                 found.update(self._content.changed(self._read, pair[0], pair[1] if len(pair) > 1 else None))
-            except ValueError as wrong:
-                raise CorruptRecord(pair[0], pair[0], f"its tree cannot be read: {wrong}") from wrong
         return found
 
     def _inventory(self, revision: RevisionId) -> Iterator[bytes]:
         """What says which tree a revision has, and nothing of that."""
         ordinal = self._snapshot.ordinal(revision)
         assert ordinal is not None  # Else it is not among those that are had.
-        places = self._content.tree(self._read, revision, (), set())
+        with _reading(revision):
+            places = list(self._content.tree(self._read, revision, (), set()))
         records = [*self._described(revision), *[each for kind, key in places for each in self._once(kind, key)]]
         yield self._segment(ordinal, records)
 
@@ -138,19 +136,18 @@ class ContentReader:
         """The trees that the reader has; None where it has none."""
         if not revisions:
             return None
-        try:
-            return self._content.had(self._read, revisions)
-        except ValueError as wrong:
-            raise CorruptRecord(b"", b"", f"a tree that is had cannot be read: {wrong}") from wrong
+        had = self._content.had(self._read)
+        for revision in revisions:
+            with _reading(revision):
+                had.add(revision)
+        return had
 
     def _shared(self, revision: RevisionId, had: Had | None) -> set[Key]:
         """The texts that a tree shares with those the reader has; the walk will not enter the pages it shares."""
         if had is None:
             return set()
-        try:
+        with _reading(revision):
             pages, texts = had.shared(revision)
-        except ValueError as wrong:
-            raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
         self._walked |= pages
         return texts
 
@@ -179,8 +176,9 @@ class ContentReader:
 
         def records() -> Iterator[Record]:
             yield from self._described(revision)
-            try:
-                for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also):
+            brought_by: set[RevisionId] | None = set() if trees.bringers else None
+            with _reading(revision):
+                for kind, key in content.tree(self._read, revision, trees.paths, self._walked, also, brought_by):
                     if kind == content.text:
                         if key in had or (changed is not None and key not in changed):
                             continue
@@ -190,10 +188,7 @@ class ContentReader:
                         if trees.changed and (brought := snapshot.ordinal(content.bringer(key))) is not None:
                             bringers[brought] = None
                     yield from self._once(kind, key)
-                brought_by = content.bringers(self._read, revision, trees.paths) if trees.bringers else ()
-            except ValueError as wrong:
-                raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong
-            here = [each for name in brought_by if (each := snapshot.ordinal(name)) is not None]
+            here = [each for name in brought_by or () if (each := snapshot.ordinal(name)) is not None]
             bringers.update(dict.fromkeys(sorted(here)))
             for text in texts if trees.versions else ():
                 for bringer, key in content.versions(self._read, text):
@@ -247,3 +242,16 @@ class ContentReader:
             entries.append(Entry(kind, STORED, key, meta, BaseTag.NONE, b"", len(text), len(text), check))
             frames.append(text)
         return encode_segment(self._snapshot.revision(ordinal), self._snapshot.parents(ordinal), entries, frames, kinds)
+
+
+@contextmanager
+def _reading(revision: RevisionId) -> Iterator[None]:
+    """What cannot be read is damage of this revision's tree.
+
+    Raises:
+        CorruptRecord: so it is.
+    """
+    try:
+        yield
+    except ValueError as wrong:
+        raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong

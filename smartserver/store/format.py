@@ -9,7 +9,7 @@ import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, Unsupported
+from smartserver.errors import A_BAZAAR_REPOSITORY, A_GIT_REPOSITORY, CorruptFile, Unsupported
 from transports.base import Transport
 from transports.steps import GetStat
 
@@ -104,7 +104,7 @@ def foreign_in(names: Collection[str]) -> str | None:
     if ".hg" in names:
         return "a Mercurial repository"
     if ".bzr" in names:
-        return "a Bazaar repository"
+        return A_BAZAAR_REPOSITORY
     return None
 
 

@@ -12,33 +12,6 @@ from smartserver.records.model import BaseTag, Entry, Kind, RevisionId
 from smartserver.records.varint import Malformed, decode
 
 
-def header_size(entry: Entry, revision: RevisionId) -> int:
-    """Bytes of a record's header in the segment of `revision`."""
-    _, _, key, meta, base, base_key, length, frame_length, check = entry
-    # The revision's own record leaves its key out.
-    key_length = 0 if key == revision else len(key)
-    # Kind, encoding and five numbers of a byte each, if they need no more.
-    size = 7 + key_length + len(meta) + len(check)
-    if key_length > 0x7F:
-        size += _more(key_length)
-    if meta:
-        size += _more(len(meta))
-    if base == BaseTag.FULL_KEY:
-        size += 1 + len(base_key) + _more(len(base_key))
-    elif base > 0x7F:
-        size += _more(base)
-    if length > 0x7F:
-        size += _more(length)
-    if frame_length > 0x7F:
-        size += _more(frame_length)
-    return size
-
-
-def _more(number: int) -> int:
-    """Bytes of a number beyond the first."""
-    return (number.bit_length() - 1) // 7 if number > 0x7F else 0
-
-
 def decode_header(buf: bytes, revision: RevisionId, kinds: Sequence[Kind]) -> Entry:
     """The header `buf` begins with, in the segment of `revision`.
 

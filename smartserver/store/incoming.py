@@ -190,6 +190,7 @@ class Intake:
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
+        arrivals, checks = self._arrivals, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -199,9 +200,10 @@ class Intake:
                 self._unreachable[wrong.key] = None
                 self._name_unreachable(segment, ordinal)
                 return
-            row, number, stored = self._row(entry, base_key, len(self._arrivals))
+            row, number, stored = self._row(entry, base_key, first + index)
             place = _new(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
-            if not self._is_repeat(proof, entry, place, base_key, frame):
+            # A check beside the key would have to be proved, too.
+            if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
                 if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
@@ -210,7 +212,7 @@ class Intake:
                 if anew is not None:
                     rewritten[index], row = anew
             rows.append(row)
-            self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
+            arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
         check_own_record(self._rules, segment, proof.own)
         proof.finish()
@@ -236,7 +238,8 @@ class Intake:
         base = None if base_key is None else self._base(entry.kind, base_key)
         record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
-        self._refuse_conflict(entry, record)
+        if self._conflicts[entry.kind]:
+            self._refuse_conflict(entry, record)
         if self._kinds[entry.kind].base:
             self._arrivals.recent.put(record)
         if entry.kind == self._rules.own_kind and entry.key == proof.revision:
@@ -251,7 +254,6 @@ class Intake:
         """Whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
         return (
             entry.key != proof.revision  # A revision's own record is looked into.
-            and not self._checks[entry.kind]  # A check beside the key would have to be proved, too.
             and self._arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
             and proof.add_repeat(entry, base_key)
         )
@@ -266,9 +268,7 @@ class Intake:
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
         """Where the key says nothing of the text, a key that may be a base must still mean one text."""
-        if self._conflicts[entry.kind] and (
-            self._snapshot is not None or self._arrivals.first(entry.kind, entry.key) is not None
-        ):
+        if self._snapshot is not None or self._arrivals.first(entry.kind, entry.key) is not None:
             known = self._arrivals.record(entry.kind, entry.key)
             if known is not None and known.text != record.text:
                 raise ConflictingRecord(entry.key)

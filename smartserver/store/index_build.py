@@ -12,7 +12,6 @@ from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.headers import header_size
 from smartserver.store.index import (
     DIGEST,
     EXTERNAL,
@@ -158,14 +157,10 @@ class IndexBuilder:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
         frame_at = offset + segment.frames_at
-        revision = segment.revision
-        sizes = [header_size(entry, revision) for entry in segment.entries]
-        header_at = frame_at - sum(sizes)
-        first, depths, chains = self._first, self._depths, self._chains
-        header_offsets: list[int] = []
+        first, digests, depths, chains = self._first, self._digests, self._depths, self._chains
         frame_offsets: list[int] = []
         bases: list[int] = []
-        for entry, size, row in zip(segment.entries, sizes, rows, strict=True):
+        for entry, row in zip(segment.entries, rows, strict=True):
             kind = entry.kind
             base, depth, chain = NO_BASE, 0, kib(entry.length)
             if entry.base != BaseTag.NONE:
@@ -177,21 +172,19 @@ class IndexBuilder:
                 else:
                     base, depth, chain = at, depths[at] + 1, chains[at] + chain
             digest = record_digest(kind, entry.key)
-            first.setdefault(digest, len(self._digests))
-            self._digests.append(digest)
+            first.setdefault(digest, len(digests))
+            digests.append(digest)
             depths.append(min(depth, MAX_DEPTH))
             chains.append(min(chain, U32))
             bases.append(base)
-            header_offsets.append(header_at)
             frame_offsets.append(frame_at)
-            header_at += size
             frame_at += entry.frame_length
         self._bases.extend(bases)
-        self._header_offsets.extend(header_offsets)
+        self._header_offsets.extend([offset + header for header in segment.headers])
         self._frame_offsets.extend(frame_offsets)
         self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
         self._lengths.extend([entry.length for entry in segment.entries])
-        self._row_segments.extend([ordinal] * len(sizes))
+        self._row_segments.extend([ordinal] * len(bases))
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def _parent_entry(self, revision: RevisionId) -> int:

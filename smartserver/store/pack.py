@@ -92,16 +92,6 @@ class PackWriter:
         self._hash.update(chunk)
         self.length += len(chunk)
 
-    def add(self, segment: bytes) -> int:
-        """Write one segment and give its offset.
-
-        Raises:
-            NoSpace, TransportFailed.
-        """
-        offset = self.length
-        self.append(segment)
-        return offset
-
     def finish(self) -> tuple[int, bytes]:
         """Write the trailer; gives the file's length and hash. The caller syncs.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
-from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
+from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
 from smartserver.records.rules import Rules
 from smartserver.store.ancestry import Reach
 
@@ -94,6 +94,8 @@ class SegmentProof:
         copies: Callable[[int, Key], Iterable[int]],
         cache: ReferenceCache,
     ) -> None:
+        self.revision = segment.revision
+        """Whose proof it is."""
         self._rules = rules
         self._segment = segment
         self._reach = reach
@@ -105,11 +107,6 @@ class SegmentProof:
         self._granted: list[References] = []
         """What records of ancestors refer to."""
         self._needed: list[tuple[Entry, References]] = []
-
-    @property
-    def revision(self) -> RevisionId:
-        """Whose proof it is."""
-        return self._segment.revision
 
     def base(self, entry: Entry) -> Key | None:
         """The key of an entry's base; None where it has none.

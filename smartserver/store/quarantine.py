@@ -273,12 +273,6 @@ class DraftPack:
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
 
-    def _write(self) -> None:
-        writer = self._begin() if self._writer is None else self._writer
-        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
-        if content:
-            writer.append(content)
-
     def close(self) -> None:
         """Close the files; closing twice is harmless."""
         if self._file is not None:
@@ -286,6 +280,12 @@ class DraftPack:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    def _write(self) -> None:
+        writer = self._begin() if self._writer is None else self._writer
+        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
+        if content:
+            writer.append(content)
 
 
 def sweep(folder: Transport, old: Callable[[float], bool], *, by_age: bool = False) -> int:

@@ -30,7 +30,7 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import rows
 from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile, RootMoved, Swap
+from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
@@ -45,8 +45,6 @@ COLLECT_INTERVAL = 3600.0
 FAR_PACKS = 48
 """Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
 bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
-AHEAD = 4
-"""Packs that may come while others are joined at a slow pace, before that is left."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -333,8 +331,8 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            unpressed = partial(self._unless_pressed, pace, len(snapshot.packs))
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=unpressed)
+            paced = partial(self._unless_awaited, pace)
+            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
         finally:
             self._repacking.release()
 
@@ -361,10 +359,9 @@ class PackRepository:
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
-    def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Keep to a pace unless somebody waits, or so many packs came meanwhile that it would fall behind."""
-        latest = self._latest
-        if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
+    def _unless_awaited(self, pace: Pace) -> None:
+        """Keep to a pace unless somebody waits for the end."""
+        if not self._awaited.is_set():
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
@@ -533,16 +530,7 @@ class PackRepository:
             swap.replace(gone, files)
             return RootView(gone, self.folder)
         root, files = self._next(state, transaction, upload, entry)
-        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
-        try:
-            swap.replace(root, files)
-        except (TransportError, RootMoved, LimitExceeded):
-            kept.close()
-            raise
-        except BaseException:
-            if upload is not None:
-                upload.leave()
-            raise
+        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, state.view)
 
     def _next(

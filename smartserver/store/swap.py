@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.far import is_far
@@ -342,6 +342,29 @@ class Swap:
                     _discard(folder, step.path)
             if isinstance(wrong, NoSuchFile) and f"{HELD}/" in refused:
                 raise LockBroken(refused, "the lock was broken while it was held; nothing was changed") from wrong
+            raise
+
+    def settle(
+        self,
+        root: Root,
+        files: Sequence[tuple[str, bytes]],
+        undo: contextlib.ExitStack,
+        leave: Callable[[], None],
+    ) -> None:
+        """As `replace`, where `root` names a new pack: `undo`, which deletes it, is done only where surely nothing
+        changed, and else `leave`, which lets go of it.
+
+        Raises:
+            RootMoved, LimitExceeded, OutcomeUnknown, TransportError: as `replace`.
+        """
+        kept = undo.pop_all()
+        try:
+            self.replace(root, files)
+        except (TransportError, RootMoved, LimitExceeded):
+            kept.close()
+            raise
+        except BaseException:
+            leave()
             raise
 
 

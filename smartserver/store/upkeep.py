@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository
+from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
@@ -18,9 +18,9 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile, RootMoved
+from smartserver.store.swap import RootFile
 from transports.base import EntryKind, Transport
-from transports.errors import NoSuchFile, NotADirectory, TransportError
+from transports.errors import NoSuchFile, NotADirectory
 
 REPACK = b"repack"
 PROBE = b"probe"
@@ -78,15 +78,7 @@ def repack(
                 dropped=[pack.name for pack in old],
                 randomness=randomness,
             )
-            kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
-            try:
-                swap.replace(new, files)
-            except (TransportError, RootMoved, LimitExceeded):
-                kept.close()
-                raise
-            except BaseException:
-                place.leave()
-                raise
+            swap.settle(new, files, undo, place.leave)
     place.leave()
     return True
 

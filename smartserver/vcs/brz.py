@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from smartserver.errors import shown
 from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Kind, RevisionId
@@ -87,7 +88,7 @@ class BrzRepository:
         """
         name = self.breezy._format.network_name()
         if name != NETWORK_NAME:
-            raise WrongFormat(name.decode("utf-8", "replace").strip())
+            raise WrongFormat(shown(name.strip()))
 
     def locked(self) -> AbstractContextManager[object]:
         """A lock under which it is read."""

@@ -266,8 +266,10 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 
 def _is_plain(store: Any) -> bool:
     """Whether all a store has lies in blocks of its own, of which is known how they are read."""
+    # Of Breezy 3.4's stores, which are another package's, it is not known; nor of a class that somebody has derived.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
     plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
+    # What it is stacked on has the rest; and what was just added is still in its compressor, and in no block.
     return plain and not store._immediate_fallback_vfs and not store._unadded_refs
 
 

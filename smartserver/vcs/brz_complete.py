@@ -22,7 +22,9 @@ from smartserver.vcs.brz_compat import Repository, Store
 class References:
     """What pages and inventories refer to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: bool = True) -> None:
+        """`kept`: whether `check` is asked at the end; else nothing is kept for it."""
+        self._kept = kept
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
 
@@ -35,12 +37,15 @@ class References:
         """
         if is_node(text):
             below = None if base is None else node_changes(text, base)
-            self._pages.update(read_node(text).children.values() if below is None else below.now)
+            pages = read_node(text).children.values() if below is None else below.now
+            if self._kept:
+                self._pages.update(pages)
             return {}
         named = None if base is None else new_texts(text, base)
         if named is None:
             named = leaf_texts(text)
-        self._texts.update(named)
+        if self._kept:
+            self._texts.update(named)
         return named
 
     def inventory(self, text: bytes) -> None:
@@ -50,7 +55,8 @@ class References:
             ValueError: it cannot be read.
         """
         inventory = read_inventory(text)
-        self._pages.update((inventory.id_to_entry, inventory.by_name))
+        if self._kept:
+            self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
         """Check that all of it is among `pages` and `texts`, which came, or in the repository.

@@ -40,6 +40,10 @@ _ROOTS = 20_000
 """Inventories whose roots are kept."""
 
 
+_new = tuple.__new__
+"""Makes a named tuple of its values as they are, in half the time: two a record."""
+
+
 class _Tree(NamedTuple):
     """What was read of a revision before its texts."""
 
@@ -124,16 +128,17 @@ class Export:
         asking: list[Asking] = []
         for revision, parents in chunk:
             own: list[NewRecord] = []
+            here = [each.id for each in parents if not each.absent]
             for kind, found in ((REVISION, records), (SIGNATURE, signatures), (INVENTORY, inventories)):
                 row = found.get((revision,))
                 if row is not None:
                     meta = inventory_meta(row[1], [each.id for each in parents]) if kind == INVENTORY else b""
-                    candidates = self._candidates(kind, [each.id for each in parents if not each.absent][:1])
-                    own.append(NewRecord(kind, revision, meta, row[0], () if kind == SIGNATURE else candidates))
+                    candidates = () if kind == SIGNATURE else self._candidates(kind, here[:1])
+                    own.append(_new(NewRecord, (kind, revision, meta, row[0], candidates, b"")))
                 elif kind != SIGNATURE:
                     raise CannotSend(f"cannot push: {_named(kind, revision)} is not here (brz check says more)")
             _check_revision(revision, parents, own)
-            olds = [self._roots[each.id] for each in parents if not each.absent and each.id in self._roots]
+            olds = [self._roots[each] for each in here if each in self._roots]
             new = self._roots[revision]
             difference = Difference(self._pages)
             asking.append(difference.compare(new.id_to_entry, [old.id_to_entry for old in olds], entries=True))
@@ -179,7 +184,8 @@ class Export:
     # ---- segments
 
     def _candidates(self, kind: int, keys: Iterable[Key]) -> list[Candidate]:
-        found = [Candidate(key, self._before.get((kind, key))) for key in keys if key not in self._excluded]
+        before, excluded = self._before, self._excluded
+        found = [_new(Candidate, (key, before.get((kind, key)))) for key in keys if key not in excluded]
         if not self._partial or kind == CHK:
             return found
         return [each for each in found if each.text is not None or (kind, each.key) in self._sent]
@@ -195,7 +201,8 @@ class Export:
         for page, candidates in tree.difference.pages:
             if page not in done:
                 done.add(page)
-                records.append(NewRecord(CHK, page, b"", self._pages[page].text, self._candidates(CHK, candidates)))
+                text, before = self._pages[page].text, self._candidates(CHK, candidates)
+                records.append(_new(NewRecord, (CHK, page, b"", text, before, b"")))
         for entry, revisions in tree.difference.texts:
             key = entry.file_id + b"\0" + entry.revision
             if key in done:
@@ -204,9 +211,13 @@ class Export:
             found = texts.get((entry.file_id, entry.revision))
             if found is None:
                 raise CannotSend(f"cannot push: {_named(TEXT, key)} is not here (brz check says more)")
-            meta = text_meta(entry.file_id, found[1])
+            try:
+                meta = text_meta(entry.file_id, found[1])
+            except ValueError as wrong:
+                raise CannotSend(f"cannot push revision {shown(tree.revision)}: {wrong}") from wrong
             before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
-            records.append(NewRecord(TEXT, key, meta, found[0], before, entry.parent_id + b"/" + entry.name))
+            path = entry.parent_id + b"/" + entry.name
+            records.append(_new(NewRecord, (TEXT, key, meta, found[0], before, path)))
         for record in records:
             self._sent.add((record.kind, record.key))
             _check_limits(record)

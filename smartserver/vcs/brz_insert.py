@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from smartserver.errors import shown
 from smartserver.records.bzr_pages import is_node, leaf_texts
 from smartserver.records.bzr_revision import read_revision
 from smartserver.records.check import verify_record
@@ -73,10 +74,9 @@ def insert(
     repository.check_format()
     breezy = repository.breezy
     with tempfile.TemporaryFile(buffering=0) as spool, rare_collections():
-        arrived = _Arrived(repository, spool.fileno(), progress)
+        arrived = _Arrived(repository, spool.fileno(), progress, looks=is_alone(breezy))
         with breezy.lock_write(), contextlib.ExitStack() as undo:
-            if is_alone(breezy):
-                arrived.looks = True
+            if arrived.looks:
                 undo.enter_context(instead_of_breezys_look(breezy))
             sink = breezy._get_sink()
             try:
@@ -86,7 +86,7 @@ def insert(
                     more = _missing(repository, missing)
                     tokens, missing = sink.insert_stream(more, breezy._format, tokens)
                 if missing:
-                    raise VcsError(f"the repository lacks {sorted(missing)[0]!r} of what was pulled")
+                    raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
             except BzrError as wrong:
                 raise VcsError(f"the repository did not take what was pulled: {wrong}") from wrong
             finally:
@@ -108,7 +108,8 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
 class _Arrived:
     """The records that came, in the order they are inserted."""
 
-    def __init__(self, repository: BrzRepository, spool: int, progress: Progress) -> None:
+    def __init__(self, repository: BrzRepository, spool: int, progress: Progress, *, looks: bool) -> None:
+        """`looks`: whether it is looked here for what the records refer to, and not by Breezy."""
         self._stores = repository.stores
         self._kinds = repository.kinds
         self._spool = spool
@@ -121,9 +122,8 @@ class _Arrived:
         self._worker: Worker | None = None
         self._repository = repository.breezy
         self.revisions = 0
-        self.looks = False
-        """Whether it is looked here for what the records refer to, and not by Breezy."""
-        self._references = References()
+        self.looks = looks
+        self._references = References(kept=looks)
 
     @property
     def objects(self) -> int:

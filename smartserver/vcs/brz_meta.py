@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from smartserver.errors import shown
 from smartserver.records.model import RevisionId
-from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz_compat import NULL, StoreKey
 
 NO_PARENTS = NULL
@@ -32,12 +31,12 @@ def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
     """What the meta of a file's text is.
 
     Raises:
-        CannotSend: a parent is another file's.
+        ValueError: a parent is another file's.
     """
     ids = []
     for key in parents or ():
         if key[0] != file_id:
-            raise CannotSend(f"cannot push: a text of {shown(file_id)} has a parent of {shown(key[0])}")
+            raise ValueError(f"a text of {shown(file_id)} has a parent of {shown(key[0])}, another file")
         ids.append(key[1])
     return b"\0".join(ids)
 

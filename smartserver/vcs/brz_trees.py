@@ -21,6 +21,9 @@ Nodes = list[Node]
 Asking = Generator[Collection[Key], None, None]
 
 
+_new = tuple.__new__
+"""Makes a named tuple of its values as they are, in half the time."""
+
 _CHILD = 150
 """Bytes of a child beside its page's text."""
 
@@ -97,7 +100,7 @@ class Difference:
                     under.append((yield from self._open(reached, passed)))
                 if key in passed:
                     continue
-                self.pages.append(NewPage(key, _at_place(prefix, key, before)))
+                self.pages.append(_new(NewPage, (key, _at_place(prefix, key, before))))
                 for deeper, child in below.items():
                     if child not in passed:
                         nearer: list[Nodes] = []
@@ -119,7 +122,7 @@ class Difference:
             leaves.append(found)
         if key in passed:
             return
-        self.pages.append(NewPage(key, _at_place(prefix, key, before)))
+        self.pages.append(_new(NewPage, (key, _at_place(prefix, key, before))))
         if entries:
             self._compare_rows(self._pages[key], leaves)
 
@@ -138,7 +141,7 @@ class Difference:
             there = [revisions.get(row[0]) for revisions in before]
             if row[3] not in there:
                 candidates = dict.fromkeys([revision for revision in there[:2] if revision is not None])
-                self.texts.append(NewText(TreeEntry._make(row), list(candidates)))
+                self.texts.append(_new(NewText, (_new(TreeEntry, row), list(candidates))))
 
     def _need(self, *keys: Collection[Key]) -> Asking:
         missing = {key for group in keys for key in group if key not in self._pages}
@@ -200,7 +203,10 @@ def _at_place(prefix: bytes, key: Key, before: list[Nodes]) -> list[Key]:
     """In each of the first two trees the page whose keys are most nearly those under `prefix`."""
     found: dict[Key, None] = {}
     for nodes in before[:2]:
-        best = min(nodes, key=lambda node: abs(len(node[0]) - len(prefix)), default=None)
+        if len(nodes) == 1:  # Nearly always.
+            best: Node | None = nodes[0]
+        else:
+            best = min(nodes, key=lambda node: abs(len(node[0]) - len(prefix)), default=None)
         if best is not None and best[1] != key:
             found[best[1]] = None
     return list(found)

@@ -9,6 +9,8 @@ import re
 import struct
 from collections.abc import Callable
 
+from smartserver.records.varint import encode
+
 _NEAR_COPY = struct.Struct("<BHH").pack
 _FAR_COPY = struct.Struct("<BIH").pack
 _MAX_COPY = 0xFFFF
@@ -27,16 +29,6 @@ _LOOK_UPS = 64
 _WINDOW = 256
 
 _number = int.from_bytes
-
-
-def size(n: int) -> bytes:
-    """A length as a delta's head and an entry's head hold it: seven bits a byte, least first."""
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
 
 
 def _copy(offset: int, n: int) -> bytes:
@@ -116,7 +108,7 @@ def tree_delta(base: bytes, text: bytes, split: Callable[[bytes], list[bytes]]) 
         at += len(entry)
     if at != len(base):
         return None
-    out = [size(len(base)), size(len(text))]
+    out = [encode(len(base)), encode(len(text))]
     start = stop = -1
     fresh: list[bytes] = []
     seen = 0
@@ -154,12 +146,12 @@ def delta(base: bytes, text: bytes, split: Callable[[bytes], list[bytes]] | None
     end, base_end = len(text) - tail, len(base) - tail
     if end - head <= _SMALL_GAP or base_end - head <= _SMALL_GAP:
         ends = _copy(0, head), _insert(text[head:end]), _copy(base_end, tail)
-        return b"".join((size(len(base)), size(len(text)), *ends))
+        return b"".join((encode(len(base)), encode(len(text)), *ends))
     if split is not None:
         by_entry = tree_delta(base, text, split)
         if by_entry is not None:
             return by_entry
-    out = [size(len(base)), size(len(text)), _copy(0, head)]
+    out = [encode(len(base)), encode(len(text)), _copy(0, head)]
     done = _match_lines(base, text, head, end, base_end, out)
     if done < end:
         out.append(_insert(text[done:end]))

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key
 from smartserver.records.segment import STORED
+from smartserver.records.varint import encode
 from smartserver.vcs.base import VcsError, WrongContent
-from smartserver.vcs.git_delta import delta, size, tree_entries
+from smartserver.vcs.git_delta import delta, tree_entries
 from smartserver.vcs.git_objects import COMMIT, TREE, TYPE_NAMES, GitObject, MissingObject
 
 OFS_DELTA = 6
@@ -74,7 +75,7 @@ def hash_of(width: int) -> Callable[..., hashlib._Hash]:
 def entry_head(kind: int, n: int) -> bytes:
     """The head of a pack entry: its type and the length of what follows, inflated."""
     low, n = kind << 4 | n & 15, n >> 4
-    return bytes((low | 128,)) + size(n) if n else bytes((low,))
+    return bytes((low | 128,)) + encode(n) if n else bytes((low,))
 
 
 def offset_back(n: int) -> bytes:

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported
+from smartserver.errors import (
+    LimitExceeded,
+    MissingRevision,
+    NoSuchRepository,
+    NoSuchRevisionNumber,
+    NoSuchTag,
+    Unsupported,
+)
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.store.model import Transaction, Trees, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
@@ -68,7 +75,7 @@ class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=
     of those files, and the revisions that brought them, too. `changed`: texts only of files that are not the same in a
     tree and the next of `revisions`, or with `each` in its first parent's, all where it is compared with none, and the
     revisions that brought those; nothing of several `revisions` that are all the same. `bringers`: of each file, folder
-    and link there the revision that changed it last, too.
+    and link there the revision that changed it last, too, but for what a whole tree before has on the same page.
 
     `had`: of these trees, those of them that are here, the reader has all but their inventories: nothing else that one
     of them has comes. `files`: the keys of texts that come besides, where there are such, and the revisions that
@@ -185,9 +192,8 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
         plan = transaction.plan_content([], trees=trees)
     else:
         oldest = None if chosen.oldest is None else transaction.left_hand(named(chosen.oldest), 1)
-        newest = _newest(transaction, request.refs, chosen, named)
         plan = transaction.plan_content(
-            wants if newest is None else [newest],
+            _heads(transaction, request.refs, chosen, wants, named),
             request.haves if oldest is None else [*request.haves, oldest],
             request.absent,
             chosen.limit,
@@ -200,19 +206,20 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     return PullResult(trees=list(trees.of))
 
 
-def _newest(
+def _heads(
     transaction: Transaction,
     refs: Sequence[bytes] | None,
     chosen: ChosenField,
+    wants: Sequence[RevisionId],
     named: Callable[[RevisionId | int], RevisionId],
-) -> RevisionId | None:
-    """The revision that is asked for instead of the wants."""
+) -> Sequence[RevisionId]:
+    """The wants, or the one revision that is asked for instead."""
     if not chosen.tag:
-        return None if chosen.newest is None else named(chosen.newest)
+        return wants if chosen.newest is None else [named(chosen.newest)]
     tagged = transaction.entry(TAGS, refs[0] + b"\0" + chosen.tag) if refs else None
     if tagged is None:
-        raise MissingRevision(chosen.tag)
-    return tagged
+        raise NoSuchTag(chosen.tag)
+    return [tagged]
 
 
 class _Numbered:
@@ -272,7 +279,7 @@ def _check(request: PullRequest) -> None:
     "Repository.pull",
     effect=Effect.READ,
     body=Body.DOWN,
-    errors=(LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, Unsupported),
+    errors=(LimitExceeded, MissingRevision, NoSuchRepository, NoSuchRevisionNumber, NoSuchTag, Unsupported),
 )
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer what changed of the refs, then send what the client lacks.
@@ -298,12 +305,14 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             chosen, trees = request.inside.chosen, request.inside.trees
             request = msgspec.structs.replace(request, chosen=chosen, trees=trees)
         return _content(context, request, wants)
-    newest = None
+    heads: Sequence[RevisionId] = wants
+    newest = b""
     if request.chosen is not None:
-        newest = _newest(transaction, request.refs, request.chosen, _Numbered(transaction, wants).revision)
-        wants = wants if newest is None else [newest]
-    plan = transaction.plan_pull(wants, request.haves, request.absent, request.after)
+        (newest,) = heads = _heads(
+            transaction, request.refs, request.chosen, wants, _Numbered(transaction, wants).revision
+        )
+    plan = transaction.plan_pull(heads, request.haves, request.absent, request.after)
     context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
     common = bits.to_bytes((len(plan.common) + 7) // 8, "little")
-    return PullResult(plan.segments, plan.size, common, newest=newest or b"")
+    return PullResult(plan.segments, plan.size, common, newest=newest)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Users:
                 words, self.folder / where, self._environment(where, plugin, variables), TIMEOUT
             )
         else:
-            process = self.start(where, *words, plugin=plugin, **variables)
+            process = self.start(where, *words, plugin=plugin, passed=(), **variables)
             try:
                 out, err = process.communicate(timeout=TIMEOUT)
             except BaseException:
@@ -94,8 +94,10 @@ class Users:
         counts = self.served.proxy.take()
         return Done(status, self._plain(out), self._plain(err), counts)
 
-    def start(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> subprocess.Popen[bytes]:
-        """Start brz in a folder as a user does, in a process group of its own."""
+    def start(
+        self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", passed: Sequence[int] = (), **variables: str
+    ) -> subprocess.Popen[bytes]:
+        """Start brz in a folder as a user does, in a process group of its own. `passed`: descriptors that it gets."""
         return subprocess.Popen(
             [sys.executable, "-m", "breezy", *words],
             cwd=self.folder / where,
@@ -105,6 +107,7 @@ class Users:
             stderr=subprocess.PIPE,
             start_new_session=True,
             preexec_fn=self.as_whom,
+            pass_fds=passed,
         )
 
     def _environment(self, where: str, plugin: str, variables: Mapping[str, str]) -> dict[str, str]:
@@ -159,6 +162,14 @@ class Users:
             (self.path(where) / name).write_bytes(f"{name}\n".encode() if content is None else content)
             tree.smart_add([str(self.path(where) / name)])
             revision: bytes = tree.commit(f"commit {name}", committer=f"{where} <{where}@example.org>")
+            return revision
+
+    def commit_all(self, where: str, message: str) -> bytes:
+        """Commit all there is, at a time that is the same in every run; the revision."""
+        with in_process():
+            tree = WorkingTree.open(str(self.path(where)))
+            tree.smart_add([str(self.path(where))])
+            revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
             return revision
 
     def make(self, where: str, format_name: str = "2a", *, shared: bool = False) -> None:

@@ -103,9 +103,12 @@ def _forks_end() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """What users of brz begin with, made once."""
-    return make_start(tmp_path_factory.mktemp(START) / "users", served)
+def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
+    """What users of brz begin with, made once: to be copied, as whoever uses it learns what is on the server."""
+    start = make_start(tmp_path_factory.mktemp(START) / "users", served)
+    made = sorted(start.folder.rglob("*"))
+    yield start
+    assert sorted(start.folder.rglob("*")) == made, "a test ran with what all others begin with"
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from builders import ancestors
+
 Tree = dict[bytes, "tuple[bytes, bytes] | Tree"]
 """name -> (mode, key) or a folder."""
 
@@ -191,14 +193,7 @@ class RandomHistory:
         self.commits.append(commit)
 
     def ancestors(self, *heads: bytes) -> set[bytes]:
-        found: set[bytes] = set()
-        todo = list(heads)
-        while todo:
-            commit = todo.pop()
-            if commit not in found:
-                found.add(commit)
-                todo += self.parents[commit]
-        return found
+        return ancestors(heads, self.parents)
 
 
 def _copy(tree: Tree) -> Tree:

@@ -6,15 +6,16 @@ from __future__ import annotations
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
-from brz_sides import Users
+from brz_sides import SHIM, Users
 from git_sides import TIMEOUT, Done, Served
 
 from smartserver.plugins import breezy_inter, breezy_push, breezy_shadow  # noqa: F401  # They run in other processes.
@@ -63,46 +64,77 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def has_begun(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it runs what is ours: of ^C before that Python, or Breezy, says what it wants."""
-    try:
-        return process.poll() is not None or "msgspec" in Path(f"/proc/{process.pid}/maps").read_text()
-    except OSError:
-        return True
+BEGUN = """
+import os
+import sys
 
 
-def after(users: Users, seconds: float, where: str, *words: str) -> tuple[Done, float]:
-    """What a command did that was interrupted some seconds after it began, and for how long it ran."""
-    process = users.start(where, *words)
-    end = time.monotonic() + TIMEOUT
-    while not has_begun(process):
-        assert time.monotonic() < end, "it never begins"
-        time.sleep(0.005)
-    began = time.monotonic()
-    try:
-        out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=TIMEOUT)
-    took = time.monotonic() - began
-    done = Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-    assert not NOISE.search(IMPORTING.sub("", done.err)), done.err
-    assert done.status == 0 or (done.status == 3 and done.err.endswith("brz: interrupted\n")), done.err
-    return done, took
+class Begun:
+    def find_spec(self, name, path=None, target=None):
+        if name == "msgspec":
+            sys.meta_path.remove(self)
+            os.write(int(os.environ["BEGUN"]), b".")
+        return None
 
 
-def moments(users: Users, where: str, *words: str) -> Iterator[float]:
-    """Seconds after which a command is interrupted: it was run once to see how long it takes."""
-    done, whole = after(users, TIMEOUT, where, *words)
-    assert done.status == 0, done
-    chance = random.Random(f"{SEED}/{words[0]}")
-    for _ in range(TURNS):
-        moment = chance.uniform(0, 1.05 * whole)
+sys.meta_path.insert(0, Begun())
+"""
+"""A plugin that says when the first of what is ours runs: of ^C before that Python, or Breezy, says what it wants."""
+
+
+@dataclass
+class Turn:
+    """A command that is interrupted so many seconds after it began."""
+
+    seconds: float
+    out: str = ""
+    """What it printed."""
+    said_so: bool = False
+    """Whether it ended with a line that it was interrupted."""
+    took: float = 0.0
+    """Seconds it ran."""
+
+    def run(self, users: Users, where: str, *words: str) -> None:
+        """Run it."""
+        (users.folder / "begun.py").write_text(BEGUN)
+        plugins = f"hpss@{SHIM}:begun@{users.folder / 'begun.py'}"
+        reads, writes = os.pipe()
+        with open(reads, "rb", buffering=0) as begun:
+            process = users.start(where, *words, plugin=plugins, passed=[writes], BEGUN=str(writes))
+            os.close(writes)
+            ready, _, _ = select.select([begun], [], [], TIMEOUT)
+            assert ready, "it never begins"
+        began = time.monotonic()
         try:
-            yield moment
+            out, err = process.communicate(timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=TIMEOUT)
+        self.took = time.monotonic() - began
+        done = Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        assert not NOISE.search(IMPORTING.sub("", done.err)), done.err
+        self.out, self.said_so = done.out, done.status == 3
+        assert done.err.endswith("brz: interrupted\n") if self.said_so else done.status == 0, done
+
+
+def turns(users: Users, where: str, *words: str) -> Iterator[Turn]:
+    """Turns of a command, one in each part of the time it takes: it was run once to see how long that is.
+
+    One of them at least is cut, or nothing was tried.
+    """
+    whole = Turn(TIMEOUT)
+    whole.run(users, where, *words)
+    assert not whole.said_so
+    chance = random.Random(f"{SEED}/{words[0]}")
+    made = [Turn(chance.uniform(number, number + 1) * whole.took / TURNS) for number in range(TURNS)]
+    for turn in made:
+        try:
+            yield turn
         except BaseException as wrong:
-            wrong.add_note(f"{words[0]}, interrupted after {moment} s of {whole}")
+            wrong.add_note(f"{words[0]}, interrupted after {turn.seconds} s of {whole.took}")
             raise
+    # What shows something ends without a word, by Breezy's `display_command`.
+    assert any(turn.said_so or turn.out != whole.out for turn in made), (made, whole)
 
 
 def break_lock(users: Users, where: str) -> None:
@@ -117,9 +149,9 @@ def check_store(users: Users) -> None:
 
 def test_push(users: Users) -> None:
     tip = users.tip("a")
-    for turn, moment in enumerate(moments(users, "a", "push", "--no-remember", users.url("measured"))):
-        name = f"pushed{turn}"
-        after(users, moment, "a", "push", "--no-remember", users.url(name))
+    for number, turn in enumerate(turns(users, "a", "push", "--no-remember", users.url("measured"))):
+        name = f"pushed{number}"
+        turn.run(users, "a", "push", "--no-remember", users.url(name))
         break_lock(users, "a")
         assert users.served_tip(name) in (None, tip)
         users.check("a")
@@ -132,19 +164,19 @@ def test_first_push(users: Users) -> None:
     """One that sends the history."""
     tip = users.tip("a")
     place = users.served.url(f"{users.place}-new")
-    for turn, moment in enumerate(moments(users, "a", "push", "--no-remember", f"{place}-measured")):
-        after(users, moment, "a", "push", "--no-remember", f"{place}{turn}")
+    for number, turn in enumerate(turns(users, "a", "push", "--no-remember", f"{place}-measured")):
+        turn.run(users, "a", "push", "--no-remember", f"{place}{number}")
         break_lock(users, "a")
-        assert users.served_tip(".", f"{users.place}-new{turn}") in (None, tip)
+        assert users.served_tip(".", f"{users.place}-new{number}") in (None, tip)
         users.check("a")
-        assert users.run("a", "push", "--no-remember", f"{place}{turn}").status == 0
-        assert users.served_tip(".", f"{users.place}-new{turn}") == tip
+        assert users.run("a", "push", "--no-remember", f"{place}{number}").status == 0
+        assert users.served_tip(".", f"{users.place}-new{number}") == tip
 
 
 def test_branch(users: Users) -> None:
     tip = users.tip("a")
-    for moment in moments(users, "", "branch", users.url(), "measured"):
-        after(users, moment, "", "branch", users.url(), "new")
+    for turn in turns(users, "", "branch", users.url(), "measured"):
+        turn.run(users, "", "branch", users.url(), "new")
         if (users.path("new") / ".bzr" / "branch" / "last-revision").exists():
             break_lock(users, "new")
             assert users.run("new", "check").status == 0
@@ -158,10 +190,10 @@ def test_branch(users: Users) -> None:
 def test_pull(users: Users) -> None:
     before, tip = users.tip("b"), users.tip("a")
     shutil.copytree(users.path("b"), users.path("kept"), symlinks=True)
-    for moment in moments(users, "b", "pull"):
+    for turn in turns(users, "b", "pull"):
         shutil.rmtree(users.path("b"))
         shutil.copytree(users.path("kept"), users.path("b"), symlinks=True)
-        after(users, moment, "b", "pull")
+        turn.run(users, "b", "pull")
         break_lock(users, "b")
         assert users.tip("b") in (before, tip)
         assert users.run("b", "check").status == 0
@@ -179,12 +211,12 @@ def test_log(users: Users, kept: str) -> None:
     words = ("log", "-v", users.url("trunk/file7"))
     expected = users.run("a", "log", "-v", "file7").out
     assert users.run("empty", *words).out == expected
-    for turn, moment in enumerate(moments(users, "empty", *words)):
+    for number, turn in enumerate(turns(users, "empty", *words)):
         if kept == "nothing kept":
             shutil.rmtree(shadows)
         elif kept == "some kept":
-            users.commit("a", f"more{turn}", random.Random(turn).randbytes(50_000))
+            users.commit("a", f"more{number}", random.Random(number).randbytes(50_000))
             assert users.run("a", "push", "-q").status == 0
-        after(users, moment, "empty", *words)
+        turn.run(users, "empty", *words)
         done = users.run("empty", *words)
         assert (done.status, done.out, done.err) == (0, expected, "")

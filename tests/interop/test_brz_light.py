@@ -23,6 +23,9 @@ LIGHT = "light"
 MANY = 300
 """Files: their inventory takes several pages."""
 
+WHOLE_TREE = 30_000
+"""Bytes that their tree takes on the wire."""
+
 
 @pytest.fixture(scope="module")
 def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
@@ -40,11 +43,11 @@ def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     (folder / "run").chmod(0o755)
     (folder / "ü").symlink_to("folder1")
     (folder / "empty").mkdir()
-    commit(users, "a", "first")
+    users.commit_all("a", "first")
     assert users.run("a", "push", "-q", users.url("old")).status == 0
     (folder / "run").write_text("#!/bin/sh\nexit\n")
     (folder / "only-in-trunk").write_text("new\n")
-    commit(users, "a", "second")
+    users.commit_all("a", "second")
     users.tag("a", "v1", 1)
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.run("", "checkout", "--lightweight", "-q", users.url(), LIGHT).status == 0
@@ -62,14 +65,6 @@ def users(begun: Users, tmp_path: Path) -> Users:
 def relocate(users: Users, begun: Users) -> None:
     location = users.path(LIGHT) / ".bzr" / "branch" / "location"
     location.write_text(location.read_text().replace(begun.url(""), users.url("")))
-
-
-def commit(users: Users, where: str, message: str) -> bytes:
-    with in_process():
-        tree = WorkingTree.open(str(users.path(where)))
-        tree.smart_add([str(users.path(where))])
-        revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
-        return revision
 
 
 def changed(folder: Path, users: Users) -> None:
@@ -279,7 +274,7 @@ def test_commit_on_pages_of_another_size(users: Users, monkeypatch: pytest.Monke
     with in_process():
         serializer = WorkingTree.open(str(users.path("small"))).branch.repository._format._serializer
         monkeypatch.setattr(serializer, "maximum_size", 300)
-        commit(users, "small", "in small pages")
+        users.commit_all("small", "in small pages")
         monkeypatch.undo()
     assert users.run("small", "push", "-q", users.url("small")).status == 0
     assert users.run(LIGHT, "switch", "-q", "--force", users.url("small")).status == 0
@@ -335,6 +330,34 @@ def test_diff_and_revert(users: Users) -> None:
     assert (folder / "folder3").is_dir()
 
 
+@pytest.mark.parametrize("files", [(), ("run", "folder1/deep1/file001.txt")], ids=["tree", "files"])
+def test_revert_to_a_revision(users: Users, files: tuple[str, ...]) -> None:
+    """What is brought is what differs, and it is what an ordinary checkout makes of it."""
+    assert users.run("", "checkout", "-q", users.url(), "heavy").status == 0
+    for where in (LIGHT, "heavy"):
+        changed(users.path(where), users)
+        users.run(where, "mv", "folder2", "moved")
+    users.ask("revert -r, lightweight", LIGHT, "revert", "-r", "1", *files)
+    assert users.run("heavy", "revert", "-r", "1", *files).status == 0
+    light, heavy = [users.run(where, "status", "--short").out for where in (LIGHT, "heavy")]
+    assert light == heavy
+    assert " M  run\n" in light
+    assert contents(users.path(LIGHT)) == contents(users.path("heavy"))
+    assert (users.path(LIGHT) / "run").read_text() == "#!/bin/sh\n"
+    done = users.run(LIGHT, "revert", "-r", "tag:v1")
+    assert done.status == 0, done.said
+    assert not (users.path(LIGHT) / "only-in-trunk").exists()
+    done = users.run(LIGHT, "revert", "-r", "2", "only-in-trunk")
+    assert (users.path(LIGHT) / "only-in-trunk").read_text() == "new\n"
+    assert done.counts.bytes_down < WHOLE_TREE // 10, done.counts
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a tree."""
+    found = [path for path in folder.rglob("*") if ".bzr" not in path.parts and path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
 def test_uncommit(users: Users) -> None:
     changed(users.path(LIGHT), users)
     assert users.run(LIGHT, "commit", "-q", "-m", "mine").status == 0
@@ -350,7 +373,7 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     assert users.run("", "branch", "-q", users.url("old"), "side").status == 0
     (users.path("side") / "run").write_text("#!/bin/sh\n# beside\n")
     (users.path("side") / "beside").write_text("beside\n")
-    commit(users, "side", "beside")
+    users.commit_all("side", "beside")
     if source == "the server":
         assert users.run("side", "push", "-q", users.url("side")).status == 0
     # The last one remembers where from.

@@ -20,14 +20,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 PLACE = f"{START}-reads"
 
 
-def commit(users: Users, where: str, message: str) -> bytes:
-    with in_process():
-        tree = WorkingTree.open(str(users.path(where)))
-        tree.smart_add([str(users.path(where))])
-        revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
-        return revision
-
-
 def move(users: Users, old: str, new: str) -> None:
     with in_process():
         WorkingTree.open(str(users.path("a"))).rename_one(old, new)
@@ -45,20 +37,20 @@ def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     (folder / "run").write_text("#!/bin/sh\n")
     (folder / "run").chmod(0o755)
     (folder / "ü").symlink_to("doc")
-    commit(users, "a", "first")
+    users.commit_all("a", "first")
     (folder / "doc" / "index.txt").write_text("one\n2\nthree\n")
-    commit(users, "a", "second")
+    users.commit_all("a", "second")
     move(users, "run", "doc/walk")
-    commit(users, "a", "moved")
+    users.commit_all("a", "moved")
     assert users.run("", "branch", "-q", "a", "side").status == 0
     (users.path("side") / "doc" / "index.txt").write_text("one\n2\nthree\nfour\n")
-    commit(users, "side", "beside")
+    users.commit_all("side", "beside")
     (folder / "other").write_text("other\n")
-    commit(users, "a", "other")
+    users.commit_all("a", "other")
     assert users.run("a", "merge", "-q", "../side").status == 0
-    commit(users, "a", "merged")
+    users.commit_all("a", "merged")
     (folder / "doc" / "deep" / "b.txt").write_text("b\nbb\n")
-    commit(users, "a", "last")
+    users.commit_all("a", "last")
     users.tag("a", "v1", 2)
     assert users.run("a", "push", "-q", users.url()).status == 0
     users.path("empty").mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from smartserver.vcs import brz_insert
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.brz import BrzRepository, WrongFormat
 from smartserver.vcs.brz_block import Place, Text, fill
-from smartserver.vcs.brz_compat import put_block
+from smartserver.vcs.brz_compat import StoreKey, put_block
 from smartserver.vcs.brz_insert import insert
 from smartserver.vcs.brz_plan import plan
 from smartserver.vcs.brz_worker import Worker
@@ -209,6 +209,21 @@ def test_a_text_that_is_missing_here_is_named() -> None:
     read = repository.texts.get_record_stream
     repository.texts.get_record_stream = lambda keys, *rest: read([key for key in keys if key[1] != b"r1"], *rest)
     with pytest.raises(CannotSend, match=r"the text of file-id in r1 is not here \(brz check says more\)"):
+        list(plan(BrzRepository(repository), names(2), []).segments())
+
+
+def test_a_text_that_comes_from_another_file_is_named() -> None:
+    repository = line("memory:///foreign", 3).repository
+    read = repository.texts.get_record_stream
+
+    def stream(keys: Iterable[StoreKey], *rest: Any) -> Iterator[Any]:
+        for each in read(keys, *rest):
+            if each.key == (b"file-id", b"r1"):
+                each.parents = ((b"other-id", b"r0"),)
+            yield each
+
+    repository.texts.get_record_stream = stream
+    with pytest.raises(CannotSend, match="cannot push revision r1: a text of file-id has a parent of other-id"):
         list(plan(BrzRepository(repository), names(2), []).segments())
 
 

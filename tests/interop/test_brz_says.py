@@ -76,6 +76,34 @@ def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
     assert "No revisions or tags to pull" in done.out, done.said
 
 
+def test_a_mistake_is_one_line(users: Users) -> None:
+    """Of some of these Breezy itself shows a traceback, or two lines."""
+    url, other = users.url(), users.url("other")
+    assert users.run("a", "push", other).status == 0
+    for words, said in {
+        ("log", "hpss://localhost:abc/x"): 'Invalid url supplied to transport: "hpss://localhost:abc/x": '
+        "'hpss://localhost:abc/x' is not a URL of a repository: 'abc' is not a port of 1 to 65535",
+        ("cat", "-r", "revid:none", f"{url}/one"): "URL/ has no revision none",
+        ("export", "-r", "revid:none", "e", url): "URL/ has no revision none",
+        ("reconfigure", "--tree", url): "there are no working trees on an hpss:// server: URL/trunk/",
+        ("unbind", "-d", url): "Local branch is not bound",
+        ("diff", "-r1..2", url, other): "Path(s) are not versioned: URL/other",
+    }.items():
+        refused = users.run("", *words)
+        assert (refused.status, refused.out) == (3, ""), refused.said
+        assert refused.err == f"brz: ERROR: {said}\n"
+
+
+def test_a_tag_that_is_not_utf_8(users: Users) -> None:
+    refused = users.run("", "tag", "-d", users.url(), "v\udcff", BRZ_LOG="/dev/null")
+    assert (refused.status, refused.err) == (3, "brz: ERROR: the tag v : its name is not UTF-8\n")
+
+
+def test_a_cache_that_is_no_place_is_none(users: Users) -> None:
+    assert users.run("a", "revno", users.url(), XDG_CACHE_HOME="").status == 0
+    assert not users.path("a/smartserver").exists()
+
+
 def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
     readers = Served(tmp_path, "--anonymous", "read", root=users.served.root)
     try:
@@ -123,6 +151,29 @@ def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
     )
     assert refused.counts.rounds == 0
     assert users.served_tip("g") is None
+
+
+@pytest.mark.parametrize(("inside", "push"), [("git", "git push --mirror"), ("bzr", "brz push")])
+def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users, inside: str, push: str) -> None:
+    """As a push by SFTP leaves it."""
+    place = f"{users.place}-{inside}"
+    (users.served.root / place / f".{inside}").mkdir(parents=True)
+    done = users.run("", "branch", users.served.url(place), "b2")
+    name = "git" if inside == "git" else "Bazaar"
+    there = users.served.url("ANOTHER-PATH")
+    assert done.err == (
+        f'brz: ERROR: Not a branch: "URL-{inside}/": there is a {name} repository, which is not served: '
+        f"to have it served, run `{push} {there}` in it.\n"
+    )
+    assert done.status == 3
+
+
+def test_a_push_that_is_to_lose_something(users: Users) -> None:
+    done = users.run("a", "push", "--lossy", users.url("lossy"))
+    assert (done.status, done.err) == (
+        3,
+        "brz: ERROR: nothing of a branch is lost on the way to hpss://: push it without --lossy\n",
+    )
 
 
 def test_what_follows_the_path_has_no_meaning(users: Users) -> None:

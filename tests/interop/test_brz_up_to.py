@@ -1,5 +1,5 @@
-"""plugins.breezy_remote, plugins.breezy_wanted: of a branch only the history of the revision that was named is sent, in
-one round trip."""
+"""plugins.breezy_fetched, plugins.breezy_remote, plugins.breezy_specs: of a branch only the history of the revision
+that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_remote, breezy_wanted  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins import breezy_fetched, breezy_remote, breezy_specs  # noqa: F401  # They run elsewhere.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -28,7 +28,7 @@ def large(users: Users) -> Users:
     return users
 
 
-@pytest.mark.parametrize("spec", ["3", "-2", "last:2", "revno:3", "tag:v3", "v3", "revid:", "before:4", "before:-1"])
+@pytest.mark.parametrize("spec", ["3", "-2", "last:2", "revno:3", "tag:v3", "v3", "revid:", "before:4"])
 def test_branch(large: Users, spec: str) -> None:
     three = large.revision("a", 3)
     if spec == "revid:":
@@ -46,11 +46,28 @@ def test_branch(large: Users, spec: str) -> None:
     assert large.tip("c") == large.tip("a")
 
 
-def test_what_only_a_look_can_tell_comes_with_everything(large: Users) -> None:
-    for spec in ("date:yesterday", "ancestor:a"):
-        done = large.run("", "branch", "-r", spec, large.url(), "c", "-Dhpss")
-        assert "HPSS calls: 1 (0 vfs)" in done.said
-        shutil.rmtree(large.path("c"), ignore_errors=True)
+@pytest.mark.parametrize(
+    ("spec", "revno"),
+    [("before:-1", 3), ("ancestor:a3", 3), ("mainline:3", 3), ("before:tag:above", 3), ("date:2001-01-01", 1)],
+)
+def test_what_only_a_look_can_tell(large: Users, spec: str, revno: int) -> None:
+    """Which revision it is, is read off the graph, or what the revisions say; then its history is brought."""
+    assert large.run("", "branch", "-q", "-r", "3", "a", "a3").status == 0
+    large.forget("nobody")
+    done = large.run("", "branch", "-r", spec, large.url(), "c", "-Dhpss")
+    assert (done.status, "HPSS calls: 2 (0 vfs)" in done.said) == (0, True), done.said
+    assert done.counts.bytes_down < 10_000, done.counts
+    assert large.tip("c") == (revno, large.revision("a", revno))
+    large.check("c")
+    assert large.run("c", "pull").status == 0
+    assert large.tip("c") == large.tip("a")
+
+
+def test_where_history_is_here_all_that_is_new_comes_at_once(large: Users) -> None:
+    assert large.run("", "branch", "-r", "2", large.url(), "c").status == 0
+    done = large.run("c", "pull", "-r", "before:tag:above", "-Dhpss")
+    assert (done.status, "HPSS calls: 1 (0 vfs)" in done.said) == (0, True), done.said
+    assert large.tip("c") == (3, large.revision("a", 3))
 
 
 def test_a_revision_that_was_merged(users: Users) -> None:
@@ -62,9 +79,21 @@ def test_a_revision_that_was_merged(users: Users) -> None:
     assert users.run("a", "push", users.url()).status == 0
     users.ask("branch -r", "", "branch", "-r", f"revid:{beside.decode()}", users.url(), "c")
     assert users.tip("c") == (4, beside)
-    users.ask("branch -r", "", "branch", "-r", "3.1.1", users.url(), "d")
+    users.commit("a", "large", random.Random(1).randbytes(LARGE))
+    assert users.run("a", "push", users.url()).status == 0
+    done = users.run("", "branch", "-r", "3.1.1", users.url(), "d", "-Dhpss")
+    assert "HPSS calls: 2 (0 vfs)" in done.said
+    assert done.counts.bytes_down < 10_000
     assert users.tip("d") == (4, beside)
-    users.ask("branch -r", "", "branch", "-r", "5", users.url(), "e")
+    users.check("d")
+    # With tags whose history is wanted, too, there is more than one revision to be brought.
+    users.tag("a", "above")
+    assert users.run("a", "push", users.url()).status in (0, 1)
+    done = users.run("", "branch", "-Obranch.fetch_tags=True", "-r", "3.1.1", users.url(), "tagged")
+    assert done.status == 0, done.said
+    with users.branch("tagged") as branch:
+        assert branch.repository.has_revision(users.tip("a")[1])
+    users.ask("branch -r", "", "branch", "-r", "6", users.url(), "e")
     assert users.tip("e") == users.tip("a")
 
 
@@ -101,7 +130,7 @@ def test_there_is_no_such_revision(large: Users) -> None:
         assert "Traceback" not in done.said
         assert "does not exist" in done.err or "No such tag" in done.err, done.err
         assert not large.path("c").exists()
-    # What may be anything (`99`) is looked for among all revisions, too.
+        assert done.counts.bytes_down < 10_000  # What may be anything (`99`) is looked for in the graph, too.
     done = large.run("", "branch", "-r", "revno:99", large.url(), "c", "-Dhpss")
     assert "HPSS calls: 1 (0 vfs)" in done.said
     assert done.counts.bytes_down < 10_000

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from builders import ancestors
 from git_histories import Builder, RandomHistory, environment
 
 from smartserver.records.model import BaseTag, Entry, Parent
@@ -76,13 +77,7 @@ class Exported:
             self.segments = dict(zip(self.graph, whole.segments(), strict=True))
 
     def ancestors(self, *heads: bytes) -> list[bytes]:
-        found: set[bytes] = set()
-        todo = list(heads)
-        while todo:
-            revision = todo.pop()
-            if revision not in found:
-                found.add(revision)
-                todo += self.graph[revision]
+        found = ancestors(heads, self.graph)
         return [revision for revision in self.graph if revision in found]
 
 

@@ -73,7 +73,7 @@ def pack_of(segments: list[bytes]) -> PackReader:
     transport = MemoryTransport()
     writer = PackWriter(transport.create("pack"), KINDS)
     for segment in segments:
-        writer.add(segment)
+        writer.append(segment)
     length, _ = writer.finish()
     return PackReader(transport.open_read("pack"), length, "pack")
 

@@ -195,7 +195,7 @@ class RootMachine(RuleBasedStateMachine):
             known: list[tuple[dict[bytes, Any], Any]] = [(refs, changes.refs), (tags, changes.maps.get("tags", {}))]
             for before, changed in known:
                 told = {} if changes.since is None else dict(before)
-                told.update(changed)
+                told.update(changed.items())
                 now = {key: value for key, value in told.items() if value is not None}
                 assert now == (self.refs if before is refs else self.tags)
 

@@ -352,10 +352,7 @@ def compare(
         performance.write_text(put(before, page(found, picture.name)), encoding="utf-8")
         picture.write_text(svg(found), encoding="utf-8")
     click.echo(json.dumps(found.as_json()) if as_json else markdown(found))
-    for problem in found.problems:
-        click.echo(f"wrong: {problem}", err=True)
-    if found.problems:
-        sys.exit(1)
+    _end(found.problems)
 
 
 @command.command()
@@ -395,10 +392,7 @@ def ratchet(path: Path | None, only: Sequence[str], rtt: str, tools: Path | None
     if write:
         performance.write_text(put(before, markdown(found), BEGIN, END), encoding="utf-8")
     click.echo(json.dumps(found.as_json()) if as_json else markdown(found))
-    for problem in found.problems:
-        click.echo(f"wrong: {problem}", err=True)
-    if found.problems:
-        sys.exit(1)
+    _end(found.problems)
 
 
 @command.command()
@@ -442,7 +436,12 @@ def _finish(report: Report, problems: Sequence[str]) -> None:
     """Print the table; leave with status 1 where something is wrong or does not reach its bar."""
     for line in report.lines():
         click.echo(line)
+    _end(problems, missed=bool(report.missed))
+
+
+def _end(problems: Sequence[str], *, missed: bool = False) -> None:
+    """Print what is wrong; leave with status 1 where something is, or a bar was missed."""
     for problem in problems:
         click.echo(f"wrong: {problem}", err=True)
-    if report.missed or problems:
+    if missed or problems:
         sys.exit(1)

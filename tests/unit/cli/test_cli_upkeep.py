@@ -4,7 +4,7 @@ on a folder and on a URL."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,10 @@ from builders import MAIN, push
 from click.testing import CliRunner, Result
 from stored import stored
 
-from smartserver.cli import listing
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server, Workspace
+from smartserver.cli.servers import Server
+from smartserver.client import listing
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
@@ -30,12 +30,6 @@ def run(*arguments: str, answer: str | None = None) -> Result:
 def why(result: Result) -> str:
     assert isinstance(result.exception, CommandError), result.exception
     return str(result.exception)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Workspace("test") as workspace:
-        yield workspace.start_ours()
 
 
 @pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from stored import pack_of, stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.servers import Server, free_port
 from smartserver.cli.user import user
 from smartserver.cli.verify import _progress
 from smartserver.client.call import Client
@@ -33,12 +32,6 @@ def why(result: Result) -> str:
     """The line the command would end with."""
     assert isinstance(result.exception, CommandError), result.exception
     return str(result.exception)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Workspace("test") as workspace:
-        yield workspace.start_ours()
 
 
 def flip(path: Path, at: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,7 +10,7 @@ from click.testing import CliRunner, Result
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server, Workspace, free_port
+from smartserver.cli.servers import Server, free_port
 from smartserver.cli.session import client_for
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.server_info import InfoRequest, server_info
@@ -20,12 +19,6 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 pytestmark = pytest.mark.sockets
 
 FIRST = f"smartserver {smartserver.__version__}, {sum(not verb.is_vfs for verb in every_verb())} verbs"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Workspace("test") as workspace:
-        yield workspace.start_ours()
 
 
 def run(*arguments: str) -> Result:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("temporary")
 def test_an_environment_has_nothing_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_DIR", "/elsewhere")
     monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     with Workspace("test") as work:
         found = work.environment("one", {"core.abbrev": "9", "gc.auto": "0"})
         other = work.environment("two")
@@ -27,6 +28,7 @@ def test_an_environment_has_nothing_of_the_users(monkeypatch: pytest.MonkeyPatch
         assert attempt(["git", "config", "core.abbrev"], None, other).returncode == 1
     assert "GIT_DIR" not in found
     assert "SMARTSERVER_DEBUG" not in found
+    assert "PYTHONDONTWRITEBYTECODE" not in found, "what runs from a checkout is compiled once, as what is installed"
     assert found["XDG_CACHE_HOME"] != other["XDG_CACHE_HOME"]
 
 

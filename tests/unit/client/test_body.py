@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, Nothing, Plan, announcing, sending, unpacked
+from smartserver.client.body import HELD, PIECE, Nothing, Plan, announcing, sending, unpacked
 from smartserver.client.request import BodySource
-from smartserver.records.bulk import read_bulk
+from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import Announced, Key
 from smartserver.records.segment import encode_graph
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -102,6 +102,28 @@ def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None
     assert next(stream) == encode_graph(GRAPH)
     assert b"".join(read_bulk(piece for piece, _ in pieces)) == encode_graph(GRAPH) + b"".join(LARGE)
     assert list(body()) == pieces
+
+
+def test_a_bulk_stream_holds_little_back() -> None:
+    """What was made before is at the server while the next segment is made."""
+    segments = [NOISE.randbytes(PIECE // 8) for _ in range(80)]
+    made = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal made
+        for segment in segments:
+            yield segment
+            made += len(segment)
+
+    plan = Made(segments)
+    plan.segments = counted  # type: ignore[method-assign]
+    _, body = sending(plan, bulk=True)
+    decoder = BulkDecoder()
+    came = -len(encode_graph(GRAPH))
+    for piece, _ in body():
+        came += sum(map(len, decoder.feed(piece)))
+        assert made - came < HELD + 2 * PIECE
+    assert came == sum(map(len, segments))
 
 
 def test_nothing_is_sent_of_nothing() -> None:

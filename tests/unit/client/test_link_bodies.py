@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from exchanges import MAIN, PONG, PULL, READ, UPLOADED, broken, upload
 from scripted import Answering, ScriptedMedium, Server, done, refused, reply
 
+from smartserver.client.link import FIRST_WRITE, NEXT_WRITE
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import (
@@ -111,6 +114,28 @@ def test_a_body_is_sent_with_its_counts() -> None:
     heard = server.connections[0].heard
     assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == 200_000
     assert heard[-1] == End(1, 5, 200_000)
+
+
+def test_after_the_first_write_what_was_made_is_not_held_for_long() -> None:
+    """Nor is the beginning of a body sent before there is enough for a flight."""
+    came: list[int] = []
+
+    def body() -> Iterator[tuple[bytes, int]]:
+        for _ in range(20):
+            heard = server.connections[0].heard
+            came.append(sum(len(event.chunk) for event in heard if isinstance(event, Body)))
+            yield b"x" * 10_000, 1
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.say(Reply(event.id, UPLOADED))
+
+    server = Server([answering])
+    with server.client() as client:
+        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
+    made = range(0, 200_000, 10_000)
+    assert [sent for sent in came if not sent] == [0] * (FIRST_WRITE // 10_000 + 1)
+    assert max(before - sent for before, sent in zip(made, came, strict=True) if sent) < NEXT_WRITE
 
 
 @pytest.mark.parametrize("takes", [1 << 30, 1000])

@@ -47,6 +47,7 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://[::1]7/a", "no closing bracket"),
         ("hpss://h:0/a", "'0' is not a port of 1 to 65535"),
         ("hpss://h:65536/a", "'65536' is not a port"),
+        ("hpss://h:" + "9" * 5000 + "/a", "9' is not a port"),
         ("hpss://h:-1/a", "'-1' is not a port"),
         ("hpss://h:http/a", "'http' is not a port"),
         ("hpss://h:\uff14/a", "is not a port"),

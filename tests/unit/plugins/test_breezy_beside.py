@@ -61,6 +61,10 @@ class Branch:
         self.server: Server = self.transport.server
         self.knowledge = Known(REFS, path=self.path)
 
+    @property
+    def fetched(self) -> Branch:
+        return self
+
     def ask_anew(self) -> None:
         self.asked.append("everything")
 

@@ -8,7 +8,8 @@ import pytest
 from brz_running import running, specs
 
 from smartserver.plugins import breezy_wanted
-from smartserver.plugins.breezy_wanted import TIP, Wanted, batched, commit_on, pulled_into, until, wanted
+from smartserver.plugins.breezy_specs import TIP
+from smartserver.plugins.breezy_wanted import Wanted, batched, commit_on, pulled_into, wanted
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField
 
@@ -73,50 +74,6 @@ def test_one_that_only_a_look_at_the_branch_can_tell(said: str, look: ChosenFiel
     assert asked("ls", path=None, directory=URL, from_root=True, revision=specs(said)) == Wanted(look, None, later)
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("5", ChosenField(newest=5)),
-        ("-3", ChosenField(newest=-3)),
-        ("last:2", ChosenField(newest=-2)),
-        ("before:7", ChosenField(newest=7)),  # Its parent is what is brought.
-        ("before:1", ChosenField(newest=1)),
-        ("revid:joe@example.org-1", ChosenField(newest=b"joe@example.org-1")),
-        ("tag:v1", ChosenField(tag=b"v1")),
-        ("tag:2026-11-22", ChosenField(tag=b"2026-11-22")),
-        ("v1", ChosenField(tag=b"v1")),
-        ("ünï", ChosenField(tag="ünï".encode())),
-        ("release-1.2", ChosenField(tag=b"release-1.2")),
-        ("tag:" + "x" * (MAX_NAME + 1), None),
-        ("tag:", None),
-        ("1.2.3", None),
-        ("before:0", None),
-        ("before:v1", None),
-        ("yesterday", None),
-        ("2026-11-22", None),
-        ("date:yesterday", None),
-        ("joe@example.org-20261122-x", None),
-        ("ancestor:../other", None),
-        ("branch:../other", None),
-        ("-1.2", None),
-        ("", None),
-    ],
-)
-def test_up_to_where_history_is_brought(said: str, expected: ChosenField | None) -> None:
-    for command in ("branch", "checkout", "pull"):
-        with running(command, revision=specs(said)):
-            assert until() == expected
-    with running("merge", revision=specs(said)):
-        assert until() is None
-
-
-def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
-    assert until() is None
-    for given in (None, [], specs("1", "2")):
-        with running("branch", revision=given):
-            assert until() is None
-
-
 def test_what_of_a_tree_is_read() -> None:
     assert asked("ls", path=URL, revision=None) == Wanted(trees=TreesField([TIP], inner=True, texts=False))
     assert asked("cat", filename="/doc/", directory=URL, revision=None) == Wanted(
@@ -143,6 +100,16 @@ def test_a_path_in_a_checkout_is_seen_from_its_root(tmp_path: Path, monkeypatch:
     found = asked("log", file_list=["index.txt"])
     assert found is not None
     assert found.trees == TreesField([TIP], paths=[b"doc/index.txt"], versions=True)
+
+
+def test_a_path_that_is_not_utf_8_is_asked_for_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".bzr").mkdir()
+    monkeypatch.chdir(tmp_path)
+    expected = TreesField([TIP], paths=[b"f\xff"])
+    assert asked("cat", filename="f\udcff", revision=None) == Wanted(trees=expected)
+    assert asked("cat", filename="f\udcff", directory=URL, revision=None) == Wanted(trees=expected)
+    several = asked("diff", revision=specs("2"), file_list=[URL, "f\udcff"])
+    assert several == Wanted(trees=TreesField([2, TIP], changed=True, inner=True, paths=[b"f\xff"]))
 
 
 def test_which_trees_are_compared() -> None:
@@ -244,6 +211,7 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     moved = TreesField([TIP], had=[b"one"], files=files)
     assert asked("update", dir=None) == Wanted(ChosenField(bare=True, newest=TIP, oldest=b"one"), moved, ends=True)
     assert asked("switch", to_location=URL) == Wanted(trees=moved)
+    assert asked("revert", file_list=None, revision=specs("-1")) == Wanted(trees=moved)
     of_files = Wanted(trees=TreesField(files=files, texts=False))
     assert asked("diff", file_list=None) == asked("revert", file_list=None) == of_files
     assert asked("status", file_list=None) == Wanted(later=TreesField([], texts=False))

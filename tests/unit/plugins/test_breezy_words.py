@@ -7,7 +7,16 @@ from breezy import errors
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.url import Location
-from smartserver.errors import AccessDenied, NoSuchBranch, NoSuchRepository, OutcomeUnknown, ServerBusy, WrongVcs
+from smartserver.errors import (
+    A_BAZAAR_REPOSITORY,
+    A_GIT_REPOSITORY,
+    AccessDenied,
+    NoSuchBranch,
+    NoSuchRepository,
+    OutcomeUnknown,
+    ServerBusy,
+    WrongVcs,
+)
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import CannotSend
@@ -22,6 +31,19 @@ LOCATION = Location("example.org", 4155, "project")
     ("wrong", "expected", "said"),
     [
         (NoSuchRepository("project"), errors.NotBranchError, f'Not a branch: "{URL}".'),
+        (
+            NoSuchRepository("project", A_GIT_REPOSITORY),
+            errors.NotBranchError,
+            f'Not a branch: "{URL}": there is a git repository, which is not served: to have it served, run '
+            "`git push --mirror hpss://example.org:4155/ANOTHER-PATH` in it.",
+        ),
+        (
+            NoSuchRepository("project", A_BAZAAR_REPOSITORY),
+            errors.NotBranchError,
+            f'Not a branch: "{URL}": there is a Bazaar repository, which is not served: to have it served, run '
+            "`brz push hpss://example.org:4155/ANOTHER-PATH` in it.",
+        ),
+        (NoSuchRepository("project", "a file\n"), errors.NotBranchError, f'Not a branch: "{URL}": there is a file .'),
         (NoSuchBranch(b"."), errors.NotBranchError, f'Not a branch: "{URL}".'),
         (
             WrongVcs("project", "git sha1", "bzr 2a"),
@@ -53,7 +75,7 @@ LOCATION = Location("example.org", 4155, "project")
             errors.ConnectionError,
             "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
         ),
-        (NoSpace(""), errors.CommandError, "no space left"),
+        (NoSpace("x"), errors.CommandError, "example.org:4155: no space left to write 'x'"),
         (CannotSend("a text\x1b[2J is missing"), errors.CommandError, "a text [2J is missing"),
     ],
 )

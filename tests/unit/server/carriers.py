@@ -142,6 +142,8 @@ def wait(clock: Clock, seconds: float) -> None:
 class Never:
     """An executor that is busy."""
 
+    stopping = False
+
     def run(self, *_: object, **__: object) -> None: ...
 
     def soon(self, *_: object) -> None: ...

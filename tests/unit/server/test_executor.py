@@ -196,9 +196,11 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
         executor.run(work, lambda _: None, Lane.LONG)
     for _ in range(THREADS[Lane.LONG]):
         assert started.acquire(timeout=30)
+    assert not executor.stopping
     stopping = threading.Thread(target=executor.stop)
     stopping.start()
     assert stopped.wait(30)  # What waits for a thread is cancelled, or would be run now.
+    assert executor.stopping
     go.set()
     stopping.join(30)
     assert not stopping.is_alive()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.server.pace import SLICE, SlowPace
+from smartserver.server.pace import REST, SLICE, SlowPace
 
 
 class Time:
@@ -20,7 +20,7 @@ class Time:
 
 def test_it_rests_twice_as_long_as_it_worked() -> None:
     time = Time()
-    pace = SlowPace(time.clock, time.slept.append)
+    pace = SlowPace(lambda: False, time.clock, time.slept.append)
     pace()
     time.worked += SLICE / 2
     pace()
@@ -32,3 +32,17 @@ def test_it_rests_twice_as_long_as_it_worked() -> None:
     time.worked += 2 * SLICE
     pace()
     assert time.slept == pytest.approx([3 * SLICE, 4 * SLICE])
+
+
+def test_it_rests_no_more_where_somebody_waits() -> None:
+    time = Time()
+    waiting: list[None] = []
+    pace = SlowPace(lambda: bool(waiting), time.clock, time.slept.append)
+    waiting.append(None)
+    time.worked += SLICE
+    pace()
+    assert time.slept == []
+    waiting.clear()
+    time.worked += SLICE
+    pace()
+    assert time.slept == [pytest.approx(REST * SLICE)]  # Not for what it worked in haste.

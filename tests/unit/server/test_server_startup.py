@@ -4,8 +4,9 @@ import contextlib
 
 import pytest
 from builders import MAIN
-from dialogs import Served, walk
+from dialogs import Served, SteppedExecutor, walk
 
+from smartserver.server.executor import InlineExecutor
 from smartserver.server.startup import MAX_DEPTH, repositories, tidy_all
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace
@@ -52,7 +53,7 @@ def test_the_search_ends() -> None:
 def test_what_a_crash_left_is_cleared(served: Served) -> None:
     served.transport.make_directory("one/incoming/dead")
     put(served, "one/incoming/dead/x.pack")
-    tidy_all(served.site)
+    tidy_all(served.site, InlineExecutor())
     assert walk(served.transport, "one/incoming") == []
     assert served.site.find("one").repository.verify().problems == ()
 
@@ -69,6 +70,20 @@ def test_what_cannot_be_tidied_is_logged_and_the_rest_is_done(
         return 0
 
     monkeypatch.setattr(PackRepository, "collect_garbage_files", collect)
-    tidy_all(served.site)
+    tidy_all(served.site, InlineExecutor())
     assert sorted(tidied) == ["one", "team/deep/three", "team/two"]
     assert [record.message for record in caplog.records] == ["tidying one: no space left to write 'lock'"]
+
+
+def test_a_server_that_stops_tidies_no_further_repository(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    tidied: list[str] = []
+    executor = SteppedExecutor()
+
+    def collect(repository: PackRepository) -> int:
+        tidied.append(repository.path)
+        executor.stopping = True
+        return 0
+
+    monkeypatch.setattr(PackRepository, "collect_garbage_files", collect)
+    tidy_all(served.site, executor)
+    assert len(tidied) == 1

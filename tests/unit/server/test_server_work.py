@@ -9,7 +9,7 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, known, refused, set_ref
 
 from smartserver.errors import CorruptFile
-from smartserver.server import tidying, work
+from smartserver.server import tidying
 from smartserver.server.access import Anonymous, anonymous, invoking_user
 from smartserver.server.asked import state_of
 from smartserver.server.dispatch import prepare
@@ -178,9 +178,9 @@ def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.Mo
     dialog = Dialog(served.site)
     answered: list[bool] = []
 
-    def tidied(repository: PackRepository) -> None:
+    def tidied(repository: PackRepository, pace: Pace) -> None:
         answered.append(dialog.answer(dialog._last) is not None)
-        tidy(repository)
+        tidy(repository, pace)
 
     monkeypatch.setattr(tidying, "tidy", tidied)
     for number, tip in enumerate(line):
@@ -190,14 +190,11 @@ def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.Mo
     assert len(served.repository().snapshot().packs) < 20
 
 
-def test_packs_are_joined_at_a_pace_that_leaves_time_for_others(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packs_are_joined_at_a_pace_that_leaves_time_for_others(served: Served) -> None:
     rests: list[None] = []
-    monkeypatch.setattr(work, "SlowPace", lambda: lambda: rests.append(None))
     for tip in served.history.line(MOST_PACKS, list(served.history.parents)[3], "more"):
         served.push([tip], {MAIN: tip})
-    tidy(served.repository())
+    tidy(served.repository(), lambda: rests.append(None))
     assert rests
 
 
@@ -206,7 +203,7 @@ def test_a_repack_that_fails_is_logged(served: Served, caplog: pytest.LogCapture
         def repack_if_needed(self, pace: Pace = unpaced) -> bool:
             raise NoSpace("packs/x")
 
-    tidy(Failing(served.transport, PATH))
+    tidy(Failing(served.transport, PATH), unpaced)
     assert "tidying project: no space left" in caplog.text
 
 

@@ -110,7 +110,7 @@ def write_pack(
     file = transport.create(path)
     writer = PackWriter(file, KINDS)
     for revision in revisions:
-        writer.add(revision.segment())
+        writer.append(revision.segment())
     length, digest = writer.finish()
     file.sync()
     file.close()

@@ -11,8 +11,9 @@ from bzr_builders import KINDS, TRUNK, BzrHistory
 
 from smartserver.client.content import Part, read_content
 from smartserver.errors import CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
+from smartserver.records.bzr_content import BzrContent
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
-from smartserver.records.model import Parent, Record, Tip
+from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan, Trees
@@ -200,6 +201,26 @@ def test_who_changed_each_entry_last(stored: Stored) -> None:
     assert stored.line[0] in said
 
 
+@pytest.mark.parametrize("paths", [None, (b"src", b"README")])
+def test_who_changed_each_entry_last_is_told_without_reading_a_page_more(
+    stored: Stored, paths: tuple[bytes, ...] | None
+) -> None:
+    """Whoever may read may ask it of thousands of trees."""
+
+    def read(*, bringers: bool) -> tuple[int, list[Record]]:
+        asked: list[None] = []
+        trees = Trees((*stored.line, stored.merged), paths=paths, bringers=bringers)
+        body = stored.begin().open_body(stored.begin().plan_content([], trees=trees), lambda: asked.append(None))
+        records = stored.records(list(read_content(iter(lambda: body.read(1000), b""), KINDS)))
+        return len(asked), records
+
+    plain, records = read(bringers=False)
+    more, with_bringers = read(bringers=True)
+    besides = [record for record in with_bringers if record not in records]
+    assert {record.kind for record in besides} <= set(BzrContent.described)
+    assert more - plain == len(BzrContent.described) * len({record.key for record in besides})
+
+
 def test_files_by_their_keys(stored: Stored) -> None:
     history = stored.history
     keys = (history.text(b"README", stored.side), b"README-id\0unknown", b"odd", history.text(b"new", stored.merged))
@@ -263,6 +284,22 @@ def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
     body = PackRepository(damaged.storage, "project").begin(b"", "user").open_body(plan)
     with pytest.raises(CorruptFile):
         list(iter(lambda: body.read(16), b""))
+
+
+def test_a_tree_that_is_had_and_cannot_be_read_is_named(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ContentReader._read
+
+    def broken(reader: ContentReader, kind: int, key: Key) -> Record | None:
+        record = read(reader, kind, key)
+        if record is None or (kind, key) != (INVENTORY, stored.side):
+            return record
+        return record._replace(text=b"nonsense")
+
+    monkeypatch.setattr(ContentReader, "_read", broken)
+    body = stored.reader(stored.begin().plan_content([], trees=Trees((stored.merged,), had=(stored.side,))))
+    with pytest.raises(CorruptRecord, match="its tree cannot be read") as caught:
+        list(iter(lambda: body.read(1000), b""))
+    assert caught.value.revision == stored.side
 
 
 def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from pack_samples import KINDS, Revision, blob, note
 
 from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.headers import decode_header, header_size
+from smartserver.store.headers import decode_header
 
 BASE = blob(b"the text of a base, long enough to be one\n" * 4)
 CHANGED = blob(BASE.text + b"and a line\n")
@@ -30,23 +32,19 @@ SEGMENT = Revision(
 def test_each_header_of_a_segment() -> None:
     encoded = SEGMENT.segment()
     segment = decode_segment(encoded, 0, KINDS)
-    at = segment.frames_at - sum(header_size(entry, b"revision") for entry in segment.entries)
-    for entry in segment.entries:
+    for entry, at in zip(segment.entries, segment.headers, strict=True):
         assert decode_header(encoded[at:], b"revision", KINDS) == entry
-        at += header_size(entry, b"revision")
-    assert at == segment.frames_at
+    farther = decode_segment(b"before" + encoded, len(b"before"), KINDS)
+    assert farther.headers == segment.headers
 
 
 def test_a_header_cut_anywhere_is_refused() -> None:
     encoded = SEGMENT.segment()
     segment = decode_segment(encoded, 0, KINDS)
-    at = segment.frames_at - sum(header_size(entry, b"revision") for entry in segment.entries)
-    for entry in segment.entries:
-        size = header_size(entry, b"revision")
-        for cut in range(size):
+    for at, end in itertools.pairwise([*segment.headers, segment.frames_at]):
+        for cut in range(at, end):
             with pytest.raises(Malformed):
-                decode_header(encoded[at : at + cut], b"revision", KINDS)
-        at += size
+                decode_header(encoded[at:cut], b"revision", KINDS)
 
 
 def test_an_unknown_kind_is_refused() -> None:

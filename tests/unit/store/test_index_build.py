@@ -178,7 +178,7 @@ def test_rebuilding_needs_the_bases_that_lie_before() -> None:
     revision = Revision(b"r", (), [(blob(TEXT + b"changed\n"), base)])
     transport = MemoryTransport()
     writer = PackWriter(transport.create("pack"), KINDS)
-    writer.add(revision.segment())
+    writer.append(revision.segment())
     length, _ = writer.finish()
     pack = PackReader(transport.open_read("pack"), length, "packs/1.pack")
     with pytest.raises(CorruptFile, match=f"packs/1.pack .* its base {base.key.hex()} is in no pack before it"):
@@ -190,7 +190,7 @@ def test_rebuilding_needs_the_bases_that_lie_before() -> None:
 def test_rebuilding_from_a_pack_that_holds_no_segments_of_its_kinds() -> None:
     transport = MemoryTransport()
     writer = PackWriter(transport.create("pack"), KINDS[:1])
-    writer.add(Revision(b"r", (), [(note(b"k", b"x"), None)]).segment())
+    writer.append(Revision(b"r", (), [(note(b"k", b"x"), None)]).segment())
     length, _ = writer.finish()
     with pytest.raises(CorruptFile, match="kind 1, but the repository has 1"):
         rebuild(PackReader(transport.open_read("pack"), length, "packs/1.pack"), no_base)

@@ -16,7 +16,7 @@ def content_of(count: int) -> bytes:
     file = transport.create("pack")
     writer = PackWriter(file, KINDS)
     for revision in history(count):
-        writer.add(revision.segment())
+        writer.append(revision.segment())
     writer.finish()
     return transport.get("pack")
 
@@ -41,7 +41,8 @@ def test_segments_come_back_with_their_offsets() -> None:
     writer = PackWriter(file, KINDS)
     for revision in history(12):
         segment = revision.segment()
-        written.append((writer.add(segment), segment))
+        written.append((writer.length, segment))
+        writer.append(segment)
     length, digest = writer.finish()
     content = transport.get("pack")
     assert length == len(content)

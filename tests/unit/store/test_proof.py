@@ -23,7 +23,7 @@ def entry(record: Record, base: int = BaseTag.NONE, base_key: Key = b"") -> Entr
 
 
 def segment(revision: bytes, *entries: Entry, parents: tuple[Parent, ...] = ()) -> Segment:
-    return Segment(revision, parents, entries, 0, 0)
+    return Segment(revision, parents, entries, 0, 0, ())
 
 
 def blob(text: bytes) -> Record:
@@ -213,7 +213,7 @@ class BzrCase(Case):
         old = FIRST[2]
         tags = {CHK: (BaseTag.FULL_KEY, old.key)} if based else {}
         entries = [Entry(r.kind, 0, r.key, r.meta, *tags.get(r.kind, (0, b"")), len(r.text), 9, b"") for r in records]
-        listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0)
+        listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0, ())
         rules = rules_of("bzr 2a")
         proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.cache)
         for each, record in zip(entries, records, strict=True):

@@ -186,7 +186,7 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     path = pack_path(b"o" * 16)
     file = made.transport.create(path)
     writer = PackWriter(file, KINDS[:2])
-    writer.add(history(1)[0].segment())
+    writer.append(history(1)[0].segment())
     length, digest = writer.finish()
     snapshot = Snapshot.open(made.transport, made.root())
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)

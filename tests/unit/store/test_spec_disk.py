@@ -70,7 +70,7 @@ def test_the_pack_is_read_and_written() -> None:
     transport = MemoryTransport()
     writer = PackWriter(transport.create("again"), KINDS)
     for segment in segments.values():
-        writer.add(segment)
+        writer.append(segment)
     writer.finish()
     assert transport.get("again") == blocks()[PACK]
 
@@ -89,7 +89,7 @@ def test_the_records_are_read_through_the_index() -> None:
     transport = MemoryTransport()
     transport.make_directory("packs")
     writer = PackWriter(transport.create(pack_path(b"f" * 16)), KINDS)
-    writer.add(b"\x05\x02r0\x00\x00")
+    writer.append(b"\x05\x02r0\x00\x00")
     length, digest = writer.finish()
     first = rebuild(PackReader(transport.open_read(pack_path(b"f" * 16)), length, "pack"), no_base)
     transport.put(index_path(b"f" * 16), (first,))

@@ -55,7 +55,7 @@ def forge(repository: PackRepository, storage: MemoryTransport, *segments: bytes
     writer = PackWriter(made, root.kinds)
     records = 0
     for segment in segments:
-        writer.add(segment)
+        writer.append(segment)
         records += len(decode_segment(segment, 0, root.kinds).entries)
     length, digest = writer.finish()
     reader = PackReader(storage.open_read(f"{path}.pack"), length, "forged")

@@ -25,9 +25,9 @@ class Here:
         return dict.fromkeys(self.keys.intersection(keys))
 
 
-def taken() -> References:
+def taken(*, kept: bool = True) -> References:
     """What both revisions refer to; the second one's page rests on the first one's."""
-    found = References()
+    found = References(kept=kept)
     for record in FIRST:
         if record.kind == CHK:
             found.page(record.text, None)
@@ -47,6 +47,16 @@ def test_all_that_is_referred_to_came_or_is_here() -> None:
             taken().check(repository, PAGES - {missing}, TEXTS - {missing})
         there: Any = Here(missing)
         taken().check(there, PAGES - {missing}, TEXTS - {missing})
+
+
+def test_nothing_is_kept_where_breezy_looks_for_it() -> None:
+    found = taken(kept=False)
+    head = b"chknode:\n65536\n1\n2\n\n"
+    found.page(head + b"a\0sha1:%040d\n" % 1, None)
+    nothing: Any = Here()
+    found.check(nothing, (), ())  # Nothing that it would look for.
+    with pytest.raises(ValueError, match="cannot be read as an inventory"):
+        found.inventory(b"nothing")
 
 
 def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.vcs.base import CannotSend
 from smartserver.vcs.brz_compat import StoreKey
 from smartserver.vcs.brz_meta import NO_PARENTS, inventory_meta, inventory_parents, text_meta, text_parents
 
@@ -36,5 +35,5 @@ def test_a_texts_parents(parents: list[StoreKey] | None, meta: bytes) -> None:
 
 
 def test_a_parent_of_another_file() -> None:
-    with pytest.raises(CannotSend, match="a text of f has a parent of other"):
+    with pytest.raises(ValueError, match="a text of f has a parent of other, another file"):
         text_meta(b"f", [(b"other", b"a")])

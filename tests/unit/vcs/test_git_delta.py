@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smartserver.vcs.git_delta import delta, size, tree_delta, tree_entries
+from smartserver.vcs.git_delta import delta, tree_delta, tree_entries
 
 
 def apply(base: bytes, changes: bytes) -> bytes:
@@ -129,11 +129,3 @@ def test_a_large_file_in_another_order_ends_soon() -> None:
     random.Random(5).shuffle(rows)
     text = b"".join(rows)
     assert apply(base, delta(base, text)) == text
-
-
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (300, b"\xac\x02"), (1 << 35, b"\x80" * 5 + b"\1")],
-)
-def test_sizes(n: int, expected: bytes) -> None:
-    assert size(n) == expected

@@ -9,7 +9,7 @@ from builders import MAIN
 from bzr_builders import TRUNK, BzrHistory
 from verb_context import NotedContext, Project
 
-from smartserver.errors import MissingRevision, NoSuchRevisionNumber, Unsupported
+from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag, Unsupported
 from smartserver.records.model import RefValue, Tip
 from smartserver.store.model import ContentPlan, PullPlan, Trees, What
 from smartserver.store.repository import PackRepository
@@ -203,7 +203,7 @@ def test_what_a_tag_names_of_other_things(trunk: Trunk) -> None:
     assert isinstance(plan, ContentPlan)
     assert (len(plan.revisions), result.newest) == (2, b"")
     for refs in ([b"other"], [], None):  # A tag is one branch's.
-        with pytest.raises(MissingRevision, match="v2"):
+        with pytest.raises(NoSuchTag, match="no tag named 'v2'"):
             run(context, PullRequest(What.HISTORY, refs=refs, chosen=ChosenField(tag=b"v2")))
     context.transaction.set_map("tags", "ids", TRUNK + b"\0gone", b"ghost")
     with pytest.raises(MissingRevision, match="ghost"):

@@ -1,0 +1,31 @@
+"""Which repositories there are on a server: as many calls as that takes, and an end whatever it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smartserver.client.call import Client
+from smartserver.verbs.repository_list import MAX_REPOSITORIES, ListRequest, RepositoryField, repository_list
+from smartserver.wire.errors import RemoteProtocolError
+
+AT_ONCE = MAX_REPOSITORIES
+"""Repositories asked for in one call."""
+
+
+def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
+    """Those at and below a path, by path; `refs`: with the names of their refs.
+
+    Raises:
+        CodedError: as `Repository.list`.
+        MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, or one that leads nowhere.
+    """
+    last = ""
+    more = True
+    while more:
+        answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)
+        yield from answer.repositories
+        more = answer.more
+        if more:
+            before, last = last, answer.repositories[-1].path if answer.repositories else ""
+            if last.split("/") <= before.split("/"):
+                raise RemoteProtocolError(f"expected repositories after {before!r}, of which it says there are more")

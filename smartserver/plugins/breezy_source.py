@@ -1,0 +1,53 @@
+"""`Source`: what a push sends of a local repository, its progress shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from smartserver.plugins.breezy_progress import counted
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.vcs.base import Plan
+from smartserver.vcs.brz import BrzRepository
+
+Planning = Callable[[Iterable[RevisionId], Iterable[RevisionId]], Plan]
+"""Given the tips that are pushed and what the server is thought to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A push's source; how it is planned is told."""
+
+    planning: Planning
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+        """What is sent."""
+        return _ShownPlan(self.planning(tips, haves))
+
+
+def of_repository(repository: BrzRepository, only: RevisionId | None = None) -> Source:
+    """What a server lacks of a local repository; `only`: of this revision, instead of the tips."""
+
+    def planning(tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        from smartserver.vcs.brz_plan import plan  # What a push of nothing new needs not.
+
+        return plan(repository, tips if only is None else [only], haves)
+
+    return Source(planning)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownPlan:
+    """A plan whose segments are counted as they are sent."""
+
+    plan: Plan
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return self.plan.graph
+
+    def segments(self) -> Iterator[bytes]:
+        return counted("Sending revisions", self.plan.segments(), len(self.plan.graph))
+
+    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
+        return _ShownPlan(self.plan.without_bases(keys))

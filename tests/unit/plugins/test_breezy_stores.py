@@ -1,0 +1,37 @@
+"""plugins.breezy_stores: what is read from a repository that has everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from smartserver.plugins.breezy_stores import Store
+from smartserver.records.check_bzr import TEXT
+from smartserver.vcs.base import WrongContent
+from smartserver.vcs.brz_compat import FulltextContentFactory, StoreKey
+
+KEY = (b"f", b"r2")
+
+
+def store(parents: Sequence[StoreKey]) -> Store:
+    """A store of texts that has none; in the whole repository is one, with these parents."""
+
+    def stream(keys: Sequence[StoreKey], ordering: str, include_delta_closure: bool) -> list[Any]:
+        return [FulltextContentFactory(key, tuple(parents), None, b"text\n") for key in keys]
+
+    whole = SimpleNamespace(lock_read=nullcontext, texts=SimpleNamespace(get_record_stream=stream))
+    content: Any = SimpleNamespace(records={}, has_versions=False, fetch_texts=lambda keys: None)
+    return Store(TEXT, "texts", content, nullcontext, lambda: whole)
+
+
+def test_a_text_of_the_whole_repository() -> None:
+    assert store([(b"f", b"r1")]).get_parent_map([KEY]) == {KEY: ((b"f", b"r1"),)}
+
+
+def test_a_text_with_a_parent_of_another_file_is_what_cannot_be_read() -> None:
+    with pytest.raises(WrongContent, match="f r2 from the server: a text of f has a parent of g, another file"):
+        store([(b"g", b"r1")]).get_parent_map([KEY])
