@@ -79,6 +79,9 @@ setup(
             "git-remote-hpss=smartserver.cli.git_remote:main",
             "netem=netem.cli.main:main",
         ],
-        "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
+        "pytest11": [
+            "netem.pytest_plugin=netem.pytest_plugin",
+            "smartserver.pytest_plugin=smartserver.pytest_plugin",
+        ],
     },
 )

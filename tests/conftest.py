@@ -18,6 +18,11 @@ from hypothesis import HealthCheck, settings
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
+BANS = "SMARTSERVER_DEBUG"
+"""Where `smartserver.pytest_plugin` says what is banned, for commands too: from the first test's first fixture on."""
+
+os.environ.pop(BANS, None)  # The user's.
+
 # No test may fail for being slow on a busy machine, so nothing here has a deadline.
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile("developer", deadline=None, suppress_health_check=_SLOW)
@@ -38,7 +43,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")):
+            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")) and name != BANS:
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)

@@ -13,6 +13,7 @@ Git runs this for URLs that begin with hpss://; there is no need to run it by ha
     git clone hpss://example.org/project
     git push hpss://localhost/project main
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
+    SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open
 """
 

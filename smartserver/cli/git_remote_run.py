@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.session import AGENT, cache_folder, client_for
+from smartserver.cli.session import AGENT, BadFlag, cache_folder, client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
@@ -62,7 +62,7 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     except (VcsError, CodedError) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse(url)))}\n")
         return FAILED
-    except (CannotGoOn, BadUrl) as wrong:
+    except (CannotGoOn, BadUrl, BadFlag) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
@@ -96,9 +96,8 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     """Serve one git command.
 
     Raises:
-        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
+        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
-    flags = set(environment.get("SMARTSERVER_DEBUG", "").split(","))
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")
@@ -109,7 +108,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    with client_for(url, flags, f"git {AGENT}", environment) as (client, location):
+    with client_for(url, frozenset(), f"git {AGENT}", environment) as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)

@@ -63,7 +63,8 @@ class Commands(click.Group):
     "debug",
     multiple=True,
     metavar="FLAG",
-    help="Trace: -Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made.",
+    help="-Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made;"
+    " -Dhpss-ban=RULE[,RULE] makes none that a rule bans.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -74,9 +75,10 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag not in ("hpss", "hpssvfs")]
+    unknown = [flag for flag in debug if flag not in ("hpss", "hpssvfs") and not flag.startswith("hpss-ban=")]
     if unknown:
-        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are -Dhpss and -Dhpssvfs)")
+        known = "-Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
+        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
     ctx.obj = frozenset(debug)
 
 

@@ -16,7 +16,9 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.logs import is_journal, log_to_stderr
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.errors import Banned
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
+from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
 STOP_AFTER = 30.0
@@ -100,6 +102,13 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="SECONDS",
     help="How long a client in the middle of a push or clone may neither send nor read a byte.",
 )
+@click.option(
+    "--ban",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="Refuse the calls a rule names, as rpc:Repository.pack or vfs:*:*/lock/*; may be given more than once.",
+)
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 def command(
@@ -113,6 +122,7 @@ def command(
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
+    rules: tuple[str, ...],
     fast_open: bool,
     verbose: bool,
 ) -> None:
@@ -133,6 +143,7 @@ def command(
     if not os.access(root, os.R_OK | os.X_OK):
         raise CommandError(f"{root} cannot be read by user {user()}")
     host, port = ("", 0) if stdio else parse_listen(listen)
+    banned = _banned(rules)
     # Of /home or /srv, which hpss+ssh:// names, it goes without saying.
     makes = anonymous == "write" or (stdio and root.resolve().parent.parent != root.resolve().parent)
     if not no_create and makes and not os.access(root, os.W_OK):
@@ -163,7 +174,12 @@ def command(
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(
-        transport, may_create=not no_create, inside=inside_of(transport), discipline=discipline, allows_vfs=allow_vfs
+        transport,
+        may_create=not no_create,
+        inside=inside_of(transport),
+        discipline=discipline,
+        allows_vfs=allow_vfs,
+        banned=banned,
     )
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
@@ -214,6 +230,28 @@ def command(
     # nothing is answered.
     gc.freeze()
     reactor.run(installSignalHandlers=False)
+
+
+def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
+    """Says which calls are refused.
+
+    Raises:
+        CommandError: a rule is none, or matches no verb.
+    """
+    if not rules:
+        return lambda path, calls: None
+    from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
+    from smartserver.trace.bans.rule import BadRule
+
+    try:
+        bans = of_calls(rules)
+    except BadRule as wrong:
+        raise CommandError(f"--ban: {wrong}") from None
+
+    def banned(path: str, calls: Calls) -> Banned | None:
+        return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
+
+    return banned
 
 
 def _on_signals(call: Callable[[], None]) -> None:

@@ -20,6 +20,9 @@ from smartserver.wire.messages import RequestFlag
 from smartserver.wire.observer import Observer
 from transports.errors import CodedError
 
+EVERY_CLIENT: list[Callable[[], Observer]] = []
+"""Each makes an observer for every client of this process that is made from now on: tests ban in all of them."""
+
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
 
@@ -42,7 +45,7 @@ class Client:
         self._connect = connect
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
         self._least_age = 1 if copied else 0
-        self._observers = observers
+        self._observers = (*observers, *(make() for make in EVERY_CLIENT))
         self._agent = agent
         self.progress = progress
         self._clock = clock
@@ -124,6 +127,8 @@ class Client:
     def _ready(self) -> Link:
         if self._link is None or not self._link.usable:
             self.close()
+            for observer in self._observers:
+                observer.connecting()
             self._link = Link(self._connect(), self._observers, self.progress, self._clock)
         return self._link
 

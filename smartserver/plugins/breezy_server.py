@@ -19,7 +19,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
-from smartserver.plugins.breezy_tracer import tracer
+from smartserver.plugins.breezy_tracer import observers
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
@@ -39,8 +39,15 @@ SSH = Option(
     override_from_env=["SMARTSERVER_SSH"],
     help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
 )
+DEBUG = Option(
+    "hpss.debug",
+    default="",
+    override_from_env=["SMARTSERVER_DEBUG"],
+    help="Flags as of -D, with commas between them: hpss, hpssdetail, hpss-ban=RULE[,RULE].",
+)
 option_registry.register(FAST_OPEN)
 option_registry.register(SSH)
+option_registry.register(DEBUG)
 
 Place = Location | SshLocation
 
@@ -64,19 +71,16 @@ class Server:
         options = GlobalStack()
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name)
-        recorder = tracer(root_of(location))
 
         def connect() -> Medium:
-            if recorder is not None:
-                recorder.connected()
             if isinstance(location, SshLocation):
                 return PipeMedium(location.command(ssh), where=location.where)
             return TcpMedium(location.host, location.port, fast_open=fast_open)
 
         self._unread: History | None = None
         self._read = Read(None)
-        observers = [recorder] if recorder is not None else []
-        self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+        watching = observers(root_of(location), options.get(DEBUG.name))
+        self.client = Client(connect, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 
     @property
     def read(self) -> Read:

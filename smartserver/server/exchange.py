@@ -117,6 +117,8 @@ class Exchange:
     def _begin(self, prepared: Prepared | CodedError, body: bool) -> None:
         if self._answered:  # Cancelled while it was decoded.
             return
+        if not isinstance(prepared, CodedError):
+            prepared = self._session.site.banned(prepared.message.path, prepared.calls) or prepared
         if isinstance(prepared, CodedError):
             self._refuse(prepared)
             return

@@ -20,7 +20,7 @@ from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import ServerFacts
+from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
@@ -70,6 +70,8 @@ class Site:
     """Whether the file-level verbs may be used, by whoever may."""
     discipline: Discipline | None = None
     """How the roots of repositories that are made here will be swapped; None: as the store can."""
+    banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
+    """Why these calls with that path are refused, whoever makes them; None: they are not."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

@@ -62,8 +62,8 @@ class Recorder:
         self._open: dict[int, CallRecord] = {}
         self._waiting = False
 
-    def connected(self) -> None:
-        """A connection was opened."""
+    def connecting(self) -> None:
+        """A connection is going to be opened."""
         self.connections += 1
         self._open.clear()
 

@@ -176,6 +176,9 @@ class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
 
 AnyVerb = Verb[Any, Any]
 
+Calls = Sequence[tuple[AnyVerb, Arguments]]
+"""The calls of one request."""
+
 VERBS: dict[str, AnyVerb] = {}
 """Every verb declared so far, by name."""
 

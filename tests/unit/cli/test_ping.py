@@ -67,3 +67,32 @@ def test_a_session_is_one_connection_and_its_location(server: Server, capsys: py
         client.call(server_ping, PingRequest())
         assert client.call(server_info, InfoRequest()).version == smartserver.__version__
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.unbanned("it bans by itself")
+@pytest.mark.parametrize(
+    ("flag", "status", "said"),
+    [
+        (
+            "-Dhpss-ban=rpc:Server.ping",
+            1,
+            "Server.ping is banned by the rule rpc:Server.ping; called from smartserver/cli/",
+        ),
+        ("-Dhpss-ban=vfs:*,silly", 0, ""),
+        ("-Dhpss-ban=rpc:Server.pin", 1, "the rule 'rpc:Server.pin' matches no verb; near it: rpc:Server.ping"),
+    ],
+)
+def test_what_is_banned_is_not_sent(server: Server, flag: str, status: int, said: str) -> None:
+    result = run(flag, "ping", server.url(""))
+    assert result.exit_code == status
+    assert (str(result.exception or "").startswith(f"{server.url('')}: {said}")) == (status == 1)
+    assert result.stdout.splitlines()[:1] == ([FIRST] if "matches" not in said else [])
+
+
+@pytest.mark.ban("vfs:*")
+def test_the_environment_has_flags_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "other,hpss,hpss-ban=vfs:*,rpc:Server.ping")
+    result = run("ping", server.url(""))
+    assert isinstance(result.exception, CommandError)
+    assert "Server.ping is banned by the rule rpc:Server.ping" in str(result.exception)
+    assert result.stderr.splitlines()[0].startswith("hpss: Server.info() on /: ok")
