@@ -6,6 +6,9 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).parent / "README.md"
 
+SCHEMES = ["hpss", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
+"""Git runs a program of its own for the URLs of each."""
+
 BREEZY = ["breezy>=3.3,<3.4"]
 
 setup(
@@ -77,7 +80,7 @@ setup(
     entry_points={
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",
-            "git-remote-hpss=smartserver.cli.git_remote:main",
+            *[f"git-remote-{scheme}=smartserver.cli.git_remote:main" for scheme in SCHEMES],
             "netem=netem.cli.main:main",
         ],
         "pytest11": [

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 from smartserver.cli.session import AGENT, BadFlag, cache_folder, client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.places import parse_place
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.url import BadUrl, parse
+from smartserver.client.url import BadUrl
 from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git_terminal import CannotGoOn
@@ -56,11 +57,11 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     except BrokenPipeError:
         return FAILED  # Git is gone, and has said why.
     except (MediumError, ProtocolError, NotOurProtocol) as wrong:
-        place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
+        place = "" if isinstance(wrong, CannotConnect) else f"{parse_place(url).where}: "
         sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
     except (VcsError, CodedError) as wrong:
-        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse(url)))}\n")
+        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse_place(url)))}\n")
         return FAILED
     except (CannotGoOn, BadUrl, BadFlag) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")

@@ -101,7 +101,7 @@ def _type(annotation: object) -> str:
         return "nil"
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return "[" + ", ".join(f"{each.name}: {_type(each.type)}" for each in msgspec.structs.fields(annotation)) + "]"
-    names: dict[object, str] = {bytes: "bin", str: "str", int: "int", bool: "bool"}
+    names: dict[object, str] = {bytes: "bin", str: "str", int: "int", float: "float", bool: "bool"}
     if isinstance(annotation, type) and annotation not in names and issubclass(annotation, str):
         return "one of " + ", ".join(f"`{member.value}`" for member in annotation)  # type: ignore[attr-defined]
     return names.get(annotation, str(annotation)) if isinstance(annotation, type) else str(annotation)

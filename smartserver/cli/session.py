@@ -11,14 +11,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
-from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.places import connect, parse_place
 from smartserver.client.plain import plain
-from smartserver.client.url import Location, parse
 from smartserver.trace import text
 from smartserver.wire.observer import Observer
+
+if TYPE_CHECKING:
+    from smartserver.client.medium import Medium
+    from smartserver.client.places import Place
 
 AGENT = f"smartserver/{smartserver.__version__}"
 
@@ -30,31 +34,33 @@ class BadFlag(Exception):
 @contextmanager
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
-) -> Iterator[tuple[Client, Location]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, and
-    `hpss-ban=RULE[,RULE]` makes no call that a rule bans.
+) -> Iterator[tuple[Client, Place]]:
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssvfs`
+    also where in the program each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
-    SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake.
+    SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
+    SMARTSERVER_SSH: the command that logs in at the server of an hpss+ssh:// URL.
 
     Raises:
         BadUrl: it is not one.
         BadFlag: a rule is none.
     """
-    location = parse(url)
+    location = parse_place(url)
     given = environment.get("SMARTSERVER_DEBUG", "")
-    recorder = text.printing(_say) if "hpss" in {*flags, *given.split(",")} else None
+    words = {*flags, *given.split(",")}
+    recorder = text.printing(_say, stacks="hpssvfs" in words) if words & {"hpss", "hpssvfs"} else None
     observers: list[Observer] = [] if recorder is None else [recorder]
     banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
     if banning:
         observers.append(_watcher(banning))
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
-    def connect() -> TcpMedium:
-        return TcpMedium(location.host, location.port, fast_open=fast_open)
+    def connected() -> Medium:
+        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
 
     progress = _progress if sys.stderr.isatty() else None
-    with Client(connect, observers, agent=agent, progress=progress, copied=fast_open) as client:
+    with Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client:
         try:
             yield client, location
         finally:

@@ -89,13 +89,16 @@ class Client:
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = self._least_age if first is None else max(1, int((now - first) * 1000))
+                if not outgoing.repeatable:
+                    age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self.close()
                 certainty = certainty.after(wrong, perhaps_read=perhaps_read)
-                helps = may_help(wrong, lost=lost is not None, doubtful=certainty.doubtful)
+                doubtful, repeatable = certainty.doubtful, outgoing.repeatable
+                helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
                 again = attempts.pause() if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
                     lost = wrong  # A rule that was broken says more than a connection that did.

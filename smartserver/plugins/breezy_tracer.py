@@ -31,7 +31,8 @@ def observers(where: str, more: str) -> list[Observer]:
     words = {*given, *more.split(",")}
     found: list[Observer] = []
     if not words.isdisjoint(FLAGS):
-        recorder = Recorder(finished=functools.partial(_show, in_detail="hpssdetail" in words))
+        show = functools.partial(_show, in_detail="hpssdetail" in words)
+        recorder = Recorder(finished=show, stacks="hpssvfs" in words)
         breezy.get_global_state().exit_stack.callback(_close, recorder, where)
         found.append(recorder)
     banning = [each for each in (*sorted(given), more) if "hpss-ban=" in each]
@@ -47,7 +48,8 @@ def observers(where: str, more: str) -> list[Observer]:
 
 
 def _show(record: CallRecord, *, in_detail: bool) -> None:
-    trace.mutter("%s", plain(text.line(record)))
+    for line in text.lines(record):
+        trace.mutter("%s", plain(line))
     if in_detail:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             trace.mutter("    %s(%s)", verb, plain(arguments))

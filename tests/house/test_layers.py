@@ -35,6 +35,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.store.model",
         "transports.base",
         "transports.errors",
+        "transports.paths",
+        "transports.steps",
         "smartserver.errors",
         VERSION,
     ),

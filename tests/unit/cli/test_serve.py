@@ -19,7 +19,11 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.serve import parse_listen
 from smartserver.cli.user import user
+from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 PATIENCE = 60
@@ -189,6 +193,19 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
         (["--anonymous", "write", "--no-create"], ""),
     ):
         assert CliRunner().invoke(group, ["serve", str(tmp_path), *options]).output == expected
+
+
+@pytest.mark.sockets
+def test_a_store_by_its_url(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", "--stdio", "--", tmp_path.as_uri()]
+    with Client(lambda: PipeMedium(command)) as client, pytest.raises(NoSuchRepository):
+        client.call(repository_stats, StatsRequest(), "project")
+
+
+def test_a_store_behind_a_link_is_not_for_everybody() -> None:
+    result = CliRunner().invoke(group, ["serve", "memory:///"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == "memory:/// is behind a link, and is served with --stdio only"
 
 
 @pytest.mark.parametrize(
