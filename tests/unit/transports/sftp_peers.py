@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -99,12 +100,10 @@ class Peer:
 
     def _run(self) -> None:
         stream = self._end.makefile("rb")
-        with self._end, stream:
+        # A client that goes away with something unread resets the connection.
+        with self._end, stream, contextlib.suppress(OSError):
             while len(head := stream.read(4)) == 4:
                 body = stream.read(int.from_bytes(head))
                 kind, number, rest = body[0], int.from_bytes(body[1:5]), body[5:]
                 self.heard.append((kind, number, rest))
-                try:
-                    self.script(self, kind, number, rest)
-                except OSError:
-                    return
+                self.script(self, kind, number, rest)
