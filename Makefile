@@ -25,28 +25,29 @@ PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
 
-.PHONY: demo test computing breezy interop waiting check lint docs bench compare ratchet clean
+.PHONY: demo test computing breezy interop faulty waiting check lint docs bench compare ratchet clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
 # Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of git and the
-# rest of brz's with the real programs; and those of what goes wrong, and of sockets and links.
+# rest of brz's with the real programs; those of what goes wrong; and those of sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 INTEROP := $(filter-out $(BREEZY),$(wildcard tests/interop/test_*.py))
-WAITING := tests/faults tests/packets tests/simulated tests/sockets
+WAITING := tests/packets tests/simulated tests/sockets
 
 test: $(TOOLS)
-	@$(MAKE) --no-print-directory --jobs=5 lint computing breezy interop waiting
+	@$(MAKE) --no-print-directory --jobs=6 lint computing breezy interop faulty waiting
 
 computing: $(TOOLS)
-	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop $(WAITING))
+	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop tests/faults $(WAITING))
 
 breezy: FILES := $(BREEZY)
 interop: FILES := $(INTEROP)
+faulty: FILES := tests/faults
 waiting: FILES := $(WAITING)
-breezy interop waiting: $(TOOLS)
+breezy interop faulty waiting: $(TOOLS)
 	@$(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
 
 check: $(TOOLS)

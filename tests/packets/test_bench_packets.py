@@ -69,6 +69,7 @@ RTTS = (0.2, 0.6)
 """Of which the difference tells round trips; both are long beside what a busy machine is late by."""
 
 
+@pytest.mark.unbanned("a bench does the same many times, each time as an operation of its own")
 def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
