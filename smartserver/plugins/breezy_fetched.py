@@ -60,8 +60,14 @@ class Fetched:
             self._target, self._guessed = repository, True
 
     def is_alone(self) -> bool:
-        """Whether nothing is here that could spare the server a part."""
-        return not self._here()
+        """Whether nothing is here that is likely to spare the server a part: no tip of the remote, nor of a branch that
+        was opened beside it. Whatever else the target holds may be another project's.
+        """
+        if self.target is None:
+            return True
+        target = BrzRepository(self.target)
+        with target.locked():
+            return not target.parents([*self._remote.knowledge.tips(), *local_tips()])
 
     def _here(self) -> Sequence[RevisionId]:
         """What the target has of it, as far as that can be told."""
@@ -154,7 +160,7 @@ class Fetched:
                     raise
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
                 remote.learn_refusal()
-                if not haves:
+                if not self._rests_on_shadow and self.is_alone():
                     remote.look_at_graph()
                 return
             self._history = History(pulled.body, pulled.result.segments, KINDS)

@@ -63,6 +63,24 @@ def test_what_only_a_look_can_tell(large: Users, spec: str, revno: int) -> None:
     assert large.tip("c") == large.tip("a")
 
 
+@pytest.mark.parametrize("spec", ["before:-1", "date:2001-01-01", "3", "99"])
+def test_in_a_repository_that_holds_another_project(large: Users, spec: str) -> None:
+    """Which spares the server nothing; be it met before or not."""
+    large.make("foreign")
+    large.commit("foreign", "another")
+    large.make("shared", shared=True)
+    assert large.run("shared", "branch", "../foreign", "foreign").status == 0
+    for where in ("c", "d"):
+        done = large.run("shared", "branch", "-r", spec, large.url(), where)
+        assert done.counts.bytes_down < 10_000, done.counts
+        assert (done.status, "Traceback" in done.said) == (3 if spec == "99" else 0, False), done.said
+        assert large.path(f"shared/{where}").exists() is (spec != "99")
+    if spec != "99":
+        large.check("shared/c")
+        large.ask("branch -r", "shared", "branch", "-r", "4", large.url(), "e")
+        assert large.tip("shared/e") == large.tip("a")
+
+
 def test_where_history_is_here_all_that_is_new_comes_at_once(large: Users) -> None:
     assert large.run("", "branch", "-r", "2", large.url(), "c").status == 0
     done = large.run("c", "pull", "-r", "before:tag:above", "-Dhpss")
