@@ -6,6 +6,9 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).parent / "README.md"
 
+SCHEMES = ["hpss", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
+"""Git runs a program of its own for the URLs of each."""
+
 BREEZY = ["breezy>=3.3,<3.4"]
 
 setup(
@@ -68,6 +71,7 @@ setup(
             "hypothesis>=6.100",
             "ruff>=0.6",
             "mypy>=1.10",
+            "types-paramiko",
             "types-setuptools",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
@@ -76,9 +80,12 @@ setup(
     entry_points={
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",
-            "git-remote-hpss=smartserver.cli.git_remote:main",
+            *[f"git-remote-{scheme}=smartserver.cli.git_remote:main" for scheme in SCHEMES],
             "netem=netem.cli.main:main",
         ],
-        "pytest11": ["netem.pytest_plugin=netem.pytest_plugin"],
+        "pytest11": [
+            "netem.pytest_plugin=netem.pytest_plugin",
+            "smartserver.pytest_plugin=smartserver.pytest_plugin",
+        ],
     },
 )

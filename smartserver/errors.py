@@ -9,6 +9,7 @@ CodedError (transports.errors)
     │   ├── InvalidPath            a repository path that cannot be one
     │   ├── InvalidName            a ref, id or key that cannot be one
     │   ├── AccessDenied           this user may not do that
+    │   ├── Banned                 a rule of the client or of the server bans this call
     │   ├── OutcomeUnknown         it may or may not have been done
     │   ├── Cancelled              the client cancelled before it was done
     │   ├── RequestRefused         nothing was changed: see the outcome of each call
@@ -123,6 +124,21 @@ class AccessDenied(RequestError, code="access-denied"):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class Banned(RequestError, code="banned"):
+    """A rule of the client, or of the server, bans this call; `where`: the lines that made it, the innermost first."""
+
+    verb: str
+    rule: str
+    why: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        where = f"; called from {self.where}" if self.where else ""
+        return f"{self.verb} is banned by the rule {self.rule}{why}{where}"
 
 
 @dataclasses.dataclass(eq=False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Self
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
@@ -17,6 +20,10 @@ from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
+from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
+from transports.decorators.passing import PassingTransport
+from transports.errors import NotSupported
+from transports.steps import Step
 
 GIT = "git sha1"
 KINDS = (Kind("object", "git-sha1", True),)
@@ -62,6 +69,77 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Lockless(PassingTransport):
+    """A store that cannot lock a file, as those behind a link are."""
+
+    def __init__(self, inner: Transport, *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self.capabilities = Capability.NONE
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        raise NotSupported("lock")
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        raise NotSupported("lock")
+
+
+class Stepwise(PassingTransport):
+    """Something may happen before each call, and each step of a `perform` is one."""
+
+    def before(self, call: str, path: str) -> None:
+        """What happens before a call; `path` counts from where the outermost transport is."""
+
+    def wrap(self, inner: Transport, prefix: str) -> Self:
+        made = copy.copy(self)
+        PassingTransport.__init__(made, inner, prefix=prefix)
+        made.__dict__["before"] = self.before
+        return made
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            step.do(self)
+
+    def get(self, path: str) -> bytes:
+        self.before("get", self.full(path))
+        return super().get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        self.before("open_read", self.full(path))
+        return super().open_read(path)
+
+    def create(self, path: str) -> WriteFile:
+        self.before("create", self.full(path))
+        return super().create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.before("rename", self.full(target))
+        super().rename(source, target)
+
+    def delete(self, path: str) -> None:
+        self.before("delete", self.full(path))
+        super().delete(path)
+
+    def make_directory(self, path: str) -> None:
+        self.before("make_directory", self.full(path))
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.before("remove_directory", self.full(path))
+        super().remove_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        self.before("list_directory", self.full(path))
+        return super().list_directory(path)
+
+    def stat(self, path: str) -> Stat:
+        self.before("stat", self.full(path))
+        return super().stat(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.before("sync_directory", self.full(path))
+        super().sync_directory(path)
 
 
 class History:

@@ -12,11 +12,20 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+if TYPE_CHECKING:
+    from transports.sshd import Sshd
+
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+
+BANS = "SMARTSERVER_DEBUG"
+"""Where `smartserver.pytest_plugin` says what is banned, for commands too: from the first test's first fixture on."""
+
+os.environ.pop(BANS, None)  # The user's.
 
 # No test may fail for being slow on a busy machine, so nothing here has a deadline.
 _SLOW = [HealthCheck.too_slow]
@@ -38,7 +47,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")):
+            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")) and name != BANS:
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
@@ -54,6 +63,18 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real OpenSSH server on loopback."""
+    from transports.sshd import Sshd
+
+    try:
+        with Sshd(tmp_path_factory.mktemp("sshd")) as server:
+            yield server
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
 
 
 def pytest_collection_finish() -> None:

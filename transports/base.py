@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from transports.errors import NoSuchFile, NotADirectory
+from transports.errors import NoSuchFile, NotADirectory, NotSupported
 from transports.steps import Step
 
 
@@ -22,6 +22,10 @@ class Capability(enum.Flag):
     """`lock` excludes every other process and thread that locks the same path."""
     COMPARE_AND_SWAP = enum.auto()
     """The store replaces a file only if it still is what the caller read (object stores)."""
+    APPEND = enum.auto()
+    """`append` works."""
+    HANDLES = enum.auto()
+    """A file that is open stays readable when its name is deleted or given to another."""
 
 
 class EntryKind(enum.Enum):
@@ -43,7 +47,7 @@ class Stat:
 
 class ReadFile(abc.ABC):
     """An open file for reading by position; usable from several threads at once, closed when none of them reads.
-    What was open stays readable after a delete or rename."""
+    With `Capability.HANDLES` it stays readable after a delete or rename."""
 
     @abc.abstractmethod
     def read_at(self, offset: int, size: int) -> bytes:
@@ -71,7 +75,7 @@ class ReadFile(abc.ABC):
 
 
 class WriteFile(abc.ABC):
-    """A new file being written once, front to back."""
+    """A file being written once, front to back."""
 
     @abc.abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -156,6 +160,15 @@ class Transport(abc.ABC):
             NoSuchFile: its folder is not there.
             PermissionDenied, NoSpace, TransportFailed.
         """
+
+    def append(self, path: str) -> WriteFile:
+        """A file that is there, to be written on from its end; what is in it stays.
+
+        Raises:
+            NotSupported: without `Capability.APPEND`.
+            NoSuchFile, PermissionDenied, TransportFailed.
+        """
+        raise NotSupported("append")
 
     @abc.abstractmethod
     def rename(self, source: str, target: str) -> None:

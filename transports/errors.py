@@ -125,9 +125,14 @@ class Locked(TransportError, code="locked", retryable=True):
 
     path: str
     seconds: int
+    holder: str = ""
+    """Who says there that he has it, where the lock is a folder."""
 
     def __str__(self) -> str:
-        return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
+        if not self.holder:
+            return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
+        cure = "if that is dead, `smartserver break-lock` lets others go on"
+        return f"{self.path!r} is held by {self.holder}, and was not let go of within {self.seconds} s; {cure}"
 
 
 @dataclasses.dataclass(eq=False)

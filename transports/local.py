@@ -163,7 +163,7 @@ class LocalTransport(Transport):
     files and folders are what the process's umask leaves.
     """
 
-    capabilities = Capability.MMAP | Capability.LOCK
+    capabilities = Capability.MMAP | Capability.LOCK | Capability.APPEND | Capability.HANDLES
 
     def __init__(self, root: str | Path, _prefix: str = "") -> None:
         self._root = os.path.abspath(root)
@@ -186,11 +186,11 @@ class LocalTransport(Transport):
     def real_path(self, path: str = "") -> str:
         return os.fsdecode(os.path.realpath(self._at(path)))
 
-    def _open_plain(self, path: str) -> tuple[int, int]:
+    def _open_plain(self, path: str, mode: int = os.O_RDONLY) -> tuple[int, int]:
         """A descriptor and the size of a plain file. O_NONBLOCK: opening a named pipe must not wait for its writer."""
         name = self._name(path)
         with _translated(name):
-            descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self._at(path), mode | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 found = os.fstat(descriptor)
                 if not stat_bits.S_ISREG(found.st_mode):
@@ -221,6 +221,10 @@ class LocalTransport(Transport):
     def create(self, path: str) -> WriteFile:
         with _translated(self._name(path)):
             descriptor = os.open(self._at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return _LocalWriteFile(descriptor, self._name(path))
+
+    def append(self, path: str) -> WriteFile:
+        descriptor, _ = self._open_plain(path, os.O_WRONLY | os.O_APPEND)
         return _LocalWriteFile(descriptor, self._name(path))
 
     def rename(self, source: str, target: str) -> None:

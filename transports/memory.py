@@ -241,7 +241,7 @@ class MemoryTransport(Transport):
     `clock` gives the time of last change, in seconds.
     """
 
-    capabilities = Capability.LOCK
+    capabilities = Capability.LOCK | Capability.APPEND | Capability.HANDLES
 
     def __init__(
         self, clock: Callable[[], float] = time.time, *, _disk: _Disk | None = None, _prefix: str = ""
@@ -302,6 +302,10 @@ class MemoryTransport(Transport):
             file = _File(now)
             folder.change(_Change(name, file), now=now)
             return _MemoryWriteFile(self._disk, file, full)
+
+    def append(self, path: str) -> WriteFile:
+        with self._at(path) as full:
+            return _MemoryWriteFile(self._disk, self._disk.find_file(full), full)
 
     def rename(self, source: str, target: str) -> None:
         with self._at(source) as old, self._at(target) as new:

@@ -10,6 +10,8 @@ from transports.base import Transport
 OPENERS: dict[str, str] = {
     "file": "transports.local:from_url",
     "memory": "transports.memory:from_url",
+    "sftp": "transports.sftp:from_url",
+    "vfs": "smartserver.client.vfs_transport:from_url",
 }
 """Scheme -> `module:function`; the function takes the URL and gives a `Transport`."""
 

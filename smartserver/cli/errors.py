@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from smartserver.cli.session import BadFlag
 from smartserver.client.medium import MediumError
 from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
@@ -21,5 +22,5 @@ def one_line(what: str = "") -> Iterator[None]:
     """Turn what a client may raise into a `CommandError`, with `what` it was about in front."""
     try:
         yield
-    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl) as wrong:
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as wrong:
         raise CommandError(f"{what}: {wrong}" if what else str(wrong)) from wrong

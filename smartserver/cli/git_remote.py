@@ -1,4 +1,7 @@
-"""`git-remote-hpss`: what git runs for hpss:// URLs. What takes time to load is loaded when ^C can do no harm."""
+"""`git-remote-hpss` and, for the other schemes of ours, `git-remote-hpss+ssh` and so on: what git runs for their URLs.
+
+What takes time to load is loaded when ^C can do no harm.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ import sys
 
 USAGE = """usage: git-remote-hpss REMOTE URL
 
-Git runs this for URLs that begin with hpss://; there is no need to run it by hand.
+Git runs this for URLs that begin with hpss://, hpss+ssh://, hpss+sftp:// or hpss+vfs://; there is no need to run it by
+hand.
 
     git clone hpss://example.org/project
     git push hpss://localhost/project main
+    git clone hpss+ssh://me@example.org/srv/code/project       where smartserver is installed
+    git clone hpss+sftp://me@example.org/srv/code/project      where only ssh is
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
+    SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open
 """
 

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.session import AGENT, cache_folder, client_for
+from smartserver.cli.session import AGENT, BadFlag, cache_folder, client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.places import parse_place
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.url import BadUrl, parse
+from smartserver.client.url import BadUrl
 from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git_terminal import CannotGoOn
@@ -56,13 +57,13 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     except BrokenPipeError:
         return FAILED  # Git is gone, and has said why.
     except (MediumError, ProtocolError, NotOurProtocol) as wrong:
-        place = "" if isinstance(wrong, CannotConnect) else f"{parse(url).where}: "
+        place = "" if isinstance(wrong, CannotConnect) else f"{parse_place(url).where}: "
         sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
         return FAILED
     except (VcsError, CodedError) as wrong:
-        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse(url)))}\n")
+        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse_place(url)))}\n")
         return FAILED
-    except (CannotGoOn, BadUrl) as wrong:
+    except (CannotGoOn, BadUrl, BadFlag) as wrong:
         sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
         return FAILED
     except OSError as wrong:
@@ -96,9 +97,8 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
     """Serve one git command.
 
     Raises:
-        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl: it cannot go on.
+        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
-    flags = set(environment.get("SMARTSERVER_DEBUG", "").split(","))
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")
@@ -109,7 +109,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    with client_for(url, flags, f"git {AGENT}", environment) as (client, location):
+    with client_for(url, frozenset(), f"git {AGENT}", environment) as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from smartserver.cli.errors import one_line
-from smartserver.cli.place import check_folder, count, is_url
+from smartserver.cli.place import check_folder, count, is_store_url, is_url, open_store
 from smartserver.cli.session import client_for
 from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
@@ -19,11 +19,12 @@ from smartserver.verbs.repository_list import RepositoryField
 @click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, refs: bool) -> None:
-    """List the repositories at and below PATH, a folder or an hpss:// URL.
+    """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store (sftp://).
 
     \b
     smartserver list ~/repositories
     smartserver list --refs hpss://example.org/team
+    smartserver list sftp://me@example.org/srv/code
     """
     for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, refs=refs):
         what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
@@ -40,10 +41,10 @@ def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repositor
 def _in_folder(path: str, *, refs: bool) -> Iterator[RepositoryField]:
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of
-    from transports.local import LocalTransport
 
-    check_folder(path)
-    root = LocalTransport(path)
+    if not is_store_url(path):
+        check_folder(path)
+    root = open_store(path)
     with one_line(path):
         for each in Site(root, inside=inside_of(root)).listing(""):
             yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)

@@ -19,12 +19,16 @@ COMMANDS = {
     "serve": "smartserver.cli.serve",
     "demo": "smartserver.cli.demo",
     "bench": "smartserver.cli.bench.command",
+    "push": "smartserver.cli.push",
+    "pull": "smartserver.cli.pull",
+    "baseline": "smartserver.cli.baseline.command",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
     "pack": "smartserver.cli.pack",
     "upgrade": "smartserver.cli.upgrade",
     "delete": "smartserver.cli.delete",
+    "break-lock": "smartserver.cli.break_lock",
     "ping": "smartserver.cli.ping",
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",
@@ -58,7 +62,12 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(smartserver.__version__, prog_name="smartserver")
 @click.option(
-    "-D", "debug", multiple=True, metavar="FLAG", help="Trace: -Dhpss prints each call of the protocol on stderr."
+    "-D",
+    "debug",
+    multiple=True,
+    metavar="FLAG",
+    help="-Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made; "
+    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -69,9 +78,10 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag != "hpss"]
+    unknown = [flag for flag in debug if flag not in ("hpss", "hpssvfs") and not flag.startswith("hpss-ban=")]
     if unknown:
-        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there is -Dhpss)")
+        known = "-Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
+        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
     ctx.obj = frozenset(debug)
 
 

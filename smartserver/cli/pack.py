@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from smartserver.cli.errors import one_line
-from smartserver.cli.place import count, is_url, repository_in
+from smartserver.cli.place import count, is_store_url, is_url, repository_in
 from smartserver.cli.session import client_for
 from smartserver.store.model import PackReport
 from smartserver.trace.text import size
@@ -16,13 +16,16 @@ from smartserver.verbs.repository_pack import PackRequest, PackResult, repositor
 @click.argument("path")
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
-    """Join the packs of the repository at PATH, a folder or an hpss:// URL; those of more than 1 GiB stay.
+    """Join the packs of the repository at PATH; those of more than 1 GiB stay. PATH is a folder, or the URL of a server
+    (hpss://) or of a store (sftp://).
 
-    A server does it by itself when there are many. The packs that were joined are deleted once a day is over.
+    A server does it by itself when there are many, and deletes the packs that were joined once a day is over. In a
+    store nobody does: there it is done by this command alone, and all packs that are joined pass the link twice.
 
     \b
     smartserver pack ~/repositories/project
     smartserver pack hpss://example.org/project
+    smartserver pack sftp://me@example.org/srv/code/project
     """
     report: PackReport | PackResult
     if is_url(path):
@@ -31,5 +34,7 @@ def command(flags: frozenset[str], path: str) -> None:
     else:
         with repository_in(path) as repository:
             report = repository.repack()
+            if is_store_url(path):
+                repository.collect_garbage_files()
     before, after = count(report.before, "pack"), count(report.after, "pack")
     click.echo(f"{f'{before}: nothing to join' if before == after else f'{before} to {after}'}, {size(report.size)}")

@@ -9,24 +9,62 @@ from typing import TYPE_CHECKING
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.user import user
-from smartserver.client.url import parse
+from smartserver.client.places import parse_place
+from smartserver.client.store_url import PREFIX
 from smartserver.errors import NoSuchRepository
+from transports.base import Transport
+from transports.registry import OPENERS, open_url
 
 if TYPE_CHECKING:
     from smartserver.store.repository import PackRepository
 
 
 def is_url(place: str) -> bool:
-    """Whether it is one and not a folder.
+    """Whether it is the URL of a server of ours, and not a folder or the URL of a store (`open_store`).
 
     Raises:
-        CommandError: it is one, but not of ours.
+        CommandError: it is a URL, but of neither.
     """
-    if "://" not in place:
+    if "://" not in place or is_store_url(place):
         return False
     with one_line():
-        parse(place)  # Which says what it should begin with.
+        parse_place(place)  # Which says what it should begin with.
     return True
+
+
+def is_store_url(place: str) -> bool:
+    """Whether it is the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
+    scheme, colon, _ = place.partition("://")
+    return bool(colon) and scheme in OPENERS
+
+
+def store_behind(url: str) -> str:
+    """The URL of the store that a URL of git's or brz's leads to.
+
+    Raises:
+        CommandError: it leads to a server.
+    """
+    store = url.removeprefix(PREFIX)
+    if not is_store_url(store):
+        raise CommandError(f"{url} is on a server: give its folder there")
+    return store
+
+
+def open_store(place: str) -> Transport:
+    """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used.
+
+    Raises:
+        CommandError: the URL is not a right one.
+    """
+    if not is_store_url(place):
+        from transports.local import LocalTransport
+
+        return LocalTransport(place)
+    try:
+        with one_line():
+            return open_url(place)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
 
 
 def check_folder(path: str) -> None:
@@ -43,16 +81,16 @@ def check_folder(path: str) -> None:
 
 @contextmanager
 def repository_in(path: str) -> Iterator[PackRepository]:
-    """The repository in a folder.
+    """The repository in a folder, or at the URL of a store.
 
     Raises:
         CommandError: there is none, or what is done with it fails.
     """
     from smartserver.store.repository import PackRepository
-    from transports.local import LocalTransport
 
-    check_folder(path)
-    repository = PackRepository(LocalTransport(path))
+    if not is_store_url(path):
+        check_folder(path)
+    repository = PackRepository(open_store(path))
     try:
         with one_line(path):
             yield repository

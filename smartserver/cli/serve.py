@@ -1,9 +1,10 @@
-"""`smartserver serve`: serve the repositories below a folder."""
+"""`smartserver serve`: serve the repositories below a folder, of this machine or of another."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -14,9 +15,12 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.logs import is_journal, log_to_stderr
+from smartserver.cli.place import is_store_url, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.errors import Banned
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
+from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
 STOP_AFTER = 30.0
@@ -49,7 +53,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 @click.command()
-@click.argument("root", type=click.Path(path_type=Path, readable=False))
+@click.argument("root")
 @click.option(
     "--listen",
     default=f"127.0.0.1:{DEFAULT_PORT}",
@@ -66,6 +70,16 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="What users may do over TCP. Force and delete are for clients on this machine only.",
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
+@click.option(
+    "--folder-locks",
+    is_flag=True,
+    help="Make new repositories for every way in: writers lock them by a folder, over SFTP and the VFS verbs too.",
+)
+@click.option(
+    "--allow-vfs",
+    is_flag=True,
+    help="Let clients read and write files below ROOT (vfs://), anonymous ones from this machine only.",
+)
 @click.option(
     "--max-connections",
     type=click.IntRange(1),
@@ -90,21 +104,34 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="SECONDS",
     help="How long a client in the middle of a push or clone may neither send nor read a byte.",
 )
+@click.option(
+    "--ban",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="Refuse the calls a rule names, as rpc:Repository.pack or vfs:*:*/lock/*; may be given more than once.",
+)
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 def command(
-    root: Path,
+    root: str,
     listen: str,
     stdio: bool,
     anonymous: str,
     no_create: bool,
+    folder_locks: bool,
+    allow_vfs: bool,
     max_connections: int,
     max_per_address: int,
     idle_timeout: float,
+    rules: tuple[str, ...],
     fast_open: bool,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
+
+    With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
+    /~/ for the home there): git and brz start that themselves for hpss+sftp:// URLs.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.
@@ -114,17 +141,16 @@ def command(
     smartserver serve /srv/code --listen 0.0.0.0:4155 --anonymous read
     smartserver serve ~/repositories --anonymous write --no-create
     ssh host smartserver serve /srv/code --stdio
+    smartserver serve sftp://me@example.org/srv/code --stdio
     """
     log_to_stderr(verbose, journal=is_journal(2, os.environ))
-    if not root.is_dir():
-        raise CommandError(f"{root} is not a folder: make it first, or name another")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise CommandError(f"{root} cannot be read by user {user()}")
+    remote = is_store_url(root)
+    if remote and not stdio:
+        raise CommandError(f"{root} is behind a link, and is served with --stdio only")
+    if not remote:
+        _check(Path(root), may_make=not no_create, writable=anonymous == "write", stdio=stdio)
     host, port = ("", 0) if stdio else parse_listen(listen)
-    # Of /home or /srv, which hpss+ssh:// names, it goes without saying.
-    makes = anonymous == "write" or (stdio and root.resolve().parent.parent != root.resolve().parent)
-    if not no_create and makes and not os.access(root, os.W_OK):
-        click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
+    banned = _banned(rules)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
@@ -138,18 +164,19 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
-    from smartserver.store.format import recognise
-    from transports.local import LocalTransport
+    from smartserver.store.format import Discipline
 
     _use_one_heap()
     _raise_descriptors()
     reactor = cast("Reactor", untyped)
-    transport = LocalTransport(root)
-    other = recognise(transport)
-    if other is not None:
-        wanted = "ROOT is the folder that holds the repositories to serve"
-        click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
-    site = Site(transport, may_create=not no_create, inside=inside_of(transport))
+    transport = open_store(root)
+    discipline = Discipline.FOLDER if folder_locks else None
+    site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
+    if remote:
+        site.name, site.tidies = root, False
+        logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
+    else:  # Who is let into a store has an account there: no link leads him where he may not go.
+        site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)
     sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
 
@@ -199,6 +226,50 @@ def command(
     # nothing is answered.
     gc.freeze()
     reactor.run(installSignalHandlers=False)
+
+
+def _check(root: Path, *, may_make: bool, writable: bool, stdio: bool) -> None:
+    """Accept a folder of this machine, with a line where little can be done there.
+
+    Raises:
+        CommandError: it cannot be read, or is none.
+    """
+    from smartserver.store.format import recognise
+
+    if not root.is_dir():
+        raise CommandError(f"{root} is not a folder: make it first, or name another")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise CommandError(f"{root} cannot be read by user {user()}")
+    # Of /home or /srv, which hpss+ssh:// names, it goes without saying.
+    makes = writable or (stdio and root.resolve().parent.parent != root.resolve().parent)
+    if may_make and makes and not os.access(root, os.W_OK):
+        click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
+    other = recognise(open_store(str(root)))
+    if other is not None:
+        wanted = "ROOT is the folder that holds the repositories to serve"
+        click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
+
+
+def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
+    """Says which calls are refused.
+
+    Raises:
+        CommandError: a rule is none, or matches no verb.
+    """
+    if not rules:
+        return lambda path, calls: None
+    from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
+    from smartserver.trace.bans.rule import BadRule
+
+    try:
+        bans = of_calls(rules)
+    except BadRule as wrong:
+        raise CommandError(f"--ban: {wrong}") from None
+
+    def banned(path: str, calls: Calls) -> Banned | None:
+        return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
+
+    return banned
 
 
 def _on_signals(call: Callable[[], None]) -> None:

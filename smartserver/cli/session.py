@@ -11,45 +11,71 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
-from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.places import connect, parse_place
 from smartserver.client.plain import plain
-from smartserver.client.url import Location, parse
 from smartserver.trace import text
+from smartserver.wire.observer import Observer
+
+if TYPE_CHECKING:
+    from smartserver.client.medium import Medium
+    from smartserver.client.places import Place
 
 AGENT = f"smartserver/{smartserver.__version__}"
+
+
+class BadFlag(Exception):
+    """A flag asks for what there is not."""
 
 
 @contextmanager
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
-) -> Iterator[tuple[Client, Location]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr.
+) -> Iterator[tuple[Client, Place]]:
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssvfs`
+    also where in the program each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans.
 
-    SMARTSERVER_FAST_OPEN in the environment (not empty, not 0): its first request may travel with the handshake.
+    SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
+    SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
+    SMARTSERVER_SSH: the command that logs in at the server of an hpss+ssh:// URL.
 
     Raises:
         BadUrl: it is not one.
+        BadFlag: a rule is none.
     """
-    location = parse(url)
-    recorder = text.printing(_say) if "hpss" in flags else None
+    location = parse_place(url)
+    given = environment.get("SMARTSERVER_DEBUG", "")
+    words = {*flags, *given.split(",")}
+    recorder = text.printing(_say, stacks="hpssvfs" in words) if words & {"hpss", "hpssvfs"} else None
+    observers: list[Observer] = [] if recorder is None else [recorder]
+    banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
+    if banning:
+        observers.append(_watcher(banning))
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
-    def connect() -> TcpMedium:
-        if recorder is not None:
-            recorder.connected()
-        return TcpMedium(location.host, location.port, fast_open=fast_open)
+    def connected() -> Medium:
+        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
 
-    observers = [recorder] if recorder is not None else []
     progress = _progress if sys.stderr.isatty() else None
-    with Client(connect, observers, agent=agent, progress=progress, copied=fast_open) as client:
+    with Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client:
         try:
             yield client, location
         finally:
             if recorder is not None:
                 _say(text.summary(recorder, time.monotonic()))
+
+
+def _watcher(flags: list[str]) -> Observer:
+    from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
+    from smartserver.trace.bans.rule import BadRule
+
+    try:
+        return watcher(flags)
+    except BadRule as wrong:
+        raise BadFlag(str(wrong)) from None
 
 
 def cache_folder(environment: Mapping[str, str]) -> str | None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from smartserver.cli.errors import CommandError
+from smartserver.client.places import SCHEMES
 
-PROGRAM = "git-remote-hpss"
-"""What git looks for on PATH when it meets hpss://."""
+PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
+"""What git looks for on PATH when it meets one of our URLs."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -37,7 +38,8 @@ def command() -> None:
 
 @command.command()
 def git() -> None:
-    """Let git use hpss:// in submodules too (`git config --global protocol.hpss.allow always`).
+    """Let git use hpss:// URLs in submodules too, and those of hpss+ssh://, hpss+sftp:// and hpss+vfs://
+    (`git config --global protocol.hpss.allow always`).
 
     \b
     smartserver setup git
@@ -45,15 +47,18 @@ def git() -> None:
     """
     if shutil.which("git") is None:
         raise CommandError("git is not on PATH: install it first")
-    done = subprocess.run(
-        ["git", "config", "--global", "protocol.hpss.allow", "always"], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        raise CommandError(f"git config --global: {said[-1]}")
-    click.echo("protocol.hpss.allow = always")
-    if shutil.which(PROGRAM) is None:
-        raise CommandError(f"{PROGRAM} is not on PATH: add the folder that has it (where pip puts commands)")
+    for scheme in SCHEMES:
+        name = f"protocol.{scheme}.allow"
+        done = subprocess.run(
+            ["git", "config", "--global", name, "always"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            raise CommandError(f"git config --global: {said[-1]}")
+        click.echo(f"{name} = always")
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            raise CommandError(f"{program} is not on PATH: add the folder that has it (where pip puts commands)")
 
 
 @command.command()

@@ -17,11 +17,13 @@ from smartserver.verbs.repository_stats import StatsRequest, StatsResult, reposi
 @click.argument("path")
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
-    """Say how large the repository at PATH is, a folder or an hpss:// URL, and what it is made of.
+    """Say how large the repository at PATH is, and what it is made of. PATH is a folder, or the URL of a server
+    (hpss://) or of a store (sftp://).
 
     \b
     smartserver stats ~/repositories/project
     smartserver stats hpss://example.org/project
+    smartserver stats sftp://me@example.org/srv/code/project
     """
     found: RepositoryStats | StatsResult
     if is_url(path):

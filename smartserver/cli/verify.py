@@ -18,13 +18,15 @@ from smartserver.trace.text import size
 @click.argument("path")
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
-    """Read every pack of the repository at PATH, a folder or an hpss:// URL, and check every record in it.
+    """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
+    server (hpss://), which then does it, or of a store (sftp://), all of which is read over the link.
 
     Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
 
     \b
     smartserver verify ~/repositories/project
     smartserver verify hpss://example.org/project
+    smartserver verify sftp://me@example.org/srv/code/project
     """
     if is_url(path):
         from smartserver.verbs.repository_verify import VerifyRequest, repository_verify

@@ -20,6 +20,9 @@ from smartserver.wire.messages import RequestFlag
 from smartserver.wire.observer import Observer
 from transports.errors import CodedError
 
+EVERY_CLIENT: list[Callable[[], Observer]] = []
+"""Each makes an observer for every client of this process that is made from now on: tests ban in all of them."""
+
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
 
@@ -42,7 +45,7 @@ class Client:
         self._connect = connect
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
         self._least_age = 1 if copied else 0
-        self._observers = observers
+        self._observers = (*observers, *(make() for make in EVERY_CLIENT))
         self._agent = agent
         self.progress = progress
         self._clock = clock
@@ -86,13 +89,16 @@ class Client:
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = self._least_age if first is None else max(1, int((now - first) * 1000))
+                if not outgoing.repeatable:
+                    age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
                 return link.exchange(outgoing, age, self._agent)
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self.close()
                 certainty = certainty.after(wrong, perhaps_read=perhaps_read)
-                helps = may_help(wrong, lost=lost is not None, doubtful=certainty.doubtful)
+                doubtful, repeatable = certainty.doubtful, outgoing.repeatable
+                helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
                 again = attempts.pause() if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
                     lost = wrong  # A rule that was broken says more than a connection that did.
@@ -121,6 +127,8 @@ class Client:
     def _ready(self) -> Link:
         if self._link is None or not self._link.usable:
             self.close()
+            for observer in self._observers:
+                observer.connecting()
             self._link = Link(self._connect(), self._observers, self.progress, self._clock)
         return self._link
 

@@ -174,6 +174,10 @@ class Knowledge:
         """One ref as last seen."""
         return self._saved.refs.get(name)
 
+    def maps(self) -> list[str]:
+        """The names of the maps as last seen."""
+        return list(self._saved.maps)
+
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
         """A map as last seen; `of`: the entries that belong to that ref, by their own keys."""
         entries = self._saved.maps.get(name, {})

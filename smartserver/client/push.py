@@ -179,8 +179,10 @@ class Push:
             known.forget()
             self._haves, self._creating = [], self._new
         elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
-            # The remote was made anew or restored: only what it says it has now counts.
-            self._haves = [tip.id for value in known.refs().values() for tip in value]
+            # The remote was made anew or restored: only what it says it has now counts. Where that is what it was taken
+            # to have, the same plan would be refused once more.
+            before, self._haves = set(self._haves), [tip.id for value in known.refs().values() for tip in value]
+            return before != set(self._haves)
         else:
             # Somebody may have made one above it meanwhile, of which this is a branch.
             return is_first and self._remote.below and isinstance(error, NestedRepository)

@@ -31,6 +31,11 @@ class Outgoing(msgspec.Struct, frozen=True):
     id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property
+    def repeatable(self) -> bool:
+        """Whether the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
+        return not (self.mutates and any(verb.is_vfs for verb, _ in self.calls))
+
+    @property
     def mutates(self) -> bool:
         """Whether it may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY

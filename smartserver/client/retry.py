@@ -1,4 +1,7 @@
-"""When a request is sent again. A repeat is always safe: the request's id tells the server that it is one."""
+"""When a request is sent again. A repeat is safe: the request's id tells the server that it is one.
+
+Only of file-level changes (VFS) no log can tell: they are not sent again once they may have been read.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,14 @@ class Attempts:
         return PAUSES[self._made - 1]
 
 
-def may_help(wrong: Exception, *, lost: bool, doubtful: bool) -> bool:
+def may_help(wrong: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
     """Whether to send again after a sending that got no answer.
 
-    `lost`: an earlier one got none either. `doubtful`: one may have been carried out.
+    `lost`: an earlier one got none either. `doubtful`: one may have been carried out. `repeatable`: a server that got
+    it twice would know.
     """
+    if doubtful and not repeatable:
+        return False
     match wrong:
         case ConnectionLost():
             return True

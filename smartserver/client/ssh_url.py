@@ -15,6 +15,22 @@ SCHEME = "hpss+ssh"
 HOME = "~/"
 
 
+class Login(NamedTuple):
+    """What a URL says before and after the slash behind its host; `port` 0 and `user` empty: none."""
+
+    user: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def where(self) -> str:
+        """Account, host and port in the one spelling that names them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host.lower()
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{host}:{self.port}" if self.port else user + host
+
+
 class SshLocation(NamedTuple):
     """Where a repository is; `port` 0 and `user` empty leave them to ssh. `root` is the folder that is served there,
     and `path` leads on from it, decoded, without a slash at either end.
@@ -34,9 +50,7 @@ class SshLocation(NamedTuple):
     @property
     def where(self) -> str:
         """The server, as messages name it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host.lower()
-        user = f"{self.user}@" if self.user else ""
-        return f"{user}{host}:{self.port}" if self.port else user + host
+        return Login(self.user, self.host, self.port, "").where
 
     def command(self, ssh: str) -> list[str]:
         """What logs in there and serves."""
@@ -48,15 +62,15 @@ class SshLocation(NamedTuple):
         return [*words, "--", self.host, f"smartserver serve {shlex.quote(self.root)} --stdio"]
 
 
-def parse_ssh(url: str) -> SshLocation:
-    """Read a URL.
+def parse_login(url: str, scheme: str) -> Login:
+    """Read a URL of a scheme whose user and port may be named.
 
     Raises:
         BadUrl: it has no host, a port that is no port, a password, or something that is not UTF-8.
     """
-    scheme, colon, rest = url.partition("://")
-    if not colon or scheme.lower() != SCHEME:
-        raise BadUrl(url, f"it does not begin with {SCHEME}://")
+    found, colon, rest = url.partition("://")
+    if not colon or found.lower() != scheme:
+        raise BadUrl(url, f"it does not begin with {scheme}://")
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     if ":" in user:
@@ -74,10 +88,30 @@ def parse_ssh(url: str) -> SshLocation:
     if there.host.startswith("-"):
         raise BadUrl(url, f"{there.host!r} is not the name of a host")
     port = there.port if host.rpartition(":")[2].isdigit() and not host.endswith("]") else 0
-    if there.path == "~" or there.path.startswith(HOME):
-        return SshLocation(user, there.host, port, ".", there.path[len(HOME) :])
-    # Not `/` itself: it has a folder called `root`, which is what a repository's own file is called.
-    top, _, below = there.path.partition("/")
+    return Login(user, there.host, port, there.path)
+
+
+def below_a_folder(url: str, path: str) -> tuple[str, str]:
+    """The folder of a machine that is served, `.` being the account's home, and the path that leads on from it.
+
+    Raises:
+        BadUrl: it would be the machine's own root. That has a folder called `root`, which is what a repository's own
+            file is called.
+    """
+    if path == "~" or path.startswith(HOME):
+        return ".", path[len(HOME) :]
+    top, _, below = path.partition("/")
     if not below:
         raise BadUrl(url, "its path must have two parts or more (/srv/project), or be below your home (/~/project)")
-    return SshLocation(user, there.host, port, f"/{top}", below)
+    return f"/{top}", below
+
+
+def parse_ssh(url: str) -> SshLocation:
+    """Read a URL.
+
+    Raises:
+        BadUrl: as `parse_login` and `below_a_folder`.
+    """
+    user, host, port, path = parse_login(url, SCHEME)
+    root, below = below_a_folder(url, path)
+    return SshLocation(user, host, port, root, below)

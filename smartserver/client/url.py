@@ -34,18 +34,18 @@ class Location(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse(url: str) -> Location:
-    """Read a URL.
+def parse(url: str, scheme: str = "hpss") -> Location:
+    """Read a URL of this scheme.
 
     Raises:
         BadUrl: it has no host, a port that is no port, or a host or path that is not UTF-8.
     """
-    scheme, colon, rest = url.partition("://")
-    if not colon or scheme.lower() != "hpss":
-        raise BadUrl(url, "it does not begin with hpss://")
+    its, colon, rest = url.partition("://")
+    if not colon or its.lower() != scheme:
+        raise BadUrl(url, f"it does not begin with {scheme}://")
     authority, _, path = rest.partition("/")
     if "@" in authority:
-        raise BadUrl(url, "a user or password has no meaning for plain hpss")
+        raise BadUrl(url, f"a user or password has no meaning for plain {scheme}")
     if authority.startswith("["):
         host, bracket, tail = authority[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):

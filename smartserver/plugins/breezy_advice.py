@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from breezy import trace
 
+from smartserver.client.places import served_by
 from smartserver.plugins.breezy_guess import is_running
-from smartserver.plugins.breezy_server import root_of
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
@@ -26,7 +26,7 @@ def listen(remote: Remote) -> None:
         if trace.is_quiet():
             return
         known = repository.knowledge
-        url = root_of(remote.location) + (known.at or "")
+        url = served_by(remote.location) + (known.at or "")
         for line in lines(found, url, "brz pack", known.path, always=is_running("info")):
             trace.note("%s", line)
 

@@ -9,10 +9,10 @@ from breezy.errors import CommandError
 from breezy.option import Option
 from breezy.trace import note
 
+from smartserver.client.places import parse_place
 from smartserver.client.shadows import ALL_SHADOWS
 from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy_shadow import shadows
-from smartserver.plugins.breezy_transport import parse_url
 
 
 class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
@@ -56,6 +56,6 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
 
 def _key(location: str) -> str:
     try:
-        return parse_url(location).key
+        return parse_place(location).key
     except BadUrl as wrong:
         raise CommandError(f"{location}: {wrong}") from None

@@ -12,6 +12,7 @@ from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.places import served_by
 from smartserver.client.push import PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
@@ -22,7 +23,7 @@ from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_fetched import KINDS, Fetched
 from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
-from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_specs import look
 from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
@@ -72,7 +73,7 @@ class Remote:
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
-        self.knowledge = Knowledge(cache_folder(), root_of(self.location) + self.path, self.path)
+        self.knowledge = Knowledge(cache_folder(), served_by(self.location) + self.path, self.path)
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         breezy_advice.listen(self)

@@ -11,17 +11,16 @@ from breezy.plugins import hpss
 
 import smartserver
 from smartserver.client.call import Client
-from smartserver.client.media.pipe import PipeMedium
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import Medium
-from smartserver.client.ssh_url import SshLocation
+from smartserver.client.places import connect, served_by
 from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
-from smartserver.plugins.breezy_tracer import tracer
+from smartserver.plugins.breezy_tracer import observers
 
 if TYPE_CHECKING:
+    from smartserver.client.places import Place
     from smartserver.plugins.breezy_remote import Remote
 
 AGENT = f"brz smartserver/{smartserver.__version__}"
@@ -39,10 +38,15 @@ SSH = Option(
     override_from_env=["SMARTSERVER_SSH"],
     help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
 )
+DEBUG = Option(
+    "hpss.debug",
+    default="",
+    override_from_env=["SMARTSERVER_DEBUG"],
+    help="Flags as of -D, with commas between them: hpss, hpssdetail, hpss-ban=RULE[,RULE].",
+)
 option_registry.register(FAST_OPEN)
 option_registry.register(SSH)
-
-Place = Location | SshLocation
+option_registry.register(DEBUG)
 
 
 class Read:
@@ -64,19 +68,14 @@ class Server:
         options = GlobalStack()
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name)
-        recorder = tracer(root_of(location))
 
-        def connect() -> Medium:
-            if recorder is not None:
-                recorder.connected()
-            if isinstance(location, SshLocation):
-                return PipeMedium(location.command(ssh), where=location.where)
-            return TcpMedium(location.host, location.port, fast_open=fast_open)
+        def connected() -> Medium:
+            return connect(location, ssh, fast_open=fast_open)
 
         self._unread: History | None = None
         self._read = Read(None)
-        observers = [recorder] if recorder is not None else []
-        self.client = Client(connect, observers, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+        watching = observers(served_by(location), options.get(DEBUG.name))
+        self.client = Client(connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open)
 
     @property
     def read(self) -> Read:
@@ -110,15 +109,10 @@ _servers: dict[str, Server] = {}
 
 def server_of(location: Place) -> Server:
     """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
-    root = root_of(location)
+    root = served_by(location)
     if root not in _servers:
         _servers[root] = Server(location)
     return _servers[root]
-
-
-def root_of(location: Place) -> str:
-    """The URL of the folder that is served, in the one spelling that names it."""
-    return location.key.removesuffix(location.path)
 
 
 def cache_folder() -> str | None:

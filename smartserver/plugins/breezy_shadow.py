@@ -19,11 +19,12 @@ from breezy.repository import Repository
 from breezy.transport import get_transport_from_path
 from breezy.transport.memory import MemoryTransport
 
+from smartserver.client.places import served_by
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.errors import shown
 from smartserver.plugins.breezy_guess import reads_here
 from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_server import cache_folder, root_of
+from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
 from smartserver.plugins.breezy_texts import give_stores
 from smartserver.records.model import RevisionId
@@ -126,7 +127,7 @@ class Shadow:
         known = self._remote.knowledge
         if known.known is None or known.at is None:
             return None
-        place = self._kept.place(root_of(self._remote.location) + known.at, known.known.incarnation)
+        place = self._kept.place(served_by(self._remote.location) + known.at, known.known.incarnation)
         if self._place is None or self._place.name != place.name:
             self._place = place
         return self._place

@@ -1,33 +1,56 @@
-"""`-Dhpss`: a line for each call in Breezy's log, and at the end of the command Breezy's own line of how many."""
+"""`-Dhpss`: a line for each call in Breezy's log, and at the end of the command Breezy's own line of how many.
+`-Dhpss-ban=RULE[,RULE]`: no call that a rule bans.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
 
 import breezy
 from breezy import trace
+from breezy.errors import CommandError
 from breezy.i18n import gettext
 
 from smartserver.client.plain import plain
 from smartserver.trace import text
 from smartserver.trace.recorder import CallRecord, Recorder
-from smartserver.vcs.brz_compat import is_debugged
+from smartserver.vcs.brz_compat import debug_flags
+from smartserver.wire.observer import Observer
 
 FLAGS = ("hpss", "hpssdetail", "hpssvfs")
 
 
-def tracer(where: str) -> Recorder | None:
-    """A recorder of a server's connection, where the user has asked for one."""
-    if not any(is_debugged(flag) for flag in FLAGS):
-        return None
-    recorder = Recorder(finished=_show)
-    breezy.get_global_state().exit_stack.callback(_close, recorder, where)
-    return recorder
+def observers(where: str, more: str) -> list[Observer]:
+    """Those of a server's connection that the user has asked for, by `-D` or by `more` flags.
+
+    Raises:
+        CommandError: a rule is none.
+    """
+    given = debug_flags()
+    words = {*given, *more.split(",")}
+    found: list[Observer] = []
+    if not words.isdisjoint(FLAGS):
+        show = functools.partial(_show, in_detail="hpssdetail" in words)
+        recorder = Recorder(finished=show, stacks="hpssvfs" in words)
+        breezy.get_global_state().exit_stack.callback(_close, recorder, where)
+        found.append(recorder)
+    banning = [each for each in (*sorted(given), more) if "hpss-ban=" in each]
+    if banning:
+        from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
+        from smartserver.trace.bans.rule import BadRule
+
+        try:
+            found.append(watcher(banning))
+        except BadRule as wrong:
+            raise CommandError(str(wrong)) from None
+    return found
 
 
-def _show(record: CallRecord) -> None:
-    trace.mutter("%s", plain(text.line(record)))
-    if is_debugged("hpssdetail"):
+def _show(record: CallRecord, *, in_detail: bool) -> None:
+    for line in text.lines(record):
+        trace.mutter("%s", plain(line))
+    if in_detail:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             trace.mutter("    %s(%s)", verb, plain(arguments))
 

@@ -10,19 +10,10 @@ from typing import NoReturn
 from breezy import errors, urlutils
 from breezy.transport import ConnectedTransport, NoSuchFile
 
-from smartserver.client.ssh_url import SCHEME, parse_ssh
-from smartserver.client.url import BadUrl, parse
+from smartserver.client.places import parse_place
+from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy_guess import is_running
-from smartserver.plugins.breezy_server import Place, Server, server_of
-
-
-def parse_url(url: str) -> Place:
-    """Where a URL leads to.
-
-    Raises:
-        BadUrl: it is none of ours.
-    """
-    return parse_ssh(url) if url.lower().startswith(SCHEME) else parse(url)
+from smartserver.plugins.breezy_server import Server, server_of
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):
@@ -39,9 +30,9 @@ class HpssTransport(ConnectedTransport):
 
         try:
             # Before Breezy does, which says it on two lines, and of a query leaves nothing.
-            parse_url(urlutils.split_segment_parameters(base)[0])
+            parse_place(urlutils.split_segment_parameters(base)[0])
             super().__init__(base, _from_transport)
-            self.location: Place = parse_url(urlutils.split_segment_parameters(self.base)[0])
+            self.location = parse_place(urlutils.split_segment_parameters(self.base)[0])
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from breezy import errors
 
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.ssh_url import SshLocation
-from smartserver.client.url import Location
 from smartserver.errors import (
     A_BAZAAR_REPOSITORY,
     A_GIT_REPOSITORY,
@@ -29,9 +28,12 @@ from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError, TransportError
 from transports.errors import PermissionDenied as StoreDenies
 
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
 
 @contextmanager
-def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[None]:
+def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     """Raise Breezy's error for whatever goes wrong with what is at `url`.
 
     Raises:
@@ -65,7 +67,7 @@ def in_breezys_words(url: str, location: Location | SshLocation) -> Iterator[Non
         raise errors.CommandError(plain(str(wrong))) from wrong
 
 
-def _instead(found: str, location: Location | SshLocation) -> str:
+def _instead(found: str, location: Place) -> str:
     """What lies where no repository is, and how it would be served."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     there = f"{location.key.removesuffix(location.path)}ANOTHER-PATH"

@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.url import Location
 from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_hint import Hint
@@ -26,6 +25,7 @@ from smartserver.vcs.git import GitRepository
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
+    from smartserver.client.places import Place
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
@@ -36,7 +36,7 @@ class GitRemote:
     def __init__(
         self,
         remote: str,
-        location: Location,
+        location: Place,
         repository: RemoteRepository,
         local: Callable[[], GitRepository | None],
         hint: Hint,

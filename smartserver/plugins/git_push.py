@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
-from smartserver.client.url import Location
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
 from smartserver.plugins.git_names import HEAD, HEADS, TAGS
 from smartserver.plugins.git_options import Options
@@ -22,6 +22,9 @@ from smartserver.vcs.git_objects import COMMIT
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
 NOT_ATOMIC = b"atomic push failed"
 FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
@@ -31,7 +34,7 @@ Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
 
 
 def push(
-    location: Location,
+    location: Place,
     repository: RemoteRepository,
     local: GitRepository,
     options: Options,
@@ -104,7 +107,7 @@ def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     return head if head in pushed or not pushed else pushed[0]
 
 
-def _report(location: Location, local: GitRepository, updated: Updated) -> list[bytes]:
+def _report(location: Place, local: GitRepository, updated: Updated) -> list[bytes]:
     update, ref = updated.update, updated.update.ref
     if updated.outcome is Outcome.REFUSED:
         return [b"error " + ref + b" " + _why(location, local, updated)]
@@ -119,7 +122,7 @@ def _report(location: Location, local: GitRepository, updated: Updated) -> list[
     return lines
 
 
-def _why(location: Location, local: GitRepository, updated: Updated) -> bytes:
+def _why(location: Place, local: GitRepository, updated: Updated) -> bytes:
     """The reason in the words git knows, so that it gives its own advice."""
     error = updated.error
     match error:

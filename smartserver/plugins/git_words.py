@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from smartserver.client.certainty import NoServer
-from smartserver.client.url import Location
+from smartserver.client.places import served_by
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
 from smartserver.records import limits
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
 ADVICE = "(its server's administrator can run `smartserver verify` on it)"
 """Where the client cannot know what else is damaged, and can mend none of it."""
 
 
-def _repository(location: Location) -> str:
+def _repository(location: Place) -> str:
     return f"the repository {location.path!r}" if location.path else f"the repository at {place(location.path)}"
 
 
-def in_words(error: CodedError | VcsError, location: Location) -> str:
+def in_words(error: CodedError | VcsError, location: Place) -> str:
     """An error that came of the repository there, on one line."""
     match error:
         case CorruptFile():
@@ -25,7 +30,7 @@ def in_words(error: CodedError | VcsError, location: Location) -> str:
         case WrongContent():
             return f"{_repository(location)} seems to be damaged: {error} {ADVICE}"
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
-            there = f"hpss://{location.where}/ANOTHER-PATH"
+            there = f"{served_by(location)}ANOTHER-PATH"
             return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
         case NoServer():
             return f"{location.where}: {error}"

@@ -18,6 +18,9 @@ class Anonymous(enum.StrEnum):
     WRITE = "write"
 
 
+FROM_HERE = "anonymous users may do that from this machine only"
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """One user's permissions; `why` completes a refusal."""
@@ -25,6 +28,8 @@ class Access:
     user: str
     permissions: Set[Permission]
     why: str
+    why_no_vfs: str = ""
+    """Where that is another reason."""
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         """Check one permission.
@@ -34,7 +39,8 @@ class Access:
         """
         if permission not in self.permissions:
             name = ref.decode("utf-8", "backslashreplace")
-            raise AccessDenied(f"{permission.value} {name}".rstrip(), self.why)
+            why = (permission is Permission.VFS and self.why_no_vfs) or self.why
+            raise AccessDenied(f"{permission.value} {name}".rstrip(), why)
 
 
 EVERYTHING = frozenset(Permission)
@@ -46,13 +52,13 @@ def invoking_user(user: str) -> Access:
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> Access:
-    """A user whom the medium does not name; force and delete are never given beyond loopback (`local`)."""
+    """A user whom the medium does not name; force, delete and VFS are never given beyond loopback (`local`)."""
     if policy is Anonymous.NONE:
         return Access("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
     if policy is Anonymous.READ:
         why = "this server is read-only for anonymous users (start it with `--anonymous write`)"
-        return Access("anonymous", frozenset({Permission.READ}), why)
+        given = {Permission.READ, Permission.VFS} if local else {Permission.READ}
+        return Access("anonymous", frozenset(given), why, FROM_HERE)
     if local:
         return Access("anonymous", EVERYTHING, "")
-    given = frozenset({Permission.READ, Permission.WRITE, Permission.CREATE})
-    return Access("anonymous", given, "anonymous users may do that from this machine only")
+    return Access("anonymous", frozenset({Permission.READ, Permission.WRITE, Permission.CREATE}), FROM_HERE)

@@ -12,8 +12,8 @@ from smartserver.server.advice import of_client, of_format, of_packs
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
 from smartserver.server.site import Found, Site
 from smartserver.store.document import Root
-from smartserver.store.model import Changes, Listed, Seen, Transaction
-from smartserver.store.repository import Committed
+from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction
+from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
@@ -44,7 +44,7 @@ class Asked:
         self.progress = progress
         self.cancelled = False
         """Set when the client wants no more, or is gone."""
-        self._site = site
+        self.site = site
         self.found: Found | None = None
         """What `find` gave; None as long as nobody looked."""
         self._repeated: Committed | None = None
@@ -84,16 +84,16 @@ class Asked:
                 self.found = self._below(path)
             else:
                 above = all(verb.finds_above for verb, _ in self.prepared.calls)
-                self.found = self._site.find_above(path) if above else self._site.find(path)
+                self.found = self.site.find_above(path) if above else self.site.find(path)
         return self.found
 
     def _below(self, path: str) -> Found:
         """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
         there: it must not make another at the end of its path.
         """
-        found = self._site.find_below(path)
+        found = self.site.find_below(path)
         if not found.exists and self.prepared.mutates and self.prepared.message.age:
-            for deleted in self._site.deleted_above(path):
+            for deleted in self.site.deleted_above(path):
                 self._repeated = deleted.earlier(self.id, self.age())
                 if self._repeated is not None:
                     return Found(deleted, False)
@@ -109,15 +109,15 @@ class Asked:
         return CallContext(
             transaction,
             self.access,
-            self._site.facts,
+            self.site.facts,
             self.prepared.message.path,
             found.repository.path,
             flags=self.prepared.flags,
             mutates=self.prepared.mutates,
             early=early,
-            may_create=self._site.may_create,
+            may_create=self.site.may_create,
             verify=lambda: found.repository.verify(self._verified),
-            pack=lambda: found.repository.repack(self._packed),
+            pack=lambda: self._pack(found.repository),
             listing=self._listed,
             go_on=self.go_on,
         )
@@ -126,13 +126,13 @@ class Asked:
         """What verbs get that concern the server alone."""
         path = self.prepared.message.path
         return CallContext(
-            cast("Transaction", NoRepository(path)), self.access, self._site.facts, path, listing=self._listed
+            cast("Transaction", NoRepository(path)), self.access, self.site.facts, path, listing=self._listed
         )
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""
         age = self.prepared.message.age
-        return age + int((self._site.clock() - self._arrived) * 1000) if age else 0
+        return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
     def earlier(self) -> Committed | None:
         """What became of this request if it is repeated and was carried out before."""
@@ -159,7 +159,7 @@ class Asked:
 
     def capabilities(self) -> list[str]:
         """Sent to whoever seems not to have met this repository yet."""
-        return [] if self.known is not None else list(self._site.facts.capabilities)
+        return [] if self.known is not None else list(self.site.facts.capabilities)
 
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""
@@ -173,7 +173,14 @@ class Asked:
             return None
 
     def _listed(self, after: str, most: int) -> Sequence[Listed]:
-        return self._site.listing(self.prepared.message.path, after, most, self.go_on)
+        return self.site.listing(self.prepared.message.path, after, most, self.go_on)
+
+    def _pack(self, repository: PackRepository) -> PackReport:
+        """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
+        report = repository.repack(self._packed)
+        if not self.site.tidies:
+            repository.collect_garbage_files()
+        return report
 
     def _packed(self, done: int, total: int) -> None:
         self.go_on()

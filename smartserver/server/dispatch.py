@@ -22,10 +22,11 @@ from smartserver.errors import (
 )
 from smartserver.server.access import Access
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Permission, Result, ServerFacts
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Files, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
-from smartserver.wire.limits import MAX_CALLS, MAX_RESULTS
+from smartserver.verbs.vfs import BringRequest
+from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
 
@@ -55,6 +56,24 @@ class Prepared:
     def long(self) -> bool:
         """Whether it may take minutes."""
         return any(verb.long for verb, _ in self.calls)
+
+    @property
+    def is_vfs(self) -> bool:
+        """Whether its calls are file-level ones: all are, or none."""
+        return any(verb.is_vfs for verb, _ in self.calls)
+
+    @property
+    def brought(self) -> int:
+        """Bytes that file-level calls have in the body."""
+        return sum(arguments.rest for _, arguments in self.calls if isinstance(arguments, BringRequest))
+
+    @property
+    def description(self) -> str:
+        """The request in short, for a log."""
+        verbs = [verb.name for verb, _ in self.calls]
+        shown = ", ".join(verbs[:3]) + (f" and {len(verbs) - 3} more" if len(verbs) > 3 else "")
+        path = self.message.path
+        return f"{shown} on {path!r}" if path else shown
 
 
 class Refused(Exception):
@@ -102,6 +121,9 @@ def prepare(message: Request) -> Prepared:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
             raise Unsupported(f"these arguments of {call.verb}", str(wrong)) from None
     prepared = Prepared(message, tuple(calls), flags)
+    if prepared.is_vfs:
+        _check_vfs(prepared)
+        return prepared
     ups = sum(verb.body is Body.UP for verb, _ in calls)
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
@@ -122,6 +144,25 @@ def prepare(message: Request) -> Prepared:
     if flags & RequestFlag.BULK and not flags & RequestFlag.BODY:
         raise Unsupported("the request flag BULK without BODY", "BULK with a body")
     return prepared
+
+
+def _check_vfs(prepared: Prepared) -> None:
+    """Check a request that has a file-level call.
+
+    Raises:
+        Unsupported, LimitExceeded: as `prepare`.
+    """
+    calls, flags = prepared.calls, prepared.flags
+    others = [verb.name for verb, _ in calls if not verb.is_vfs]
+    if others:
+        (first, *_) = (verb.name for verb, _ in calls if verb.is_vfs)
+        raise Unsupported(f"{first} and {others[0]} in one request", "file-level (VFS) calls alone or none")
+    if len(calls) > MAX_FILE_CALLS:
+        raise LimitExceeded("file-level calls in one request", len(calls), MAX_FILE_CALLS)
+    if flags & ~RequestFlag.BODY:
+        raise Unsupported(f"request flags {int(flags):#x} with file-level calls", "the flag BODY with those")
+    if bool(flags & RequestFlag.BODY) != bool(prepared.brought):
+        raise Unsupported("the request flag BODY at odds with its calls", "BODY with a call whose content is in it")
 
 
 class NoRepository:
@@ -153,6 +194,7 @@ class CallContext:
         verify: Callable[[], VerifyReport] | None = None,
         pack: Callable[[], PackReport] | None = None,
         listing: Callable[[str, int], Sequence[Listed]] | None = None,
+        files: Files | None = None,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         """`place`: the path of the repository, be it there or to be made. `go_on` is called before each call is run,
@@ -170,6 +212,7 @@ class CallContext:
         self._verify = verify
         self._pack = pack
         self._listing = listing
+        self._files = files
         self._go_on = go_on
         self.plan: PullPlan | ContentPlan | None = None
 
@@ -207,6 +250,12 @@ class CallContext:
     def inner(self) -> str:
         """What of the path leads into that branch."""
         return self._named()[1]
+
+    @property
+    def files(self) -> Files:
+        """The served files."""
+        assert self._files is not None  # Those who ask are in requests of VFS calls.
+        return self._files
 
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
         """Run a verb, the ref `.` in its arguments being the branch the path names.

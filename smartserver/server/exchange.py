@@ -15,6 +15,7 @@ from smartserver.server.executor import Executor, Lane, Strand
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
 from smartserver.server.tidying import tidy_later
+from smartserver.server.vfs import VfsWork
 from smartserver.server.work import Answer, RequestWork, log_bug
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
@@ -67,7 +68,7 @@ class Exchange:
         self._held = 0
         """Bytes of its payload that are in the backlog."""
         self._size = 0
-        self._work: RequestWork | None = None
+        self._work: RequestWork | VfsWork | None = None
         self._answer: Answer | None = None
         self._answered = False
         self._lost = False
@@ -116,12 +117,19 @@ class Exchange:
     def _begin(self, prepared: Prepared | CodedError, body: bool) -> None:
         if self._answered:  # Cancelled while it was decoded.
             return
+        if not isinstance(prepared, CodedError):
+            prepared = self._session.site.banned(prepared.message.path, prepared.calls) or prepared
         if isinstance(prepared, CodedError):
             self._refuse(prepared)
             return
         if body:
             self._hold(0)
-        work = self._work = RequestWork(self._session.site, self._session.access, prepared, self._progress.tell)
+        site, access = self._session.site, self._session.access
+        if prepared.is_vfs:
+            work: RequestWork | VfsWork = VfsWork(site, access, prepared)
+        else:
+            work = RequestWork(site, access, prepared, self._progress.tell)
+        self._work = work
         self._progress.names_phases = prepared.long
         if not body:
             quick = Lane.COMMIT if prepared.mutates else Lane.QUICK
@@ -169,7 +177,7 @@ class Exchange:
 
     # -- steps
 
-    def _unless_over(self, work: Callable[[RequestWork], Answer | None]) -> Answer | None:
+    def _unless_over(self, work: Callable[[RequestWork | VfsWork], Answer | None]) -> Answer | None:
         """What a step after the first gives; nothing when the request was refused or its client is gone."""
         return None if self._work is None or self._answered or self._lost else work(self._work)
 

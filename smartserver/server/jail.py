@@ -6,6 +6,7 @@ import itertools
 import unicodedata
 
 from smartserver.errors import InvalidPath
+from smartserver.store.format import MADE_BESIDE
 from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tables"})
@@ -58,6 +59,26 @@ def place(path: str) -> str:
     return "/".join(itertools.takewhile(lambda part: not _objection(part), parts))
 
 
+def file(path: str) -> str:
+    """The path of any file below the served folder, for the file-level verbs; empty for that folder itself.
+
+    Names of a repository's own folder are allowed in it, and of one that is being made; other hidden files are not.
+
+    Raises:
+        InvalidPath: it cannot be one.
+    """
+    for part in path.split("/") if path else ():
+        why = _objection_to_file(part)
+        if why:
+            raise InvalidPath(_shown(path), why)
+    return path
+
+
+def is_file_name(part: str) -> bool:
+    """Whether the path of a file may have this part."""
+    return not _objection_to_file(part)
+
+
 def _shown(text: str) -> str:
     """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
@@ -83,6 +104,11 @@ def _objection(whole: str, *, below: bool = False) -> str:
     if len(whole.encode()) > MAX_PART:
         return f"a part of it is longer than {MAX_PART} bytes"
     return ""
+
+
+def _objection_to_file(whole: str) -> str:
+    hidden = whole.startswith(".") and not whole.startswith(MADE_BESIDE)
+    return _objection(whole, below=True) or (f"{_shown(whole)!r} begins with a dot" if hidden else "")
 
 
 def prefixes(path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -10,18 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
+from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
 from smartserver.server.due import Due
+from smartserver.server.jailed import JailedTransport
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT
+from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import ServerFacts
+from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
+from transports.steps import Get
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
@@ -50,6 +53,12 @@ def _order(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
+@functools.cache
+def _facts(allows_vfs: bool) -> ServerFacts:
+    verbs = [verb.name for verb in every_verb() if allows_vfs or not verb.is_vfs]
+    return ServerFacts(smartserver.__version__, tuple(verbs))
+
+
 @dataclass(slots=True)
 class Site:
     """The served root."""
@@ -58,9 +67,17 @@ class Site:
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
-    facts: ServerFacts = field(
-        default_factory=lambda: ServerFacts(smartserver.__version__, tuple(verb.name for verb in every_verb()))
-    )
+    discipline: Discipline | None = None
+    """How the roots of repositories that are made here will be swapped; None: as the store can."""
+    name: str = "the folder this server serves"
+    """What the root is called where it is not there."""
+    tidies: bool = True
+    """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
+    done when it is asked for."""
+    allows_vfs: bool = False
+    """Whether the file-level verbs may be used, by whoever may."""
+    banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
+    """Why these calls with that path are refused, whoever makes them; None: they are not."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -77,6 +94,11 @@ class Site:
         self._counted = CountedTransport(self.root)
 
     @property
+    def facts(self) -> ServerFacts:
+        """What this server is."""
+        return _facts(self.allows_vfs)
+
+    @property
     def spent(self) -> Counts:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
@@ -90,13 +112,12 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        repository = self._repository(name)
-        if repository.exists():
-            return Found(repository, True)
-        for above in jail.prefixes(name)[1:]:
-            if self._repository(above).exists():
-                raise NestedRepository(path, above)
-        return Found(repository, False)
+        found = self._look(name)
+        if not found.exists:
+            around = self._first(jail.prefixes(name)[1:])
+            if around is not None:
+                raise NestedRepository(path, around.at)
+        return found
 
     def find_above(self, path: str) -> Found:
         """The longest prefix of a path that is a repository; where none is, the path itself.
@@ -106,11 +127,7 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        for above in jail.prefixes(name):
-            repository = self._repository(above)
-            if repository.exists():
-                return Found(repository, True)
-        return Found(self._repository(name), False)
+        return self._first(jail.prefixes(name)) or Found(self._repository(name), False)
 
     def find_below(self, path: str) -> Found:
         """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
@@ -120,11 +137,18 @@ class Site:
         """
         place = jail.place(path)
         self._check_inside(path, place)
-        for above in jail.prefixes(place):
-            repository = self._repository(above)
-            if repository.exists():
-                return Found(repository, True)
-        return Found(self._repository(jail.clean(path)), False)
+        return self._first(jail.prefixes(place)) or Found(self._repository(jail.clean(path)), False)
+
+    def files(self, path: str) -> JailedTransport:
+        """All files at and below a path, for the file-level verbs.
+
+        Raises:
+            AccessDenied: the server does not allow these.
+            InvalidPath: it cannot be one.
+        """
+        if not self.allows_vfs:
+            raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
+        return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str) -> list[PackRepository]:
         """What was a repository at a prefix of a path, longest first."""
@@ -169,7 +193,7 @@ class Site:
     def _listed(self, path: str) -> Listed:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
-            view = self._repository(path).snapshot().view
+            view = self._look(path).repository.snapshot().view
             return Listed(path, view.root.vcs, tuple(view.refs()))
         except NoSuchRepository:
             return Listed(path, "", ())
@@ -187,17 +211,32 @@ class Site:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
 
-    def _repository(self, name: str) -> PackRepository:
+    def _first(self, names: Sequence[str]) -> Found | None:
+        """The first of these places that is a repository."""
         with self._guard:
-            repository = self._open.get(name)
-            if repository is not None:
-                self._open.move_to_end(name)
-                return repository
-        repository = PackRepository(self._counted, name, clock=self.wall_clock, texts=self.texts)
+            known = next((at for at, name in enumerate(names) if name in self._open), len(names))
+        # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
+        formats = [Get(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
+        self._counted.perform(formats)
+        likely = [name for name, each in zip(names, formats, strict=False) if each.result is not None]
+        return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
+
+    def _look(self, name: str) -> Found:
+        """The repository of that name, kept open, or the place where it may be made."""
+        repository = self._repository(name)
         if not repository.exists():
-            return repository  # Not kept: names that lead nowhere must not push out what is in use.
+            return Found(repository, False)
         with self._guard:
             repository = self._open.setdefault(name, repository)
+            self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return repository
+            return Found(repository, True)
+
+    def _repository(self, name: str) -> PackRepository:
+        """The one that is kept open, else one that nobody has looked for."""
+        with self._guard:
+            repository = self._open.get(name)
+        return repository or PackRepository(
+            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+        )

@@ -14,7 +14,6 @@ from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
 from transports.base import EntryKind, Transport
 from transports.errors import CodedError
-from transports.local import LocalTransport
 
 log = logging.getLogger("smartserver")
 
@@ -38,7 +37,7 @@ class Reactor(Clock, TcpReactor, Protocol):
         """Call this when the reactor stops; a Deferred it returns is waited for."""
 
 
-def inside_of(root: LocalTransport) -> Callable[[str], bool]:
+def inside_of(root: Transport) -> Callable[[str], bool]:
     """A check that a path, links followed, stays below a folder."""
     real = root.real_path()
     below = real.rstrip(os.sep) + os.sep

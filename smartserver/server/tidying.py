@@ -10,11 +10,11 @@ from smartserver.store.repository import PackRepository
 
 
 def tidy_later(site: Site, executor: Executor, repository: PackRepository) -> None:
-    """Have a repository that was changed tidied, unless that is to come anyway.
+    """Have a repository that was changed tidied, unless that is to come anyway or is left to whoever asks for it.
 
     It goes at a slow pace until another waits for too long, or the server stops.
     """
-    if not site.due.add(repository):
+    if not site.tidies or not site.due.add(repository):
         return
 
     def begin() -> None:

@@ -11,14 +11,15 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 
 log = logging.getLogger("smartserver")
 
-GONE = "the folder this server serves is gone"
-"""Said also of a repository that was in it: nobody deleted that one by itself."""
+GONE = "is not there"
+"""Of what is served; said also of a repository that was in it: nobody deleted that one by itself."""
 
 NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 
 
-def in_words(error: CodedError, found: Found | None) -> CodedError:
+def in_words(error: CodedError, found: Found | None, served: str) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
+    `served`: what the folder that is served is called.
 
     No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
     gone: as the damage that is. Damage is logged, since a client can only be told of it.
@@ -27,8 +28,8 @@ def in_words(error: CodedError, found: Found | None) -> CodedError:
         return error
     repository = found.repository
     if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_place():
-        log.warning("%s: %s", repository.path, GONE)
-        return TransportFailed("", GONE)
+        log.warning("%s: %s %s", repository.path, served, GONE)
+        return TransportFailed("", f"{served} {GONE}")
     if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
         return NoSuchRepository(error.path, repository.instead())
     if isinstance(error, NoSuchFile) and found.exists:

@@ -74,10 +74,7 @@ class RequestWork:
     @property
     def description(self) -> str:
         """The request in short, for a log."""
-        verbs = [verb.name for verb, _ in self._prepared.calls]
-        shown = ", ".join(verbs[:3]) + (f" and {len(verbs) - 3} more" if len(verbs) > 3 else "")
-        path = self._prepared.message.path
-        return f"{shown} on {path!r}" if path else shown
+        return self._prepared.description
 
     def cancel(self) -> None:
         """Make no change that is not made yet, and read and verify no further; from any thread."""
@@ -198,7 +195,7 @@ class RequestWork:
 
     def in_words(self, error: CodedError) -> CodedError:
         """An error of the store as it is sent."""
-        return in_words(error, self._asked.found)
+        return in_words(error, self._asked.found, self._asked.site.name)
 
 
 def tidy(repository: PackRepository, pace: Pace) -> None:

@@ -1,46 +1,102 @@
-"""The making of a repository: where it may be made, its folders, and the tombstone that holds its place.
+"""The making of a repository: where it may be made, its folders, and how it comes to be there.
 
-What is there already is never written over. No pack, table or log file is ever there without a root: so what a creation
-leaves that is cut short may be made anew, and what a repository leaves that lost its root may not.
+What is there already is never written over. A `folder` repository is made beside its place, whole, and renamed to it:
+who looks sees nothing or all of it. Where the store's own folder is the place, or a folder is there already, and of a
+`file` repository, a tombstone holds the place first. No pack, table or log file is ever there without a root: so what a
+creation leaves that is cut short may be made anew, and what a repository leaves that lost its root may not.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import InvalidPath, NestedRepository, Unsupported
+from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown
 from smartserver.records.model import Kind
-from smartserver.store.document import decode_root
+from smartserver.store.document import Root, decode_root, encode_root
 from smartserver.store.format import (
-    FOLDERS,
+    FOREIGN,
     FORMAT,
     INCOMING,
     LOCK,
     LOG,
+    MADE_BESIDE,
     NAMES,
     PACKS,
     ROOT,
-    SPOKEN,
     TABLES,
     TEMPORARY,
+    Discipline,
+    foreign_in,
     recognise,
 )
 from smartserver.store.swap import RootFile
-from transports.base import Capability, EntryKind, Transport
-from transports.errors import CodedError, FileExists, NoSuchFile, NotADirectory, TransportError, TransportFailed
+from transports.base import EntryKind, Transport
+from transports.errors import (
+    CodedError,
+    DirectoryNotEmpty,
+    FileExists,
+    NoSuchFile,
+    NotADirectory,
+    TransportError,
+    TransportFailed,
+)
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 TRIES = 8
 """Times a creation begins anew because one that was given up took its folders away."""
+BESIDE_KEPT = 24 * 3600
+"""Seconds what was made beside a place and not renamed to it is kept: its maker may be at it."""
 
 
 class Creation:
-    """The making of one repository: `prepare` and `hold_place`, then the swap is the caller's; or `undo`."""
+    """The making of one repository; nothing is done before it is asked for.
+
+    Beside its place: `prepare`, what fills the folder `home`, `finish`. In its place: `prepare` and `hold_place`, then
+    the swap is the caller's. Or `undo`.
+    """
 
     def __init__(self, file: RootFile) -> None:
         self._file = file
         self._made: list[str] = []
+        self._beside = ""
+        """Where it is made, if that is beside its place and was begun."""
+        self._unmade: list[Step] = []
+        """What makes it there, where that was not done yet."""
+        self._left: Sequence[str] = ()
+        self._refused = False
+        """Whether its place was taken when it was finished: what is made there now is made in it."""
+        self._surroundings: _Surroundings | None = None
+
+    @property
+    def home(self) -> str:
+        """Where the folder is that becomes the repository's, or is it."""
+        return self._beside or self._file.path
+
+    def beside(self) -> bool:
+        """Whether it is, or would be now, made beside its place.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        if self._beside:
+            return not self._refused
+        if not self._file.path or self._file.new.discipline is not Discipline.FOLDER:
+            return False
+        self._surroundings = _Surroundings(self._file.above, self._file.path)
+        return self._surroundings.free
 
     def prepare(self) -> None:
         """Make the repository's folders, all durable; half-made ones are taken over. Without a root it is none yet.
@@ -48,12 +104,52 @@ class Creation:
         Raises:
             NestedRepository: it would lie inside another one.
             InvalidPath: the folder holds something else, or what is left of a repository.
-            Unsupported: the store cannot lock.
             TransportError: the store failed.
         """
+        if not self._beside and not self.choose():
+            self._prepare_in_place()
+            return
+        unmade, self._unmade = self._unmade, []
+        if unmade:
+            with self._parent_missing():
+                self._file.above.perform(unmade)
+            _sweep_beside(self._file.above, self._left, self._beside)
+
+    def choose(self) -> bool:
+        """Choose the name beside the place, where it is made beside it, and make what is missing above; False where it
+        is made in its place.
+
+        Raises:
+            NestedRepository, InvalidPath, TransportError: as `prepare`.
+        """
+        surroundings = self._surroundings
+        if surroundings is None and self.beside():
+            surroundings = self._surroundings
+        self._surroundings = None  # It is worth nothing later.
+        if self._beside or surroundings is None or not surroundings.free:
+            return bool(self._beside)
+        surroundings.check()
+        for place in surroundings.missing:
+            self._make(place)
+        self._beside = _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
+        self._left = surroundings.left
+        self._unmade = [MakeDirectory(place) for place in (self._beside, *self._folders())]
+        return True
+
+    def _folders(self) -> list[str]:
+        return [_below(self._beside, name) for name in self._file.new.folders]
+
+    @contextlib.contextmanager
+    def _parent_missing(self) -> Iterator[None]:
+        try:
+            yield
+        except NoSuchFile:
+            parent = _places(self._file.path)[-2]
+            why = f"{parent!r} is a link that leads nowhere, or was taken away"
+            raise InvalidPath(self._file.path, why) from None
+
+    def _prepare_in_place(self) -> None:
         above, path, folder = self._file.above, self._file.path, self._file.folder
-        if not folder.capabilities & Capability.LOCK:
-            raise Unsupported("a new repository on a store without file locks", SPOKEN)
         places = _places(path)
         file = _file_in_the_way(above, path)
         if file is not None:
@@ -88,13 +184,13 @@ class Creation:
         Who finds a root, be it a tombstone, has waited for the one who wrote it to sync it.
 
         Raises:
-            NestedRepository, InvalidPath, Unsupported: as `prepare`.
+            NestedRepository, InvalidPath: as `prepare`.
             CorruptFile: a root is there, and damaged.
             Locked: another writer holds the lock and does not let go of it.
             TransportError: the store failed; there is no repository, as before.
         """
         for _ in range(TRIES):
-            self.prepare()
+            self._prepare_in_place()
             with contextlib.suppress(NoSuchFile, NotADirectory), self._file.locked():
                 self._make_folders()  # Who gave up a creation of it took them away meanwhile.
                 self._file.begin(vcs, kinds)
@@ -102,34 +198,176 @@ class Creation:
                 return
         raise TransportFailed(self._file.path, f"its folders were taken away {TRIES} times while it was made")
 
+    def finish(self, root: Root, files: Sequence[tuple[str, bytes]], first: Sequence[Step] = ()) -> bool:
+        """Give what is made beside its place a root and its files, and the name that was wanted. False where something
+        has that name by now: nothing is changed by then. `first`: what is done in `home` before, in the same trip.
+
+        Raises:
+            LimitExceeded: the root takes more than 64 KiB.
+            OutcomeUnknown: it may be there now.
+            TransportError: the store failed; there is no repository, as before.
+        """
+        above, path, beside = self._file.above, self._file.path, self._beside
+        content = encode_root(root)
+        whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
+        puts = [Put(_below(beside, name), each) for name, each in whole]
+        syncs = [SyncDirectory(place) for place in (*self._folders(), beside)]
+        unmade, self._unmade = self._unmade, []
+        name = [Rename(beside, path), *[SyncDirectory(place) for place in _places(path)[-2::-1]]]
+        try:
+            with self._parent_missing():
+                above.perform([*unmade, *first, *puts, *syncs, *name])
+        except TransportError as wrong:
+            self._explain(wrong, content)
+            self._refused = True
+            return False
+        self._made, self._beside = [], ""
+        if unmade:
+            _sweep_beside(above, self._left, path)
+        return True
+
+    def _explain(self, wrong: TransportError, content: bytes) -> None:
+        """What it means that it was not finished; nothing is raised where something else is in the place."""
+        above, path = self._file.above, self._file.path
+        there = Get(_below(path, ROOT))
+        try:
+            above.perform([there])
+        except TransportError as also:
+            self._made, self._beside = [], ""
+            raise OutcomeUnknown(f"{wrong}; looking for the new repository failed, too: {also}") from wrong
+        named = str(getattr(wrong, "path", ""))
+        taken = isinstance(wrong, DirectoryNotEmpty | FileExists) and (named == path or named.endswith(f"/{path}"))
+        if there.result != content and (taken or there.result is not None):
+            return
+        if there.result == content or isinstance(wrong, TransportFailed):
+            self._made, self._beside = [], ""  # It may be on its way still: a sweep does the rest.
+            raise OutcomeUnknown(f"putting the new repository in place failed: {wrong}") from wrong
+        raise wrong
+
+    def leave(self) -> None:
+        """Take away what was begun beside the place; nothing where it has its name."""
+        beside, self._beside = self._beside if not self._unmade else "", ""
+        with contextlib.suppress(TransportError):
+            if beside:
+                remove_tree(self._file.above, beside)
+
     def undo(self) -> None:
         """Take away the folders that were made here, as far as nobody uses them; undoing twice is harmless."""
+        self.leave()
         made, self._made = self._made, []
-        if not made:
-            return
-        folder, own = self._file.folder, [self._below(name) for name in FOLDERS]
+        own = [_below(self._file.path, name) for name in self._file.new.folders]
         with contextlib.suppress(TransportError):
-            with folder.try_lock(LOCK) as mine:
-                if not mine or folder.exists(FORMAT):
-                    return
-                # The quarantines' folder first: it is empty only while nobody else is making this repository.
-                for place in sorted(set(own) & set(made), key=lambda place: place != self._below(INCOMING)):
-                    self._file.above.remove_directory(place)
-                folder.delete(LOCK)
+            if not made or (set(own) & set(made) and not self._undo_in_place([each for each in own if each in made])):
+                return
             for place in sorted(set(made) - set(own), key=len, reverse=True):
                 self._file.above.remove_directory(place)
 
+    def _undo_in_place(self, own: Sequence[str]) -> bool:
+        """Take away the folders in the repository's; whether nobody uses them."""
+        folder, lock = self._file.folder, _below(self._file.path, LOCK)
+        with self._file.try_locked() as mine:
+            if not mine or folder.exists(FORMAT):
+                return False
+            # The quarantines' folder first: it is empty only while nobody else is making this repository.
+            incoming = _below(self._file.path, INCOMING)
+            for place in sorted(set(own) - {lock}, key=lambda place: place != incoming):
+                self._file.above.remove_directory(place)
+            if not self._file.in_folder():
+                folder.delete(LOCK)
+        if self._file.in_folder():
+            self._file.above.remove_directory(lock)
+        return True
+
     def _make_folders(self) -> None:
-        for name in FOLDERS:
-            self._make(self._below(name))
+        for name in self._file.new.folders:
+            self._make(_below(self._file.path, name))
 
     def _make(self, place: str) -> None:
         with contextlib.suppress(FileExists):
             self._file.above.make_directory(place)
             self._made.append(place)
 
-    def _below(self, name: str) -> str:
-        return f"{self._file.path}/{name}" if self._file.path else name
+
+class _Surroundings:
+    """What is in the place of a repository and in the folders above it, asked in one go."""
+
+    def __init__(self, above: Transport, path: str) -> None:
+        """Look.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        self._path = path
+        *self._places, own = _places(path)
+        place = GetStat(own)
+        self._stats = [GetStat(each) for each in self._places]
+        self._roots = [Get(_below(each, ROOT)) for each in self._places]
+        self._formats = [GetStat(_below(each, FORMAT)) for each in self._places]
+        self._others = [[GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
+        siblings = ListDirectory(self._places[-1])
+        others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
+        above.perform([place, *self._stats, *self._roots, *self._formats, *others, siblings])
+        self.free = place.result is None
+        """Whether nothing is in the place."""
+        self.missing = [each.path for each in self._stats if each.path and each.result is None]
+        """The folders above that are not there."""
+        made = [name for name in siblings.result or () if name.startswith(MADE_BESIDE)]
+        self.left = [_below(self._places[-1], name) for name in made]
+        """What is being made beside the place, or was left."""
+
+    def check(self) -> None:
+        """Refuse the place.
+
+        Raises:
+            NestedRepository, InvalidPath: a folder above it is a repository, or is none.
+        """
+        for number, place in enumerate(self._places):
+            stat = self._stats[number].result
+            if stat is not None and stat.kind is not EntryKind.DIRECTORY:
+                raise InvalidPath(self._path, f"{place!r} is a file")
+            root = self._roots[number].result
+            if root is not None and self._formats[number].result is not None and _is_live(root):
+                raise NestedRepository(self._path, place)
+            row = zip(FOREIGN, self._others[number], strict=True)
+            foreign = foreign_in([name for name, each in row if place and each.result is not None])
+            if foreign is not None:
+                raise InvalidPath(self._path, f"{place!r} is {foreign}: nothing is made inside it")
+
+
+def remove_tree(transport: Transport, path: str) -> None:
+    """Delete a folder with all that is in it.
+
+    Raises:
+        TransportError: the store failed; some of it may be there still.
+    """
+    names = ListDirectory(path)
+    transport.perform([names])
+    inside = [GetStat(_below(path, name)) for name in names.result or ()]
+    transport.perform(inside)
+    here: list[Step] = []
+    for each in inside:
+        if each.result is not None and each.result.kind is EntryKind.DIRECTORY:
+            remove_tree(transport, each.path)
+        else:
+            here.append(Delete(each.path))
+    transport.perform([*here, RemoveDirectory(path)])
+
+
+def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
+    """Delete what others began beside a place and have left long ago, by the store's clock."""
+    if not left:
+        return
+    with contextlib.suppress(TransportError):
+        stats = [GetStat(each) for each in (mine, *left)]
+        above.perform(stats)
+        now, *others = stats
+        for each in others:
+            if now.result and each.result and now.result.modified - each.result.modified >= BESIDE_KEPT:
+                remove_tree(above, each.path)
+
+
+def _below(place: str, name: str) -> str:
+    return f"{place}/{name}" if place else name
 
 
 class Remains(NamedTuple):
@@ -203,7 +441,11 @@ def _holds_repository(above: Transport, place: str) -> bool:
         content = folder.get(ROOT)
     except (NoSuchFile, NotADirectory):
         return False
+    return folder.exists(FORMAT) and _is_live(content)
+
+
+def _is_live(root: bytes) -> bool:
     try:
-        return folder.exists(FORMAT) and not decode_root(content).deleted
+        return not decode_root(root).deleted
     except CodedError:
         return True

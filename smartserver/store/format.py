@@ -6,10 +6,12 @@ What else can change about a repository is a feature in its root; this line neve
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from smartserver.errors import A_BAZAAR_REPOSITORY, A_GIT_REPOSITORY, CorruptFile, Unsupported
 from transports.base import Transport
+from transports.steps import GetStat
 
 FORMAT = "format"
 ROOT = "root"
@@ -20,11 +22,13 @@ TABLES = "tables"
 LOG = "log"
 
 FOLDERS = (PACKS, INCOMING, TABLES, LOG)
-"""The folders of a repository."""
+"""The folders of every repository."""
 NAMES = frozenset({FORMAT, ROOT, LOCK, *FOLDERS})
 """Every name of a repository's folder, but for the temporary `root.<hex>` and `format.<hex>`."""
 TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
 """What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""
+MADE_BESIDE = ".smartserver-"
+"""What begins the name under which a repository is made beside its place; no path may have a part that begins so."""
 
 FAMILY = "smartserver repository"
 VERSION = "1"
@@ -41,12 +45,12 @@ class Discipline(enum.Enum):
     FILE = "file"
     """Under a lock on the file `lock`."""
     FOLDER = "folder"
-    """Under a lock folder; for stores that have only files."""
+    """Under a lock folder; for stores that have only files, and for repositories with several ways in."""
     OBJECT = "object"
     """By the store's own compare-and-swap."""
 
 
-SPOKEN = f"{FAMILY} {VERSION} swap=file"
+SPOKEN = f"{FAMILY} {VERSION} swap=file or swap=folder"
 """What this release reads and writes."""
 
 
@@ -56,6 +60,11 @@ class Format:
 
     discipline: Discipline
     version: str = VERSION
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of a repository of this format."""
+        return (*FOLDERS, LOCK) if self.discipline is Discipline.FOLDER else FOLDERS
 
     def line(self) -> bytes:
         """The content of the file."""
@@ -84,12 +93,27 @@ def parse_format(content: bytes) -> Format:
     return Format(Discipline(value), version)
 
 
-def recognise(transport: Transport) -> str | None:
-    """What another tool keeps in this folder, e.g. `a git repository`, or None."""
-    if transport.exists(".git") or (transport.exists("HEAD") and transport.exists("objects")):
+FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
+"""Names in a folder by which another tool's repository is told."""
+
+
+def foreign_in(names: Collection[str]) -> str | None:
+    """What another tool keeps in a folder with these of the `FOREIGN` names, e.g. `a git repository`, or None."""
+    if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
-    if transport.exists(".hg"):
+    if ".hg" in names:
         return "a Mercurial repository"
-    if transport.exists(".bzr"):
+    if ".bzr" in names:
         return A_BAZAAR_REPOSITORY
     return None
+
+
+def recognise(transport: Transport) -> str | None:
+    """What another tool keeps in this folder, e.g. `a git repository`, or None.
+
+    Raises:
+        TransportError: the store failed.
+    """
+    looks = [GetStat(name) for name in FOREIGN]
+    transport.perform(looks)
+    return foreign_in([each.path for each in looks if each.result is not None])

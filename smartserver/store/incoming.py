@@ -183,6 +183,8 @@ class Intake:
         return SegmentProof(self._rules, segment, self._ancestry.reach(ordinal), self._copies, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
+        if self._snapshot is not None and self._snapshot.far:
+            self._fetch(segment, self._snapshot)
         proof = self._proof(segment, ordinal)
         first = len(self._arrivals)
         rows: list[Row] = []
@@ -218,6 +220,16 @@ class Intake:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
         draft.add(self._content, segment, rows)
+
+    def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
+        """Read what the records of a segment rest on, or must be equal to, in one go."""
+        wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
+        wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
+        known = self._arrivals
+        news = [
+            each for each in dict.fromkeys(wanted) if known.recent.get(*each) is None and known.first(*each) is None
+        ]
+        snapshot.fetch([location for each in news if (location := snapshot.first(*each)) is not None])
 
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row

@@ -133,14 +133,41 @@ class PackReader:
             CorruptFile: those bytes are not there.
             TransportFailed: the store failed.
         """
+        self.check_inside(offset, size)
+        found = self._read_at(offset, size)
+        self.check_whole(found, offset, size)
+        return found
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Ranges of the file, (offset, size) each; shorter where it ends.
+
+        Raises:
+            TransportFailed: the store failed.
+        """
+        return self._file.read_ranges(ranges)
+
+    def _read_at(self, offset: int, size: int) -> bytes:
+        return self._file.read_at(offset, size)
+
+    def check_inside(self, offset: int, size: int) -> None:
+        """Refuse what is no range of the segments.
+
+        Raises:
+            CorruptFile: it is outside of them.
+        """
         if not self.first <= offset <= offset + size <= self.end:
             raise CorruptFile(
                 self.name, offset, f"{size} bytes are outside of the segments ({self.first} to {self.end})"
             )
-        found = self._file.read_at(offset, size)
+
+    def check_whole(self, found: bytes, offset: int, size: int) -> None:
+        """Refuse fewer bytes than were to be read.
+
+        Raises:
+            CorruptFile: the file became shorter.
+        """
         if len(found) != size:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
-        return found
 
     def chunks(self) -> Iterator[bytes]:
         """All segments as they lie, in sequential reads, hashed on the way.
@@ -163,7 +190,7 @@ class PackReader:
         Raises:
             TransportFailed: the store failed.
         """
-        return self._file.read_at(self.end, TRAILER)
+        return self._read_at(self.end, TRAILER)
 
     def segments(self) -> Iterator[tuple[int, bytes]]:
         """Each segment with its offset, in order; the file's hash is checked after the last one is given.

@@ -14,32 +14,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import NoSuchRepository, OutcomeUnknown
+from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import TRIES, Creation, instead
+from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
-from smartserver.store.format import Format
+from smartserver.store.far import is_far
+from smartserver.store.format import Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.lock_folder import Holder
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import rows
-from smartserver.store.root import RootView, next_root, tombstone
+from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import NoSuchFile, NotADirectory
+from transports.errors import CodedError, NoSuchFile, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
+FAR_PACKS = 48
+"""Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
+bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
 ROOT_READS = 4
 """Times the root is read again because a pack it named was gone."""
 
@@ -81,21 +86,26 @@ class PackRepository:
         transport: Transport,
         path: str = "",
         *,
+        discipline: Discipline | None = None,
         clock: Callable[[], float] = time.time,
         randomness: Callable[[int], bytes] = os.urandom,
         texts: TextCache | None = None,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories."""
+        """`discipline`: how its root will be swapped if it is made here; None: `file` where the store can lock files,
+        else `folder`. `clock`: seconds since the epoch; `texts`: a cache to share with other repositories.
+        """
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
         self._above = transport
-        self._file = RootFile(transport, path, randomness=randomness)
+        self._file = RootFile(transport, path, discipline=discipline, randomness=randomness)
         self._clock = clock
         self._randomness = randomness
         self._texts = texts if texts is not None else TextCache()
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
+        self._recent: _State | None = None
+        """Behind a link, what a request read last: its commit need not read it again."""
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -189,7 +199,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._state().snapshot, announced)
+        return RepositoryTransaction(self.path, self._state().snapshot, announced, self._file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -204,7 +214,7 @@ class PackRepository:
             transaction,
             partial(self._quarantine, request, creation),
             graph_first=graph_first,
-            abandoned=creation.undo,
+            creation=creation,
         )
 
     def earlier(self, request: bytes, age: int) -> Committed | None:
@@ -242,23 +252,38 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
+            recent, self._recent = self._recent, None
             while True:  # Each time round, another writer has brought some of what the body has.
-                state = self._state()
+                # Behind a link what the request began with will do: it is compared with the root under the lock.
+                known, recent = recent, None
+                state = known or self._state()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
-                transaction, outcome = self._plan(state, plan, upload)
+                try:
+                    transaction, outcome = self._plan(state, plan, upload)
+                except CodedError:
+                    if known is None:
+                        raise
+                    continue
                 if upload is not None and upload.stale(state.snapshot):
                     upload.check_again(transaction, progress)
                 if not _changes(transaction, upload):
+                    if known is not None:
+                        continue
                     return Committed(self._view(state), outcome, swapped=False)
                 progress("commit", 0, 0)
                 if transaction.created is not None:
+                    creation = Creation(self._file) if upload is None else upload.creation
+                    if state.root is None and creation.beside():
+                        view = self._create(creation, transaction, upload, NewLogEntry(user, request, outcome), undo)
+                        if view is None:
+                            continue  # Something is there by now.
+                        return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
                     Creation(self._file).hold_place(vcs, kinds)
-                if upload is not None:
-                    upload.publish()
-                with self._file.swapping() as swap:
+                publication = upload.publication(self.path) if upload is not None else []
+                with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
                         state = self._open(swap.current)
                         first = self._earlier(state, request, age)
@@ -342,11 +367,14 @@ class PackRepository:
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
 
-        `pace`: as `index_build.Pace`.
+        A repository on a store behind a link is left alone until it has `FAR_PACKS`. `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        latest = self._latest
+        if is_far(self.folder) and (latest is None or len(latest.packs) < FAR_PACKS):
+            return
         long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
@@ -363,6 +391,32 @@ class PackRepository:
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
+    def lock_holder(self) -> Holder | None:
+        """Who has the repository's lock; None where nobody does.
+
+        Raises:
+            NoSuchRepository: there is none.
+            Unsupported: its lock is on a file, and ends with its holder.
+            CorruptFile, TransportError: its format cannot be read, or the store failed.
+        """
+        self._check_lock_folder()
+        return self._file.lock_folder.holder()
+
+    def break_lock(self, holder: Holder) -> Holder | None:
+        """Take the lock from who has it, dead or alive; a live one changes nothing any more. Gives who had it by then,
+        where that was not `holder`.
+
+        Raises:
+            NoSuchFile: nobody has it by now.
+            NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
+        """
+        self._check_lock_folder()
+        return self._file.lock_folder.break_lock(holder)
+
+    def _check_lock_folder(self) -> None:
+        if self.format().discipline is not Discipline.FOLDER:
+            raise Unsupported("breaking a lock that ends with its holder (swap=file)", "break-lock of swap=folder")
+
     # -- steps
 
     def _state(self) -> _State:
@@ -372,10 +426,13 @@ class PackRepository:
             except NoSuchRepository:
                 root = None
             try:
-                return self._open(root)
+                state = self._open(root)
             except NoSuchFile:
                 if reads_left == 1:
                     raise
+                continue
+            self._recent = state if is_far(self.folder) else None
+            return state
         raise AssertionError("the last read returns or raises")
 
     def _open(self, root: Root | None) -> _State:
@@ -408,7 +465,7 @@ class PackRepository:
 
     def _plan(self, state: _State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced)
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self._file.line)
         return transaction, plan(transaction)
 
     def _view(self, state: _State) -> RootView:
@@ -417,15 +474,47 @@ class PackRepository:
         return state.view
 
     def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
-        for _ in range(TRIES):
-            try:
-                return Quarantine(self.folder, request, self._randomness)
-            except (NoSuchFile, NotADirectory):
-                # No repository yet, or one whose folders a refused creation took away while this one was made.
-                if creation is None:
-                    raise
-                creation.prepare()
-        return Quarantine(self.folder, request, self._randomness)
+        def prepare() -> str:
+            assert creation is not None  # Else it is not asked for.
+            creation.prepare()
+            return creation.home
+
+        return Quarantine(
+            self._above,
+            self.path,
+            request,
+            self._randomness,
+            by_age=is_far(self._above) or self._file.in_folder(),
+            prepare=None if creation is None else prepare,
+        )
+
+    def _create(
+        self,
+        creation: Creation,
+        transaction: RepositoryTransaction,
+        upload: Upload | None,
+        entry: NewLogEntry,
+        undo: contextlib.ExitStack,
+    ) -> RootView | None:
+        """Make the repository beside its place, and give it that; None where something is there by now."""
+        undo.callback(creation.undo)
+        creation.choose()
+        publication = [] if upload is None else upload.publication(creation.home)
+        if upload is not None and upload.quarantined:  # Its folder goes before others see the repository.
+            self._above.perform(publication)
+            publication = []
+            upload.vacate()
+        root, files = self._next(None, transaction, upload, entry)
+        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
+        try:
+            made = creation.finish(root, files, publication)
+        except (TransportError, LimitExceeded, InvalidPath):
+            kept.close()
+            raise
+        if not made:
+            undo.push(kept)
+            return None
+        return RootView(root, self.folder)
 
     def _swap(
         self,
@@ -436,22 +525,31 @@ class PackRepository:
         entry: NewLogEntry,
         undo: contextlib.ExitStack,
     ) -> RootView:
-        now = self._clock()
         if transaction.deleted:
-            gone, files = tombstone(self._view(state), now=now, log=entry, randomness=self._randomness)
+            gone, files = tombstone(self._view(state), now=self._clock(), log=entry, randomness=self._randomness)
             swap.replace(gone, files)
             return RootView(gone, self.folder)
+        root, files = self._next(state, transaction, upload, entry)
+        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
+        return RootView(root, self.folder, state.view)
+
+    def _next(
+        self, state: _State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
+    ) -> tuple[Root, Files]:
+        """The root after a transaction. `state`: where there is nothing at all, None."""
+        now = self._clock()
         if transaction.created is not None:
             vcs, kinds, made = transaction.created
             settings: Mapping[str, bytes | None] = made
-            empty = empty_root(self._randomness(16), vcs, kinds, now=now, over=state.root)
-            view = RootView(empty, self.folder)
+            over = None if state is None else state.root
+            view = RootView(empty_root(self._randomness(16), vcs, kinds, now=now, over=over), self.folder)
         else:
+            assert state is not None  # Else it would be made.
             view, settings = self._view(state), transaction.setting_changes
         packs: tuple[PackEntry, ...] = view.root.packs
         if upload is not None and upload.entry is not None:
             packs = (*packs, upload.entry)
-        root, files = next_root(
+        return next_root(
             view,
             now=now,
             log=entry,
@@ -462,8 +560,6 @@ class PackRepository:
             settings=settings,
             randomness=self._randomness,
         )
-        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
-        return RootView(root, self.folder, view)
 
 
 def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:

@@ -70,6 +70,8 @@ class RootView:
         self.root = root
         self.transport = transport
         self._opened: dict[bytes, OpenTable] = {}
+        self._read: dict[str, bytes] = {}
+        """Table files that were read already, by path."""
         if previous is not None:
             named = {table.file.name for table in root.tables.values() if table.file is not None}
             self._opened = {name: opened for name, opened in list(previous._opened.items()) if name in named}
@@ -119,8 +121,19 @@ class RootView:
         """A table's file, opened once."""
         opened = self._opened.get(file.name)
         if opened is None:
-            opened = self._opened[file.name] = OpenTable(self.transport.map_file(file.path), file)
+            content = self._read.pop(file.path, None)
+            view = self.transport.map_file(file.path) if content is None else memoryview(content)
+            opened = self._opened[file.name] = OpenTable(view, file)
         return opened
+
+    def unopened(self) -> dict[str, int]:
+        """Path and length of the files of refs and maps that were not opened yet."""
+        files = [table.file for name, table in self.root.tables.items() if name != DROPPED]
+        return {file.path: file.length for file in files if file is not None and file.name not in self._opened}
+
+    def take_over(self, read: Mapping[str, bytes | None]) -> None:
+        """Open those of its tables that are among these files from their content."""
+        self._read = {path: content for path in self.unopened() if (content := read.get(path)) is not None}
 
     def mark(self, version: int) -> int:
         """The mark of a version, `log_from` or a later one."""

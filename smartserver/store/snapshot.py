@@ -7,7 +7,7 @@ moved on: the caller reads it again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
@@ -16,8 +16,10 @@ from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import decode_parents
 from smartserver.records.varint import Malformed
+from smartserver.store import far
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
+from smartserver.store.far import AT_ONCE, FarPack, get_all, is_far, read_across
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
@@ -43,12 +45,19 @@ def index_path(name: bytes) -> str:
     return f"packs/{name.hex()}.idx"
 
 
+FilesRead = Mapping[str, bytes | None]
+"""Files by path, and what is in them; None: there is no such file."""
+_NONE: FilesRead = {}
+
+
 class OpenPack:
     """A pack and its index, shared by the snapshots whose roots name it; closed when the last lets go of it."""
 
     def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind]) -> None:
         self.entry = entry
         self.path = pack_path(entry.name)
+        self.far = is_far(transport)
+        """Whether it lies behind a link."""
         self.index: Index
         self.rebuilt: bytes | None = None
         """The index as made from the pack, where its file was missing or damaged."""
@@ -75,6 +84,10 @@ class OpenPack:
         return reader
 
     def _open(self) -> PackReader:
+        if self.far:
+            reader: PackReader = FarPack(self._transport, self.path, self.entry, self._kinds)
+            self._reader = reader
+            return reader
         file = self._transport.open_read(self.path)
         try:
             reader = PackReader(file, self.entry.length, self.path)
@@ -86,8 +99,10 @@ class OpenPack:
         self._reader = reader
         return reader
 
-    def open_index(self, resolve: Callable[[int, Key], Row | None]) -> None:
+    def open_index(self, resolve: Callable[[int, Key], Row | None], read: FilesRead = _NONE) -> None:
         """Map the index, or make it again from the pack where its file is missing, damaged or another pack's.
+
+        `read`: files that were read already.
 
         Raises:
             NoSuchFile: index and pack are gone.
@@ -96,7 +111,7 @@ class OpenPack:
         """
         path = index_path(self.entry.name)
         try:
-            view = self._transport.map_file(path)
+            view = self._transport.map_file(path) if path not in read else memoryview(_there(path, read[path]))
             if len(view) != self.entry.index_length:
                 raise CorruptFile(path, len(view), f"{len(view)} bytes, expected {self.entry.index_length}")
             index = Index(view, path)
@@ -148,6 +163,8 @@ class SegmentReader:
         """Bytes in all."""
         self.left = self.size
         """Bytes not read yet."""
+        self._far = any(pack.far for pack, _, _ in self._runs)
+        self._ahead = b""
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end; then empty.
@@ -157,16 +174,28 @@ class SegmentReader:
             CorruptFile: a pack became shorter.
             TransportFailed: the store failed.
         """
-        pieces = []
         wanted = min(size, self.left)
         self.left -= wanted
-        while wanted:
+        if len(self._ahead) < wanted:
+            more = self._read(max(wanted - len(self._ahead), AT_ONCE if self._far else 0))
+            self._ahead = self._ahead + more if self._ahead else more
+        if len(self._ahead) == wanted:
+            read, self._ahead = self._ahead, b""
+        else:
+            read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
+        return read
+
+    def _read(self, size: int) -> bytes:
+        """The next `size` bytes of the packs, or fewer at the end."""
+        wanted = []
+        while size and self._runs:
             pack, start, stop = self._runs.pop()
-            taken = min(wanted, stop - start)
-            pieces.append(pack.reader.read(start, taken))
-            wanted -= taken
+            taken = min(size, stop - start)
+            wanted.append((pack.reader, start, taken))
+            size -= taken
             if start + taken < stop:
                 self._runs.append((pack, start + taken, stop))
+        pieces = read_across(wanted)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -181,6 +210,10 @@ class Snapshot:
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
         """External bases found so far: pack and entry -> pack and row."""
+        self.far = is_far(view.transport)
+        """Whether what it reads lies behind a link."""
+        self._fetched: dict[tuple[int, int], bytes] = {}
+        """Header and frame of records that were read together with others: pack and row -> bytes."""
 
     @classmethod
     def open(
@@ -204,6 +237,11 @@ class Snapshot:
             opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
         packs: list[OpenPack] = []
         graph = Graph()
+        read = _NONE
+        if is_far(transport):
+            files = {index_path(entry.name): entry.index_length for entry in root.packs if entry not in opened}
+            read = dict(get_all(transport, {**files, **view.unopened()}))
+            view.take_over(read)
         for entry in root.packs:
             found = opened.get(entry)
             if found is not None:
@@ -211,7 +249,7 @@ class Snapshot:
                 graph, missing = graph.with_index(pack.index, part)
             else:
                 pack = OpenPack(transport, entry, root.kinds)
-                pack.open_index(cls(view, packs, graph, texts).first_row)
+                pack.open_index(cls(view, packs, graph, texts).first_row, read)
                 graph, missing = graph.with_index(pack.index)
             if missing:
                 raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
@@ -265,6 +303,8 @@ class Snapshot:
             TransportFailed: the store failed.
         """
         pack = self.packs[location.pack]
+        if self.far and (location.pack, location.row) not in self._fetched:
+            self.fetch([location])
         entry, frame = self._load(location.pack, location.row)
         kind = self.root.kinds[entry.kind]
         key = self._text_key(pack.index.digest(location.row)) if kind.base else None
@@ -280,6 +320,30 @@ class Snapshot:
         if key is not None and (cached is None or cached.proved != proved):
             self.texts.put(key, text, proved=proved)
         return Record(entry.kind, entry.key, entry.meta, text)
+
+    def fetch(self, locations: Iterable[Location]) -> None:
+        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `record`.
+        """
+        wanted: dict[tuple[int, int], tuple[PackReader, int, int]] = {}
+        size = 0
+        for location in locations:
+            place: tuple[int, int] | None = (location.pack, location.row)
+            while place is not None and place not in wanted:
+                number, row = place
+                index = self.packs[number].index
+                start, stop = index.header_offsets[row], index.frame_offsets[row] + index.frame_lengths[row]
+                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= AT_ONCE:
+                    wanted[place] = (self.packs[number].reader, start, stop - start)
+                    size += stop - start
+                place = self._base(number, row)
+                if place is not None and self.texts.get(self._text_key(self.packs[place[0]].index.digest(place[1]))):
+                    break
+        if sum(map(len, list(self._fetched.values()))) + size > AT_ONCE:
+            self._fetched.clear()
+        self._fetched.update(zip(wanted, read_across(list(wanted.values())), strict=True))
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
         """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack.
@@ -410,10 +474,11 @@ class Snapshot:
         start, frame_at, frame_length = index.header_offsets[row], index.frame_offsets[row], index.frame_lengths[row]
         revision = index.revision(index.row_segments[row])
         stop = frame_at + frame_length
-        whole = stop - start <= NEAR
+        fetched = self._fetched.pop((number, row), None)
+        whole = fetched is not None or stop - start <= NEAR
         size = stop - start if whole else min(HEADER, frame_at - start)
         while True:
-            read = pack.reader.read(start, size)
+            read = pack.reader.read(start, size) if fetched is None else fetched
             try:
                 entry = decode_header(read, revision, self.root.kinds)
                 break
@@ -448,6 +513,12 @@ class Snapshot:
             if steps:
                 self.texts.put(self._text_key(pack.index.digest(row)), text, proved=False)
         return text
+
+
+def _there(path: str, content: bytes | None) -> bytes:
+    if content is None:
+        raise NoSuchFile(path)
+    return content
 
 
 def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:

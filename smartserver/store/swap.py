@@ -4,6 +4,8 @@ Write order: the files a new root names, synced, their folders synced; then, all
 temporary name, synced, renamed to `root`, the folder synced. A crash anywhere leaves the old root or the new one (of a
 creation: none, a tombstone or the new one). What fails before the rename changed nothing; what fails at or after it is
 `OutcomeUnknown`, and no sync is tried twice.
+
+The lock is what the repository's format says, whatever the writer's way to it is: a file, or a folder (`lock_folder`).
 """
 
 from __future__ import annotations
@@ -19,9 +21,20 @@ import msgspec
 from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
+from smartserver.store.far import is_far
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
-from transports.base import Transport
-from transports.errors import Locked, NoSuchFile, NotADirectory, PermissionDenied, TransportError
+from smartserver.store.lock_folder import HELD, LockFolder
+from transports.base import Capability, Transport
+from transports.errors import (
+    FileExists,
+    Locked,
+    NoSuchFile,
+    NotADirectory,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.steps import Get, Put, Rename, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -36,13 +49,25 @@ class RootFile:
     """The root of the repository at `path` below `transport`; usable from several threads at once."""
 
     def __init__(
-        self, transport: Transport, path: str = "", *, randomness: Callable[[int], bytes] = os.urandom
+        self,
+        transport: Transport,
+        path: str = "",
+        *,
+        discipline: Discipline | None = None,
+        randomness: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        """`discipline`: of a repository that is made here; None: `file` where the store can lock files."""
+        if discipline is None:
+            discipline = Discipline.FILE if Capability.LOCK in transport.capabilities else Discipline.FOLDER
+        self.new = Format(discipline)
+        """The format of a repository that is made here."""
         self.path = path
         self.folder = transport.child(path) if path else transport
         self.above = transport
         """What `path` counts from."""
         self.randomness = randomness
+        self.lock_folder = LockFolder(transport, path, randomness)
+        """The lock of a `folder` repository."""
         self._format: Format | None = None
         self._turn = threading.Lock()
         """Had before the lock: a thread of this process is told at once that another has let go."""
@@ -82,15 +107,16 @@ class RootFile:
             self.folder.sync_directory("")  # Whoever put it there may have died before he did.
             return
         if self._read_format() is None:
-            found = Format(Discipline.FILE)
-            self._put(FORMAT, found.line())
-            self._format = found
+            self._put(FORMAT, self.new.line())
+            self._format = self.new
         empty = empty_root(self.randomness(16), vcs, kinds, now=0)
         self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
-    def swapping(self) -> Iterator[Swap]:
+    def swapping(self, first: Sequence[Step] = ()) -> Iterator[Swap]:
         """Hold the repository's lock, with the root read again under it; no waiting for a client in here.
+
+        `first`: steps below `above` that are done before, in the same trip where the store can do so.
 
         Raises:
             NoSuchRepository: there is none.
@@ -100,12 +126,17 @@ class RootFile:
         """
         if self._read_format() is None:
             raise NoSuchRepository(self.path)
+        if first and not is_far(self.above):
+            self.above.perform(first)  # Others of this process need not wait for that.
+            first = ()
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self.locked())
+                content = held.enter_context(self.locked(first))
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
-            root = self.read()
+            root = self._decode(content)
+            if root is None:
+                raise NoSuchRepository(self.path)
             check_writable(root)
             yield Swap(self, root)
 
@@ -123,12 +154,14 @@ class RootFile:
         return left
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the repository's lock.
+    def locked(self, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
+        """Hold the repository's lock; gives the root's content under it, None where there is none. `first`: as of
+        `swapping`.
 
         Raises:
             Locked: for `LOCK_WAIT` it could not be had.
             NoSuchFile, NotADirectory: there is no folder.
+            Unsupported: it is on a file, and this store cannot lock one.
         """
         start = time.monotonic()
         if not self._turn.acquire(timeout=LOCK_WAIT):
@@ -138,20 +171,81 @@ class RootFile:
             now = time.monotonic()
             wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
             try:
-                held.enter_context(self.folder.lock(LOCK, wait))
+                content = held.enter_context(self._lock(wait, first))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
-                raise Locked(wrong.path, int(LOCK_WAIT)) from None
+                raise Locked(wrong.path, int(LOCK_WAIT), wrong.holder) from None
             self._stuck_until = 0.0
-            yield
+            yield content
+
+    @contextlib.contextmanager
+    def try_locked(self) -> Iterator[bool]:
+        """Hold the repository's lock if that can be had at once; whether it could.
+
+        Raises:
+            NoSuchFile, NotADirectory, TransportError: there is no folder, or the store failed.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._lock(0.0))
+                mine = True
+            except Locked:
+                mine = False
+            yield mine
+
+    @property
+    def line(self) -> str:
+        """What the format file said when it was read, else what it says where a repository is made here."""
+        return (self._format or self.new).line().decode().rstrip("\n")
+
+    def in_folder(self) -> bool:
+        """Whether the lock is a folder: of the repository that is here, else of one that is made here."""
+        return (self._read_format() or self.new).discipline is Discipline.FOLDER
+
+    def check_lock(self) -> bool:
+        """Whether the lock is a folder, as `in_folder`.
+
+        Raises:
+            Unsupported: it is a file, and this store locks none.
+        """
+        if self.in_folder():
+            return True
+        if Capability.LOCK not in self.folder.capabilities:
+            what = "a change by file operations of a repository whose writers lock a file (swap=file)"
+            raise Unsupported(what, "swap=folder there")
+        return False
+
+    def temporary(self, name: str) -> str:
+        """A path under which something is written that gets this name then, by the holder of the lock."""
+        beside = f"{name}.{self.randomness(8).hex()}"
+        return f"{HELD}/{beside}" if self.in_folder() else beside
+
+    @contextlib.contextmanager
+    def _lock(self, wait: float, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
+        if self.check_lock():
+            with self.lock_folder.hold(wait, first) as content:
+                yield content
+            return
+        with self.folder.lock(LOCK, wait):
+            root = Get(ROOT)
+            self.folder.perform([root])
+            yield root.result
 
     def _find(self) -> Root | None:
-        if self._read_format() is None:
-            return None
-        try:
-            content = self.folder.get(ROOT)
-        except (NoSuchFile, NotADirectory):
+        root = Get(ROOT)
+        if self._format is not None:
+            self.folder.perform([root])
+        else:
+            line = Get(FORMAT)
+            self.folder.perform([line, root])
+            if line.result is None:
+                return None
+            self._format = self._obeyed(line.result)
+        return self._decode(root.result)
+
+    def _decode(self, content: bytes | None) -> Root | None:
+        if content is None:
             self._format = None
             return None
         return decode_root(content)
@@ -159,20 +253,24 @@ class RootFile:
     def _read_format(self) -> Format | None:
         """The format, read once, obeyed here: None where there is no such file."""
         if self._format is None:
-            try:
-                found = parse_format(self.folder.get(FORMAT))
-            except (NoSuchFile, NotADirectory):
+            line = Get(FORMAT)
+            self.folder.perform([line])
+            if line.result is None:
                 return None
-            if found.discipline is not Discipline.FILE:
-                raise Unsupported(f"a repository with swap={found.discipline.value}", SPOKEN)
-            self._format = found
+            self._format = self._obeyed(line.result)
         return self._format
+
+    def _obeyed(self, line: bytes) -> Format:
+        found = parse_format(line)
+        if found.discipline is Discipline.OBJECT:
+            raise Unsupported(f"a repository with swap={found.discipline.value}", SPOKEN)
+        return found
 
     def _put(self, name: str, content: bytes) -> None:
         """Make a whole file appear, durably, in place of what was there: for a holder of the lock."""
         with contextlib.ExitStack() as undo:
-            temporary = f"{name}.{self.randomness(8).hex()}"
-            write_new(self.folder, temporary, content, undo)
+            temporary = self.temporary(name)
+            write_new(self.folder, [Put(temporary, content)], undo)
             self.folder.rename(temporary, name)
             undo.pop_all()
         self.folder.sync_directory("")
@@ -201,15 +299,16 @@ class Swap:
         ):
             new, there = (f"version {each.version} of {each.incarnation.hex()}" for each in (root, old))
             raise RootMoved(f"{new} cannot follow {there}")
-        content = encode_root(root)
-        folder = self._file.folder
+        folder, temporary = self._file.folder, self._file.temporary(ROOT)
+        puts = [Put(path, content) for path, content in files]
+        syncs = [SyncDirectory(name) for name in sorted({path.rpartition("/")[0] for path, _ in files})]
+        steps: list[Step] = [*puts, *syncs, Put(temporary, encode_root(root))]
+        if self._file.in_folder():
+            self._replace_at_once(steps, temporary)
+            self.current = root
+            return
         with contextlib.ExitStack() as undo:
-            for path, file_content in files:
-                write_new(folder, path, file_content, undo)
-            for name in sorted({path.rpartition("/")[0] for path, _ in files}):
-                folder.sync_directory(name)
-            temporary = f"{ROOT}.{self._file.randomness(8).hex()}"
-            write_new(folder, temporary, content, undo)
+            write_new(folder, steps, undo)
             # From here on nothing may be deleted, whatever interrupts: the root may name it.
             written = undo.pop_all()
         try:
@@ -224,6 +323,26 @@ class Swap:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+
+    def _replace_at_once(self, steps: Sequence[Step], temporary: str) -> None:
+        """Write, rename and sync in one go, for a store behind a link: what it refuses before the rename changed
+        nothing, and of what else fails nobody knows."""
+        folder = self._file.folder
+        try:
+            folder.perform([*steps, Rename(temporary, ROOT), SyncDirectory("")])
+        except TransportFailed as wrong:
+            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+        except TransportError as wrong:
+            refused = str(getattr(wrong, "path", ""))
+            before = [step.path for step in steps]
+            if not any(refused == path or refused.endswith(f"/{path}") for path in before):
+                raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+            for step in steps:
+                if isinstance(step, Put):
+                    _discard(folder, step.path)
+            if isinstance(wrong, NoSuchFile) and f"{HELD}/" in refused:
+                raise LockBroken(refused, "the lock was broken while it was held; nothing was changed") from wrong
+            raise
 
     def settle(
         self,
@@ -249,18 +368,27 @@ class Swap:
             raise
 
 
-def write_new(folder: Transport, path: str, content: bytes, undo: contextlib.ExitStack) -> None:
-    """Write a new file and make its content durable; `undo` deletes it, as far as that works.
+class LockBroken(TransportFailed):
+    """Somebody broke the lock of a `folder` repository while its holder was at it: nothing changed."""
+
+
+def write_new(folder: Transport, steps: Sequence[Step], undo: contextlib.ExitStack) -> None:
+    """Write new files and make their content durable, in one go; `undo` deletes them, as far as that works.
 
     Raises:
-        FileExists: the name is taken, and stays as it is.
+        FileExists: a name is taken, and stays as it is.
         TransportError: the store failed.
     """
-    file = folder.create(path)
-    undo.callback(_discard, folder, path)
-    with contextlib.closing(file):
-        file.write(content)
-        file.sync()
+    with contextlib.ExitStack() as failed:
+        for step in steps:
+            if isinstance(step, Put):
+                failed.callback(_discard, folder, step.path)
+        try:
+            folder.perform(steps)
+        except FileExists:
+            failed.pop_all()  # Whichever it was. What was made before it is nobody's, as after a crash.
+            raise
+        undo.push(failed.pop_all())
 
 
 def _discard(folder: Transport, path: str) -> None:

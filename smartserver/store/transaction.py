@@ -25,7 +25,6 @@ from smartserver.records.model import Announced, Kind, Parent, RefValue, Revisio
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
 from smartserver.store.document import MAP
-from smartserver.store.format import SPOKEN
 from smartserver.store.graph import Graph
 from smartserver.store.left_hand import LeftHand
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
@@ -39,7 +38,10 @@ MISSING_NAMED = 1024
 class RepositoryTransaction:
     """A `store.model.Transaction` over a snapshot; None where there is no repository (a tombstone counts as none)."""
 
-    def __init__(self, path: str, snapshot: Snapshot | None, announced: Sequence[Announced] = ()) -> None:
+    def __init__(
+        self, path: str, snapshot: Snapshot | None, announced: Sequence[Announced] = (), line: str = ""
+    ) -> None:
+        """`line`: what its format file says."""
         self.snapshot = snapshot
         """What it looks at; None where there is no repository yet."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
@@ -62,6 +64,7 @@ class RepositoryTransaction:
         """By ref, what was set here that belongs to it: map and key."""
         self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
+        self._format = line
         self._announced = tuple(announced)
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self._graph, self._missing = self._stored.with_announced(self._announced)
@@ -288,7 +291,7 @@ class RepositoryTransaction:
         snapshot = self._present()
         root, view = snapshot.root, snapshot.view
         return RepositoryStats(
-            format=SPOKEN,
+            format=self._format,
             features=sorted({*root.read_features, *root.write_features}),
             vcs=root.vcs,
             version=root.version,

@@ -13,13 +13,13 @@ from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import FOLDERS, LOG, NAMES, PACKS, TABLES, TEMPORARY
+from smartserver.store.format import FOLDERS, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
-from transports.base import Transport
+from transports.base import EntryKind, Transport
 from transports.errors import NoSuchFile, NotADirectory
 
 REPACK = b"repack"
@@ -54,9 +54,10 @@ def repack(
     place = quarantine()
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
+        place.enter()
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
         entry = packs.run(
-            file.folder,
+            file.above,
             chosen,
             place.name,
             place.pack_path,
@@ -64,7 +65,7 @@ def repack(
             lambda kind, key: earlier.first_row(kind, key) is not None,
             pace,
         )
-        place.publish()
+        place.publish(file.path)
         with file.swapping() as swap:
             root = swap.current
             at = next((at for at in range(len(root.packs)) if root.packs[at : at + len(old)] == old), None)
@@ -101,9 +102,13 @@ def collect(
         left = remains(folder)
         if left is not None:
             raise CorruptFile(left.lost, 0, f"it is gone, and there is {left.found}") from None
-        return sweep(folder, lambda modified: False) + len(file.sweep(half_made=True))
-    now = _storage_time(folder, quarantine)
-    count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT)
+        in_folder = _in_folder(folder)
+        now = _storage_time(file, quarantine) if in_folder else 0.0
+        count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
+        return count + len(file.sweep(half_made=True))
+    now = _storage_time(file, quarantine)
+    count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT, by_age=file.in_folder())
+    count += file.lock_folder.sweep(lambda modified: now - modified >= UNNAMED_KEPT) if file.in_folder() else 0
     count += len(file.sweep())
     view = RootView(root, folder)
     dropped = {each.name: each.time for each in view.dropped()}
@@ -159,10 +164,19 @@ def _delete(folder: Transport, path: str) -> bool:
     return False
 
 
-def _storage_time(folder: Transport, quarantine: Callable[[], Quarantine]) -> float:
+def _in_folder(folder: Transport) -> bool:
+    """Whether the repository that was being made here was to have a lock folder."""
+    try:
+        return folder.stat(LOCK).kind is EntryKind.DIRECTORY
+    except NoSuchFile:
+        return False
+
+
+def _storage_time(file: RootFile, quarantine: Callable[[], Quarantine]) -> float:
     """The time by the storage's own clock: when something was made there just now."""
     place = quarantine()
     try:
-        return folder.stat(place.path).modified
+        place.enter()
+        return file.above.stat(place.path).modified
     finally:
         place.leave()

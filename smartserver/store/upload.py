@@ -14,12 +14,14 @@ from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Announced, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
+from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry
 from smartserver.store.incoming import KEYS_NAMED, Intake
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
+from transports.steps import Step
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
@@ -38,13 +40,13 @@ class Upload:
         quarantine: Callable[[], Quarantine],
         *,
         graph_first: bool,
-        abandoned: Callable[[], None] = lambda: None,
+        creation: Creation,
     ) -> None:
         """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
 
-        `quarantine` makes one for what is new; `abandoned` is called when nothing comes of it.
+        `quarantine` makes one for what is new; `creation` was begun for it where there is no repository yet.
         """
-        self._abandoned = abandoned
+        self.creation = creation
         self._quarantine = quarantine
         self._intake = Intake(transaction, quarantine)
         self._kinds = transaction.kinds
@@ -133,7 +135,7 @@ class Upload:
         assert quarantine is not None  # It holds the entry.
         intake = Intake(transaction, self._quarantine)
         try:
-            file = quarantine.folder.open_read(quarantine.pack_path)
+            file = quarantine.open_pack()
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
@@ -146,26 +148,32 @@ class Upload:
         intake.left_out += left_out
         self._intake, self._checked, self.entry = intake, snapshot, entry
 
-    def publish(self) -> None:
-        """Move the pack among the repository's, durably; no root names it yet.
+    def publication(self, home: str) -> list[Step]:
+        """The steps that move the pack among those of the repository in the folder `home`, durably; no root names it
+        yet."""
+        return [] if self._intake.quarantine is None else self._intake.quarantine.publication(home)
 
-        Raises:
-            TransportError: the store failed.
-        """
+    @property
+    def quarantined(self) -> bool:
+        """Whether its pack has a folder of its own."""
+        return self._intake.quarantine is not None and bool(self._intake.quarantine.path)
+
+    def vacate(self) -> None:
+        """Give up the quarantine of the published pack."""
         if self._intake.quarantine is not None:
-            self._intake.quarantine.publish()
+            self._intake.quarantine.leave()
 
     def leave(self) -> None:
         """Keep the published pack, and give up its quarantine."""
-        if self._intake.quarantine is not None:
-            self._intake.quarantine.leave()
+        self.vacate()
+        self.creation.leave()
         self._intake.release()
 
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
         self._intake.discard()
         self._intake.release()
-        self._abandoned()
+        self.creation.undo()
 
     def _match(self, segment: Segment) -> None:
         if not self._graph_first:

@@ -75,6 +75,8 @@ class _Verification:
         self._ancestry = Ancestry(Graph())
         self._references = ReferenceCache()
         self._recent = RecentRecords()
+        self._window: dict[str, tuple[int, bytes]] = {}
+        """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
 
     def run(self) -> VerifyReport:
         view = RootView(self._root, self._folder)
@@ -156,7 +158,14 @@ class _Verification:
     def _read(self, pack: OpenPack, ordinal: int) -> bytes:
         start, stop = pack.index.segment_offsets[ordinal], pack.index.segment_offsets[ordinal + 1]
         before = self._done // CHUNK
-        content = pack.reader.read(start, stop - start)
+        if not pack.far:
+            content = pack.reader.read(start, stop - start)
+        else:
+            begin, window = self._window.get(pack.path, (0, b""))
+            if stop > begin + len(window):
+                begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
+                self._window = {pack.path: (begin, window)}
+            content = window[start - begin : stop - begin]
         self._done += len(content)
         if self._done // CHUNK != before:
             self._progress(self._done, self._total)

@@ -10,6 +10,9 @@ import msgspec
 from smartserver.wire.events import End, Error, Event, Reply, Request
 from smartserver.wire.messages import decode_failure, decode_reply, decode_request
 
+OWN_FRAMES = 2
+"""Of the stack of a call: those of the recorder."""
+
 MAX_SHOWN = 16
 """Bytes of a binary argument that are shown."""
 
@@ -27,6 +30,8 @@ class CallRecord(msgspec.Struct):
     server_microseconds: int = 0
     result: str = ""
     is_vfs: bool = False
+    stack: list[str] = msgspec.field(default_factory=list)
+    """Where in the program a VFS call was made, outermost first, as Python shows it; where that was asked for."""
     payload: list[bytes] = msgspec.field(default_factory=list)
 
 
@@ -38,8 +43,13 @@ class Recorder:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, finished: Callable[[CallRecord], None] | None = None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        finished: Callable[[CallRecord], None] | None = None,
+        *,
+        stacks: bool = False,
     ) -> None:
+        """`stacks`: note where VFS calls are made."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -48,11 +58,12 @@ class Recorder:
         self.started = clock()
         self._clock = clock
         self._finished = finished
+        self._stacks = stacks
         self._open: dict[int, CallRecord] = {}
         self._waiting = False
 
-    def connected(self) -> None:
-        """A connection was opened."""
+    def connecting(self) -> None:
+        """A connection is going to be opened."""
         self.connections += 1
         self._open.clear()
 
@@ -101,6 +112,10 @@ class Recorder:
             self._clock(),
             is_vfs=any("." not in call.verb for call in request.calls),
         )
+        if self._stacks and record.is_vfs:
+            import traceback  # Which every other start of a client goes without.
+
+            record.stack = traceback.format_stack()[:-OWN_FRAMES]
         self.calls.append(record)
         return record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from smartserver.trace.recorder import CallRecord, Recorder
 
@@ -19,6 +19,13 @@ def line(record: CallRecord) -> str:
     )
 
 
+def lines(record: CallRecord) -> Iterator[str]:
+    """One request, and below it where it was made, where that is noted."""
+    yield line(record)
+    for frame in record.stack:
+        yield from frame.rstrip().splitlines()
+
+
 def summary(recorder: Recorder, now: float) -> str:
     """Everything a command did."""
     trips, calls = recorder.round_trips, len(recorder.calls)
@@ -30,9 +37,9 @@ def summary(recorder: Recorder, now: float) -> str:
     )
 
 
-def printing(write: Callable[[str], None]) -> Recorder:
-    """A recorder that prints each request as it is answered."""
-    return Recorder(finished=lambda record: write(line(record)))
+def printing(write: Callable[[str], None], *, stacks: bool = False) -> Recorder:
+    """A recorder that prints each request as it is answered; `stacks`: and where each VFS call was made."""
+    return Recorder(finished=lambda record: write("\n".join(lines(record))), stacks=stacks)
 
 
 def size(count: int) -> str:

@@ -224,10 +224,10 @@ def make_graph(providers: Sequence[Any]) -> Any:
     return graph.Graph(graph.CachingParentsProvider(graph.StackedParentsProvider(list(providers))))
 
 
-def is_debugged(flag: str) -> bool:
-    """Whether the user has given `-D` and this flag."""
-    enabled = getattr(debug, "debug_flag_enabled", None)  # Since 3.4
-    return bool(enabled(flag)) if enabled is not None else flag in debug.debug_flags
+def debug_flags() -> set[str]:
+    """The flags the user has given with `-D`, or in his configuration."""
+    given = getattr(debug, "get_debug_flags", None)  # Since 3.4
+    return set(debug.debug_flags if given is None else given())
 
 
 def put_block(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 import typing
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from transports.errors import CodedError
+
+if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files.
+    from transports.base import ReadFile, Transport
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)
@@ -47,6 +50,8 @@ class Permission(enum.Enum):
     CREATE = "create"
     FORCE = "force"
     DELETE = "delete"
+    VFS = "vfs"
+    """To use the file-level verbs, besides what a call of any verb needs: they know no refs."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
@@ -54,6 +59,20 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
     version: str
     capabilities: tuple[str, ...]
+
+
+class Files(Protocol):
+    """What a file-level verb gets of the store, where the server allows such verbs: the only I/O that verbs do."""
+
+    @property
+    def tree(self) -> Transport:
+        """All below the request's path, and nothing else; errors name paths from there."""
+
+    def brought(self, size: int) -> Iterator[bytes]:
+        """The next bytes of the request's body, in pieces."""
+
+    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+        """Take over an open file: its ranges, joined, for the result, or None where they are sent in the body."""
 
 
 class Context(Protocol):
@@ -86,6 +105,10 @@ class Context(Protocol):
     @property
     def inner(self) -> str:
         """What of the path leads into that branch; empty in a request that changes something."""
+
+    @property
+    def files(self) -> Files:
+        """The served files; there in requests of VFS calls alone."""
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         """Check that the user may do that.
@@ -152,6 +175,9 @@ class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
 
 
 AnyVerb = Verb[Any, Any]
+
+Calls = Sequence[tuple[AnyVerb, Arguments]]
+"""The calls of one request."""
 
 VERBS: dict[str, AnyVerb] = {}
 """Every verb declared so far, by name."""

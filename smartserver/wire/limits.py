@@ -34,6 +34,10 @@ MAX_REQUEST = 8 * MIB
 MAX_CALLS = 65_536
 """Calls in one request. A `git push --mirror` of 20,000 refs is one request; three times that, rounded up."""
 
+MAX_FILE_CALLS = 1024
+"""File-level (VFS) calls in one request: each may keep a file open until its content was sent, and a server asks for
+65,536 descriptors. To read all packs of a repository takes some 40."""
+
 MAX_RESULTS = 16 * MIB
 """Bytes of the results of one request's calls: a fraction of what asks for them could make answers without end."""
 

@@ -1,4 +1,6 @@
-"""The hook for whoever watches a connection: tracers, counters, tests. The core calls it and nothing comes back."""
+"""The hook for whoever watches a connection: tracers, counters, bans, tests. The core calls it and nothing comes back,
+but that what is raised in `sent` ends the call: nothing of it has left, and the connection is good for nothing more.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ class Observer(Protocol):
     the event after them. A CANCEL that crossed the final answer is seen here although `next_event` skips it.
     """
 
+    def connecting(self) -> None:
+        """A connection is going to be opened; whoever opens it says so."""
+
     def sent(self, event: Event, size: int) -> None:
-        """`event` was turned into `size` bytes for the peer."""
+        """`event` was turned into `size` bytes for the peer, which are going to be written."""
 
     def received(self, event: Event, size: int) -> None:
         """`event` was read from the peer out of `size` bytes."""

@@ -8,10 +8,13 @@ import pytest
 
 from transports.base import Transport
 from transports.conformance import ReadSuite, TransportSuite
+from transports.decorators.ban import BanTransport
+from transports.decorators.chroot import ChrootTransport
 from transports.decorators.counted import CountedTransport
 from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.decorators.readonly import ReadonlyTransport
+from transports.decorators.slow import SlowTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -52,10 +55,41 @@ class TestFaultyThatDoesNotFail(TransportSuite):
         return FaultyTransport(MemoryTransport())
 
 
+class TestChroot(TransportSuite):
+    @pytest.fixture
+    def transport(self) -> Transport:
+        storage = MemoryTransport()
+        storage.make_directory("served")
+        storage.make_directory("served/tree")
+        return ChrootTransport(storage.child("served"), "tree")
+
+
+class TestChrootLocal(TransportSuite):
+    @pytest.fixture
+    def transport(self, tmp_path: Path) -> Transport:
+        (tmp_path / "tree").mkdir()
+        return ChrootTransport(LocalTransport(tmp_path), "tree")
+
+
+class TestSlow(TransportSuite):
+    @pytest.fixture
+    def transport(self) -> Transport:
+        return SlowTransport(MemoryTransport(), 1.0, lambda _: None)
+
+
+class TestBanOfOther(TransportSuite):
+    @pytest.fixture
+    def transport(self) -> Transport:
+        return BanTransport(MemoryTransport(), ["*:elsewhere/*"])
+
+
 class TestDecoratorsInDecorators(TransportSuite):
     @pytest.fixture
     def transport(self) -> Transport:
-        return CountedTransport(FaultyTransport(CountedTransport(MemoryTransport())))
+        storage = MemoryTransport()
+        storage.make_directory("tree")
+        slow = SlowTransport(FaultyTransport(CountedTransport(storage)), 1.0, lambda _: None)
+        return CountedTransport(BanTransport(ChrootTransport(slow, "tree"), ["lock:elsewhere"]))
 
 
 class TestReadonly(ReadSuite):

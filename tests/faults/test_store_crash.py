@@ -1,7 +1,8 @@
 """A fault at every call that changes storage: the repository is before or after, whole, and goes on working.
 
-For n = 1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process; then the power goes as
-well, with each account of what the disk kept.
+Both where the store locks files and where it has files alone, so that a dead writer's lock stays. For n = 1, 2, ... the
+n-th such call of an operation fails, tears, is lost or ends the process; then the power goes as well, with each account
+of what the disk kept.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from builders import MAIN, Clock, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store.format import INCOMING, LOG, TABLES
+from smartserver.store.format import INCOMING, LOCK, LOG, TABLES
+from smartserver.store.lock_folder import HELD, WHO
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from transports.base import Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport
-from transports.errors import CodedError, TransportError
+from transports.errors import CodedError, Locked, TransportError
 from transports.memory import Aftermath, MemoryTransport
 
 SIDE = b"refs/heads/side"
@@ -122,6 +125,16 @@ def refuse(repository: PackRepository, history: History) -> None:
         history._made[new[1]] = segment
 
 
+def bring_nothing(repository: PackRepository, history: History) -> None:
+    """A repository that is made, or made anew."""
+    push(repository, history, [])
+
+
+def delete(repository: PackRepository, _history: History) -> None:
+    """The repository, as a whole."""
+    repository.delete(request_id(), 0, "user")
+
+
 def three_refs(history: History) -> State:
     base = line(history, "base", 3)
     return {MAIN: base[2], SIDE: base[0]}
@@ -168,7 +181,7 @@ OPERATIONS = {
         lambda repository, history: tagged(repository, history, Clock()),
         lambda history: {**tags(line(history, "base", 1)[0])},
     ),
-    "create empty": Operation(nothing, lambda repository, history: push(repository, history, []), lambda history: {}),
+    "create empty": Operation(nothing, bring_nothing, lambda history: {}),
     "push": Operation(three, bring, brought),
     "refused push": Operation(three, refuse, three_refs),
     "move a ref": Operation(
@@ -191,9 +204,7 @@ OPERATIONS = {
         lambda repository, history: note(repository, b"2", SIDE),
         lambda history: {MAIN: line(history, "base", 3)[2], b"tags/1": b"1", b"tags/2": b"2"},
     ),
-    "delete the repository": Operation(
-        three, lambda repository, history: repository.delete(request_id(), 0, "user"), lambda history: None
-    ),
+    "delete the repository": Operation(three, delete, lambda history: None),
     "repack": Operation(many, lambda repository, history: repository.repack_if_needed(), many_refs),
     "repack what is not due": Operation(
         few, lambda repository, history: repository.repack(), lambda history: {MAIN: line(history, "base", 3)[2]}
@@ -215,12 +226,17 @@ for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks 
     copyreg.pickle(type(lock()), lambda _, new=lock: (new, ()))  # type: ignore[misc]
 
 
+STORES: dict[str, Callable[[Transport], Transport]] = {"file": lambda store: store, "folder": Lockless}
+"""Discipline -> the store it is for, over one in memory."""
+
+
 @functools.cache
-def prepared(name: str) -> tuple[History, Clock, MemoryTransport]:
+def prepared(store: str, name: str) -> tuple[History, Clock, MemoryTransport]:
     """What is there before an operation: the clock and the storage to be copied, the history for all trials of it."""
     history, clock = History(), Clock()
-    storage = MemoryTransport(clock)
-    OPERATIONS[name].prepare(PackRepository(storage, PATH, clock=clock, randomness=Repeatable(1)), history, clock)
+    storage = MemoryTransport(clock=clock)
+    repository = PackRepository(STORES[store](storage), PATH, clock=clock, randomness=Repeatable(1))
+    OPERATIONS[name].prepare(repository, history, clock)
     return history, clock, storage
 
 
@@ -228,17 +244,18 @@ def prepared(name: str) -> tuple[History, Clock, MemoryTransport]:
 class Trial:
     """An operation with a fault at call `at`."""
 
+    store: str
     name: str
     mode: FaultMode
     at: int
 
     def __post_init__(self) -> None:
         operation = OPERATIONS[self.name]
-        self.history, clock, storage = prepared(self.name)
+        self.history, clock, storage = prepared(self.store, self.name)
         self.clock, self.storage = copy.deepcopy((clock, storage))
         self.before = state_of(PackRepository(self.storage, PATH, clock=self.clock))
         self.after = operation.after(self.history)
-        self.faulty = FaultyTransport(self.storage, fail_at=self.at, mode=self.mode)
+        self.faulty = FaultyTransport(STORES[self.store](self.storage), fail_at=self.at, mode=self.mode)
         self.error: CodedError | None = None
         self.repository = PackRepository(self.faulty, PATH, clock=self.clock, randomness=Repeatable(2))
         try:
@@ -262,6 +279,8 @@ class Trial:
             assert found == self.after, self
         if found is not None:
             check_whole(repository, self.history)
+        self.free(repository, storage)
+        self.clock.now += DAY + 1 if self.store == "folder" else 0  # Only age tells there.
         repository.collect_garbage_files()
         if found is not None:
             assert storage.list_directory(f"{PATH}/{INCOMING}") == [], self
@@ -271,11 +290,37 @@ class Trial:
         assert state_of(repository) == {**(found or {}), MAIN: more[0]}, self
         check_whole(repository, self.history)
         assert storage.list_directory(f"{PATH}/{INCOMING}") == [], self
+        assert found is not None or storage.list_directory("group") == ["project"], self
+        assert self.store == "file" or storage.list_directory(f"{PATH}/{LOCK}") == [], self
+
+    def again(self, storage: MemoryTransport) -> PackRepository:
+        """The repository as another process sees it."""
+        return PackRepository(STORES[self.store](storage), PATH, clock=self.clock, randomness=Repeatable(3))
+
+    def free(self, repository: PackRepository, storage: MemoryTransport) -> None:
+        """Where a dead writer has the lock, others are told so, and go on once it was broken."""
+        if repository is self.repository or not storage.exists(f"{PATH}/{HELD}"):
+            return
+        holder = repository.lock_holder()
+        assert holder is not None
+        if storage.exists(f"{PATH}/{HELD}/{WHO}"):
+            change = bring_nothing if state_of(repository) is None else delete
+            with pytest.raises(Locked) as raised:
+                change(repository, self.history)
+            assert raised.value.holder == str(holder), self
+        repository.break_lock(holder)
+        assert repository.lock_holder() is None
 
 
-def trials(name: str, mode: FaultMode) -> list[int]:
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a lock that nobody will let go of."""
+    monkeypatch.setattr("smartserver.store.swap.LOCK_WAIT", 0.0)
+
+
+def trials(store: str, name: str, mode: FaultMode) -> list[int]:
     """The calls an operation makes when none fails, counted."""
-    whole = Trial(name, mode, 0)
+    whole = Trial(store, name, mode, 0)
     assert whole.error is None
     assert state_of(whole.repository) == whole.after
     return list(range(1, whole.faulty.calls + 1))
@@ -283,9 +328,10 @@ def trials(name: str, mode: FaultMode) -> list[int]:
 
 @pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_call_that_fails(name: str, mode: FaultMode) -> None:
-    for at in trials(name, mode):
-        trial = Trial(name, mode, at)
+@pytest.mark.parametrize("store", STORES)
+def test_a_call_that_fails(store: str, name: str, mode: FaultMode) -> None:
+    for at in trials(store, name, mode):
+        trial = Trial(store, name, mode, at)
         if isinstance(trial.error, TransportError):
             assert state_of(trial.repository) == trial.before, trial
         elif trial.error is not None:
@@ -295,30 +341,33 @@ def test_a_call_that_fails(name: str, mode: FaultMode) -> None:
 
 @pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_call_that_fails_and_then_the_power(name: str, mode: FaultMode) -> None:
-    for at in trials(name, mode):
-        trial = Trial(name, mode, at)
+@pytest.mark.parametrize("store", STORES)
+def test_a_call_that_fails_and_then_the_power(store: str, name: str, mode: FaultMode) -> None:
+    for at in trials(store, name, mode):
+        trial = Trial(store, name, mode, at)
         storage = trial.storage.crash(Aftermath.DURABLE_ONLY)
-        trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
+        trial.check(trial.again(storage), storage)
 
 
 @pytest.mark.parametrize("aftermath", list(Aftermath))
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_process_dies_and_the_power_goes(name: str, aftermath: Aftermath) -> None:
-    for at in trials(name, "die"):
+@pytest.mark.parametrize("store", STORES)
+def test_the_process_dies_and_the_power_goes(store: str, name: str, aftermath: Aftermath) -> None:
+    for at in trials(store, name, "die"):
         seeds = range(3) if aftermath in (Aftermath.TORN, Aftermath.SOME) else range(1)
         for seed in seeds:
-            trial = Trial(name, "die", at)
+            trial = Trial(store, name, "die", at)
             storage = trial.storage.crash(aftermath, seed)
-            trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
+            trial.check(trial.again(storage), storage)
 
 
 @pytest.mark.parametrize("aftermath", list(Aftermath))
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_power_goes_after_the_answer(name: str, aftermath: Aftermath) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_power_goes_after_the_answer(store: str, name: str, aftermath: Aftermath) -> None:
     for seed in range(4):
-        trial = Trial(name, "fail", 0)
+        trial = Trial(store, name, "fail", 0)
         assert trial.error is None
         storage = trial.storage.crash(aftermath, seed)
         trial.at = 1
-        trial.check(PackRepository(storage, PATH, clock=trial.clock, randomness=Repeatable(3)), storage)
+        trial.check(trial.again(storage), storage)

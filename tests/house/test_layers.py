@@ -35,6 +35,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.store.model",
         "transports.base",
         "transports.errors",
+        "transports.paths",
+        "transports.steps",
         "smartserver.errors",
         VERSION,
     ),
@@ -48,6 +50,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         VERSION,
     ),
     "smartserver.trace": ("smartserver.wire",),
+    "smartserver.trace.bans": (
+        "smartserver.wire",
+        "smartserver.verbs",
+        "smartserver.records",
+        "smartserver.errors",
+        "transports.errors",
+    ),
+    "smartserver.pytest_plugin": ("smartserver.client.call", "smartserver.trace", "smartserver.errors"),
     "smartserver.plugins": (
         "smartserver.client",
         "smartserver.verbs",
@@ -55,6 +65,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.trace",
         "smartserver.records",
         "smartserver.wire.errors",
+        "smartserver.wire.observer",
         "transports.errors",
         "smartserver.errors",
         VERSION,
@@ -70,16 +81,21 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "twisted": ("smartserver.server", "smartserver.cli"),
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
-    "paramiko": ("smartserver.client.media",),
+    "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
     "vcsgraph": ("smartserver.vcs.brz_compat",),
     "bzrformats": ("smartserver.vcs.brz_compat",),
-    "pytest": ("netem.pytest_plugin", "transports.conformance"),
+    "pytest": (
+        "netem.pytest_plugin",
+        "smartserver.client.media_conformance",
+        "smartserver.pytest_plugin",
+        "transports.conformance",
+    ),
 }
 """Library that is not Python's own -> which of our modules may import it."""
 
-SPEAKS = ("smartserver.cli", "netem.cli", "netem.pytest_plugin")
+SPEAKS = ("smartserver.cli", "smartserver.pytest_plugin", "netem.cli", "netem.pytest_plugin")
 """The only modules that read the environment or print."""
 
 

@@ -47,7 +47,7 @@ forget() { rm -rf "$SIDE/.cache/$1"; }
 
 def environment(home: Path) -> dict[str, str]:
     """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
-    kept = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+    kept = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG")  # The last: what is banned.
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},
         "HOME": str(home),

@@ -246,3 +246,19 @@ def test_over_an_ssh_that_is_not_there(users: Users, tmp_path: Path) -> None:
     assert refused.status == 3
     why = f"cannot connect to me@host: {absent} cannot be run: No such file or directory"
     assert refused.err == f"brz: ERROR: Connection error: {why} \n"
+
+
+def test_a_banned_call_is_not_sent(users: Users) -> None:
+    for words, variables in (
+        (("-Dhpss-ban=rpc:Repository.pull",), {"SMARTSERVER_DEBUG": ""}),
+        ((), {"SMARTSERVER_DEBUG": "hpssdetail,hpss-ban=vfs:*,rpc:Repository.pull"}),
+    ):
+        done = users.run("b", "pull", *words, **variables)
+        assert done.status == 3, done.said
+        assert "brz: ERROR: Repository.pull is banned by the rule rpc:Repository.pull; called from " in done.err
+        assert "smartserver/plugins/breezy_" in done.err
+        assert done.counts.bytes_up == 0
+    done = users.run("b", "pull", "-Dhpss-ban=rpc:Repository.pul")
+    assert done.status == 3
+    assert "brz: ERROR: the rule 'rpc:Repository.pul' matches no verb; near it: rpc:Repository.pull" in done.err
+    assert users.run("b", "pull", "-Dhpss-ban=silly", "-Dhpss-ban=vfs:*").status == 0

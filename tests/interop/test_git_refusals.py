@@ -297,3 +297,35 @@ def test_an_object_inside_a_revision(ours: Begin) -> None:
     line = only_line(side.run(f"as c git init -q c; c git fetch $URL {blob}"))
     why = "only commits, tags and what refs point at can be asked for by id"
     assert line == f"fatal: hpss: no revision {blob}: {why}"
+
+
+# -- bans
+
+
+def test_a_banned_call_is_not_sent(ours: Begin) -> None:
+    side = ours("shared")
+    done = side.run("a git fetch origin", SMARTSERVER_DEBUG="hpss-ban=rpc:Repository.pull")
+    line = only_line(done)
+    assert line.startswith("fatal: hpss: Repository.pull is banned by the rule rpc:Repository.pull; called from ")
+    assert "smartserver/plugins/git" in line
+    assert done.counts.bytes_up == 0
+
+
+def test_a_rule_that_bans_nothing(ours: Begin) -> None:
+    done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="hpss-ban=rpc:Repository.pul")
+    assert only_line(done).startswith(
+        "fatal: hpss: the rule 'rpc:Repository.pul' matches no verb; near it: rpc:Repository.pull"
+    )
+
+
+def test_a_server_that_bans(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--anonymous", "write", "--ban", "rpc:Repository.pull", "--ban", "*:*:secret?*")
+    side = Side(tmp_path / "side", server.url("secret/project"), server)
+    side.prepare("git init -q a; a commit one")
+    assert only_line(side.run('a git push "$URL" main')).endswith("is banned by the rule *:*:secret?*")
+    side = Side(tmp_path / "side", server.url("project"), server)
+    side.prepare('a git push -q "$URL" main')
+    assert only_line(side.run('git clone -q "$URL" b')) == (
+        "fatal: hpss: Repository.pull is banned by the rule rpc:Repository.pull"
+    )
+    assert server.close() == ""

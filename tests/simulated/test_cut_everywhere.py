@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import pytest
 from builders import KINDS, MAIN, History, check_whole, create, refs_of, request_id
@@ -15,7 +13,6 @@ from simulated_joint import NEW, HistorySource, Joint
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client import request
 from smartserver.client.call import Client
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import RemoteRepository
@@ -38,13 +35,6 @@ LINE = HISTORY.line(3)
 # A body of several frames: noise that does not compress.
 LARGE = HISTORY.commit({"noise": hashlib.shake_128(b"seed").digest(90_000)}, [LINE[2]])
 LINE += HISTORY.line(2, LARGE, "later")
-
-
-@pytest.fixture(autouse=True)
-def ids_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version's mark is the beginning of an id, and a small number is coded in fewer bytes: each run has as many."""
-    dice = random.Random(4155)
-    monkeypatch.setattr(request, "os", SimpleNamespace(urandom=lambda size: b"\xff" + dice.randbytes(size - 1)))
 
 
 def frames(content: bytes) -> Iterator[int]:

@@ -270,8 +270,10 @@ def test_parents_that_are_nowhere(work: Work) -> None:
 
 def test_a_tip_that_is_nowhere(work: Work) -> None:
     """The server restored an older state: its refs are below what was remembered."""
+    before = len(work.source.planned)
     (done,) = work.push(RefUpdate(OTHER, b"n" * 20))
     assert isinstance(done.error, MissingRevision)
+    assert len(work.source.planned) == before + 1  # What the refusal says is what was planned with.
 
 
 def on_a_foreign_base(work: Work) -> tuple[bytes, Key]:

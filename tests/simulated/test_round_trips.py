@@ -20,6 +20,7 @@ from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.server.asked import state_of
+from smartserver.verbs import vfs
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -85,6 +86,37 @@ def stage(network: SimulatedNetwork) -> Iterator[Stage]:
         assert stage.push(MAIN, line[9]) is Outcome.DONE
         network.take()  # The connection is held from here on; what came before is not counted.
         yield stage
+
+
+def files() -> dict[str, Callable[[Stage], None]]:
+    """A use of each file-level verb."""
+
+    def use(verb: AnyVerb, arguments: Arguments) -> Callable[[Stage], None]:
+        def call(stage: Stage) -> None:
+            stage.joint.site.allows_vfs = True
+            if not stage.joint.storage.exists("files"):
+                stage.joint.storage.make_directory("files")
+                stage.joint.storage.make_directory("files/empty")
+                stage.joint.storage.put("files/file", [b"content"])
+            stage.client.call(verb, arguments, "files")
+
+        return call
+
+    calls: list[tuple[AnyVerb, Arguments]] = [
+        (vfs.has, vfs.PathRequest("file")),
+        (vfs.get, vfs.LookRequest("file")),
+        (vfs.readv, vfs.ReadvRequest("file", [vfs.RangeField(1, 2), vfs.RangeField(0, 9)])),
+        (vfs.put, vfs.BringRequest("new", b"content")),
+        (vfs.append, vfs.BringRequest("file", b"content")),
+        (vfs.mkdir, vfs.PathRequest("new")),
+        (vfs.rmdir, vfs.PathRequest("empty")),
+        (vfs.delete, vfs.PathRequest("file")),
+        (vfs.rename, vfs.RenameRequest("file", "new")),
+        (vfs.list_dir, vfs.LookRequest("")),
+        (vfs.stat, vfs.LookRequest("file")),
+        (vfs.sync_dir, vfs.PathRequest("")),
+    ]
+    return {verb.name: use(verb, arguments) for verb, arguments in calls}
 
 
 def verbs() -> dict[str, Callable[[Stage], None]]:
@@ -156,6 +188,7 @@ def verbs() -> dict[str, Callable[[Stage], None]]:
         ),
         "Server.info": lambda stage: _true("Server.info" in stage.client.call(server_info, InfoRequest()).capabilities),
         "Server.ping": lambda stage: _true(stage.client.call(server_ping, PingRequest()) is not None),
+        **files(),
     }
 
 

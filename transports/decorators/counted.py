@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transports.base import Capability, ReadFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
+from transports.steps import Get, Put, ReadRanges, Step, SyncDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ class _CountedReadFile(ReadFile):
         here.bytes_read += len(chunk)
         return chunk
 
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        chunks = self._inner.read_ranges(ranges)
+        here = self._meter.here
+        here.reads += len(chunks)
+        here.bytes_read += sum(map(len, chunks))
+        return chunks
+
     def size(self) -> int:
         return self._inner.size()
 
@@ -149,10 +158,36 @@ class CountedTransport(PassingTransport):
         return view
 
     def create(self, path: str) -> WriteFile:
-        file = self.inner.create(path)
+        return self._opened(self.inner.create(path))
+
+    def append(self, path: str) -> WriteFile:
+        return self._opened(self.inner.append(path))
+
+    def _opened(self, file: WriteFile) -> WriteFile:
         self._meter.here.files_opened += 1
         return _CountedWriteFile(file, self._meter)
 
     def sync_directory(self, path: str) -> None:
         self.inner.sync_directory(path)
         self._meter.here.syncs += 1
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        """Together, and counted when all are done: of those that came before one that failed nobody knows which."""
+        self.inner.perform(steps)
+        here = self._meter.here
+        for step in steps:
+            match step:
+                case Get() if step.result is not None:
+                    here.files_opened += 1
+                    here.reads += 1
+                    here.bytes_read += len(step.result)
+                case ReadRanges():
+                    here.files_opened += 1
+                    here.reads += len(step.result)
+                    here.bytes_read += sum(map(len, step.result))
+                case Put():
+                    here.files_opened += 1
+                    here.bytes_written += len(step.content)
+                    here.syncs += 1
+                case SyncDirectory():
+                    here.syncs += 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from transports.base import ReadFile, Stat, Transport, WriteFile
@@ -69,6 +69,10 @@ class _FaultyReadFile(ReadFile):
     def read_at(self, offset: int, size: int) -> bytes:
         self._fuse.alive(self._path)
         return self._inner.read_at(offset, size)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._fuse.alive(self._path)
+        return self._inner.read_ranges(ranges)
 
     def size(self) -> int:
         self._fuse.alive(self._path)
@@ -150,6 +154,10 @@ class FaultyTransport(PassingTransport):
     def create(self, path: str) -> WriteFile:
         file = self._fuse.change("create", self.full(path), lambda: self.inner.create(path))
         return _FaultyWriteFile(file, self._fuse, self.full(path))
+
+    def append(self, path: str) -> WriteFile:
+        self._fuse.alive(self.full(path))
+        return _FaultyWriteFile(self.inner.append(path), self._fuse, self.full(path))
 
     def rename(self, source: str, target: str) -> None:
         self._fuse.change("rename", self.full(target), lambda: self.inner.rename(source, target))

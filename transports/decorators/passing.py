@@ -13,7 +13,8 @@ class PassingTransport(Transport):
     """The same tree as `inner`.
 
     A subclass with more state gives it to its children in `wrap`. `prefix`: where `inner` lies below the outermost
-    transport, for the errors a decorator itself raises.
+    transport, for the errors a decorator itself raises. Steps are performed one by one, so that a subclass sees each as
+    the calls it is made of; one that can tell by the steps themselves hands them on together, for fewer trips.
     """
 
     def __init__(self, inner: Transport, *, prefix: str = "") -> None:
@@ -49,6 +50,9 @@ class PassingTransport(Transport):
 
     def create(self, path: str) -> WriteFile:
         return self.inner.create(path)
+
+    def append(self, path: str) -> WriteFile:
+        return self.inner.append(path)
 
     def rename(self, source: str, target: str) -> None:
         self.inner.rename(source, target)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
@@ -15,18 +18,27 @@ TIME_TO_END = 5.0
 HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
 
+OWN_NAME = "smartserver: "
+"""What our own program puts before the line that says why it failed."""
+
 FAILED = range(1, 128)
 """What a server ends with that cannot begin, and a shell that cannot find one. What a signal ends has more than 128 to
 a shell, and ssh ends with 255 whether it could not log in or lost its connection: what it leads to may have begun."""
 
 
 class PipeMedium:
-    """A subprocess; implements `Medium`. Its standard error is this process's."""
+    """A subprocess; implements `Medium`. Its standard error is this process's, unless it is quoted."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, where: str | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        where: str | None = None,
+        *,
+        quotes: bool = False,
     ) -> None:
-        """Start it; `where`: what it leads to, as messages name it.
+        """Start it; `where`: what it leads to, as messages name it. `quotes`: the last line of a program that cannot
+        begin is why, in the error that is raised; what one says that began goes to standard error when it is closed.
 
         Raises:
             CannotConnect: it cannot be started.
@@ -37,11 +49,14 @@ class PipeMedium:
         """Whether a byte ever came."""
         self._taken = 0
         """Bytes the pipe has taken."""
+        self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
         try:
             self._process = subprocess.Popen(
-                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
-            )
+                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0,
+                env=environment,
+            )  # fmt: skip
         except OSError as wrong:
+            self._take_words()
             why = f"{self._program} cannot be run: {wrong.strerror or wrong}"
             raise CannotConnect(self._where, why) from None
         assert self._process.stdin is not None, "asked for"
@@ -86,7 +101,8 @@ class PipeMedium:
         except subprocess.TimeoutExpired:
             return
         if status in FAILED:
-            raise CannotConnect(self._where, f"{self._program} ended with status {status}")
+            said = self._take_words().strip().splitlines()
+            raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended with status {status}")
 
     def close(self) -> None:
         """Close its input and wait for it; end it when it does not."""
@@ -97,3 +113,13 @@ class PipeMedium:
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()
+        sys.stderr.write(self._take_words())
+
+    def _take_words(self) -> str:
+        """What it wrote to standard error, where that is kept, and was not taken before."""
+        said, self._said = self._said, None
+        if said is None:
+            return ""
+        with said:
+            said.seek(0)
+            return said.read().decode("utf-8", "replace").removeprefix(OWN_NAME)

@@ -14,7 +14,7 @@ from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
 from breezy.transport import Transport, register_lazy_transport, register_transport_proto
 
-SCHEMES = ("hpss://", "hpss+ssh://")
+SCHEMES = ("hpss://", "hpss+ssh://", "hpss+sftp://", "hpss+vfs://")
 
 opened: list[weakref.ref[object]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""

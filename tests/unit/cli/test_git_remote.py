@@ -34,6 +34,18 @@ def test_loading_it_loads_nothing_heavy(module: str) -> None:
     assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
 
 
+@pytest.mark.unbanned("it looks at what is loaded where nothing is banned")
+@pytest.mark.parametrize("flags", ["", "hpss", "hpss,hpss-ban=silly"])
+def test_bans_are_loaded_where_something_is_banned(flags: str, tmp_path: Path) -> None:
+    done = run(
+        "origin", "hpss://127.0.0.1:1/x", PYTHONPROFILEIMPORTTIME="1", SMARTSERVER_DEBUG=flags, HOME=str(tmp_path)
+    )
+    assert done.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "smartserver.trace.text" in loaded
+    assert ("smartserver.trace.bans" in loaded) == ("ban" in flags)
+
+
 DATACLASSES = """
 import dataclasses, sys
 import smartserver.cli.git_remote_run

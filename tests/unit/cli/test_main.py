@@ -63,7 +63,7 @@ def test_an_unknown_command_is_named() -> None:
 def test_an_unknown_debug_flag_is_refused() -> None:
     result = CliRunner().invoke(group, ["-Dfoo", "ping", "hpss://h/"])
     assert result.exit_code == 2
-    assert "no such debug flag: -Dfoo (there is -Dhpss)" in result.output
+    assert "no such debug flag: -Dfoo (there are -Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE])" in result.output
 
 
 def test_a_known_debug_flag_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

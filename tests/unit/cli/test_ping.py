@@ -12,13 +12,14 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, free_port
 from smartserver.cli.session import client_for
+from smartserver.client.url import Location
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.server_info import InfoRequest, server_info
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 pytestmark = pytest.mark.sockets
 
-FIRST = f"smartserver {smartserver.__version__}, {len(every_verb())} verbs"
+FIRST = f"smartserver {smartserver.__version__}, {sum(not verb.is_vfs for verb in every_verb())} verbs"
 
 
 def run(*arguments: str) -> Result:
@@ -35,8 +36,10 @@ def test_each_ping_is_a_line(server: Server, options: tuple[str, ...], count: in
     assert all(re.fullmatch(r"answer in \d+\.\d ms", each) for each in answers)
 
 
-def test_the_tracer_shows_each_call_and_their_sum(server: Server) -> None:
-    result = run("-Dhpss", "ping", server.url(""), "-c", "2")
+@pytest.mark.parametrize("flag", ["-Dhpss", "-Dhpssvfs"])
+def test_the_tracer_shows_each_call_and_their_sum(server: Server, flag: str) -> None:
+    """Nothing more of what is no VFS call."""
+    result = run(flag, "ping", server.url(""), "-c", "2")
     assert result.exit_code == 0
     *calls, total = result.stderr.splitlines()
     assert [re.split(r"\(\) on /: ok, ", call)[0] for call in calls] == ["hpss: Server.info"] + [
@@ -61,7 +64,37 @@ def test_nobody_there() -> None:
 
 def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with client_for(server.url("a/b"), frozenset()) as (client, location):
+        assert isinstance(location, Location)
         assert (location.host, location.port, location.path) == ("127.0.0.1", server.port, "a/b")
         client.call(server_ping, PingRequest())
         assert client.call(server_info, InfoRequest()).version == smartserver.__version__
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.unbanned("it bans by itself")
+@pytest.mark.parametrize(
+    ("flag", "status", "said"),
+    [
+        (
+            "-Dhpss-ban=rpc:Server.ping",
+            1,
+            "Server.ping is banned by the rule rpc:Server.ping; called from smartserver/cli/",
+        ),
+        ("-Dhpss-ban=vfs:*,silly", 0, ""),
+        ("-Dhpss-ban=rpc:Server.pin", 1, "the rule 'rpc:Server.pin' matches no verb; near it: rpc:Server.ping"),
+    ],
+)
+def test_what_is_banned_is_not_sent(server: Server, flag: str, status: int, said: str) -> None:
+    result = run(flag, "ping", server.url(""))
+    assert result.exit_code == status
+    assert (str(result.exception or "").startswith(f"{server.url('')}: {said}")) == (status == 1)
+    assert result.stdout.splitlines()[:1] == ([FIRST] if "matches" not in said else [])
+
+
+@pytest.mark.ban("vfs:*")
+def test_the_environment_has_flags_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "other,hpss,hpss-ban=vfs:*,rpc:Server.ping")
+    result = run("ping", server.url(""))
+    assert isinstance(result.exception, CommandError)
+    assert "Server.ping is banned by the rule rpc:Server.ping" in str(result.exception)
+    assert result.stderr.splitlines()[0].startswith("hpss: Server.info() on /: ok")

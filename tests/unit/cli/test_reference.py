@@ -55,7 +55,7 @@ def test_defaults() -> None:
 
 
 def test_each_page_says_that_it_is_made() -> None:
-    assert set(pages()) == {"verbs.md", "errors.md", "cli.md"}
+    assert set(pages()) == {"verbs.md", "errors.md", "cli.md", "bans.md"}
     for text in pages().values():
         assert text.startswith("# ")
         assert MADE in text

@@ -19,7 +19,12 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.serve import parse_listen
 from smartserver.cli.user import user
+from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.errors import NoSuchRepository
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
+from smartserver.verbs.server_ping import PingRequest, server_ping
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""
@@ -188,3 +193,39 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
         (["--anonymous", "write", "--no-create"], ""),
     ):
         assert CliRunner().invoke(group, ["serve", str(tmp_path), *options]).output == expected
+
+
+@pytest.mark.sockets
+def test_a_store_by_its_url(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", "--stdio", "--", tmp_path.as_uri()]
+    with Client(lambda: PipeMedium(command)) as client, pytest.raises(NoSuchRepository):
+        client.call(repository_stats, StatsRequest(), "project")
+
+
+def test_a_store_behind_a_link_is_not_for_everybody() -> None:
+    result = CliRunner().invoke(group, ["serve", "memory:///"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == "memory:/// is behind a link, and is served with --stdio only"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("rpc:Repository.pak", "the rule 'rpc:Repository.pak' matches no verb; near it: rpc:Repository.pack"),
+        ("silly", "'read-back' is what a client does, and banned there: -Dhpss-ban=read-back"),
+    ],
+)
+def test_a_ban_that_is_none_is_refused_before_anything_starts(tmp_path: Path, rule: str, why: str) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--ban", "vfs:*", "--ban", rule])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith(f"--ban: {why}")
+
+
+def test_what_is_banned(tmp_path: Path) -> None:
+    banned = serve._banned(("rpc:Server.*:team/*", "vfs:*"))
+    calls = [(server_ping, PingRequest())]
+    refused = banned("team/project", calls)
+    assert refused is not None
+    assert str(refused) == "Server.ping is banned by the rule rpc:Server.*:team/*"
+    assert banned("other", calls) is None
+    assert serve._banned(())("team/project", calls) is None

@@ -6,6 +6,7 @@ import pytest
 
 from smartserver.cli import session
 from smartserver.cli.session import _progress, cache_folder, client_for
+from smartserver.client import places
 from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import BadUrl
@@ -46,7 +47,7 @@ def test_who_asks_for_fast_open_gets_it(monkeypatch: pytest.MonkeyPatch, value: 
         asked.append(("client", options["copied"]))
         return Client(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(session, "TcpMedium", medium)
+    monkeypatch.setattr(places, "TcpMedium", medium)
     monkeypatch.setattr(session, "Client", client)
     environment = {} if value is None else {"SMARTSERVER_FAST_OPEN": value}
     with client_for("hpss://h/", frozenset(), "git", environment) as (made, _), pytest.raises(CannotConnect):

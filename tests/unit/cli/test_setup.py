@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.setup import PROGRAM
+from smartserver.cli.setup import PROGRAMS
+from smartserver.client.places import SCHEMES
 
 pytestmark = pytest.mark.interop
 
@@ -23,25 +24,34 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def allowed() -> str:
-    done = subprocess.run(
-        ["git", "config", "--global", "--get-all", "protocol.hpss.allow"], capture_output=True, text=True, check=False
-    )
-    return done.stdout
+def allowed() -> set[str]:
+    """What git has for each scheme."""
+    return {
+        subprocess.run(
+            ["git", "config", "--global", "--get-all", f"protocol.{scheme}.allow"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        for scheme in SCHEMES
+    }
 
 
 def test_git_learns_the_protocol_once(home: Path) -> None:
     for _ in range(2):
         result = CliRunner().invoke(group, ["setup", "git"])
-        assert (result.exit_code, result.output) == (0, "protocol.hpss.allow = always\n")
-    assert allowed() == "always\n"
+        assert (result.exit_code, result.output) == (
+            0,
+            "".join(f"protocol.{scheme}.allow = always\n" for scheme in SCHEMES),
+        )
+    assert allowed() == {"always\n"}
     assert (home / ".gitconfig").is_file()
 
 
 def test_what_is_configured_already_stays(home: Path) -> None:
     (home / ".gitconfig").write_text('[user]\n\tname = A\n[protocol "hpss"]\n\tallow = never\n')
     assert CliRunner().invoke(group, ["setup", "git"]).exit_code == 0
-    assert allowed() == "always\n"
+    assert allowed() == {"always\n"}
     assert "name = A" in (home / ".gitconfig").read_text()
 
 
@@ -67,7 +77,7 @@ def test_a_program_git_would_not_find_is_named(home: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(home / "bin"))
     result = CliRunner().invoke(group, ["setup", "git"])
     assert isinstance(result.exception, CommandError)
-    assert str(result.exception).startswith(f"{PROGRAM} is not on PATH")
+    assert str(result.exception).startswith(f"{PROGRAMS[0]} is not on PATH")
 
 
 # -- brz

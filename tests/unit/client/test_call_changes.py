@@ -15,6 +15,7 @@ from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.vfs import BringRequest, Done, HasResult, PathRequest, has, put
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.frames import PREFACE
@@ -129,6 +130,45 @@ def test_a_push_cut_off_before_its_end_was_not_made() -> None:
     with server.client() as client, pytest.raises(ConnectionLost):
         client.request(upload(10))
     assert server.tried == 3
+
+
+FILE = Outgoing("project", [(put, BringRequest("root.1", b"x"))])
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_file_level_change_is_not_sent_again(how: Answering) -> None:
+    """No log would tell the server that it is a repeat."""
+    server = Server([how, reply(done(Done()))])
+    with server.client() as client, pytest.raises(OutcomeUnknown):
+        client.request(FILE)
+    assert (server.tried, server.pauses) == (1, [])
+
+
+def test_but_where_it_was_not_sent_whole() -> None:
+    """And then it is no repeat."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Body):
+            medium.break_off()
+
+    calls = [(put, BringRequest("root.1", b"", 600_000))]
+    outgoing = Outgoing("project", calls, RequestFlag.BODY, body=lambda: [(b"x" * 60_000, 0)] * 10)
+
+    def whole(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.say(Reply(event.id, done(Done())))
+
+    server = Server([answering, answering, whole])
+    with server.client() as client:
+        client.request(outgoing)
+    assert server.ids == [outgoing.id] * 3
+    assert [connection.request.age for connection in server.connections] == [0, 0, 0]
+
+
+def test_a_file_level_read_is_repeated() -> None:
+    server = Server([broken, reply(done(HasResult(True)))])
+    with server.client() as client:
+        assert client.call(has, PathRequest("root")).found
 
 
 def test_a_push_whose_end_was_sent_may_have_been_made() -> None:

@@ -470,3 +470,22 @@ def test_pipe_to_a_served_folder(tmp_path: Path) -> None:
             client.call(repository_verify, VerifyRequest(), "absent")
     (only,) = medium
     assert only._process.returncode == 0
+
+
+def test_what_a_pipe_says_that_began_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; sys.stdout.write('x'); sys.stderr.write('a line of the log\\n')"
+    medium = PipeMedium([sys.executable, "-c", program], quotes=True)
+    assert read_all(medium, 1) == b"x"
+    medium.close()
+    assert capfd.readouterr().err == "a line of the log\n"
+    medium.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_quoted_pipe_that_cannot_begin_says_why_once(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; sys.exit('a warning\\nsmartserver: not for you')"
+    medium = PipeMedium([sys.executable, "-c", program], where="there", quotes=True)
+    with pytest.raises(CannotConnect, match=r"^cannot connect to there: smartserver: not for you$"):
+        medium.read(1)
+    medium.close()
+    assert capfd.readouterr().err == ""

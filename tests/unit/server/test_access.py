@@ -12,7 +12,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, b
 from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Failure
 
-READ, WRITE, CREATE, FORCE, DELETE = Permission
+READ, WRITE, CREATE, FORCE, DELETE, VFS = Permission
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ READ, WRITE, CREATE, FORCE, DELETE = Permission
     [
         (Anonymous.NONE, True, set()),
         (Anonymous.NONE, False, set()),
-        (Anonymous.READ, True, {READ}),
+        (Anonymous.READ, True, {READ, VFS}),
         (Anonymous.READ, False, {READ}),
-        (Anonymous.WRITE, True, {READ, WRITE, CREATE, FORCE, DELETE}),
+        (Anonymous.WRITE, True, {READ, WRITE, CREATE, FORCE, DELETE, VFS}),
         (Anonymous.WRITE, False, {READ, WRITE, CREATE}),
     ],
 )
@@ -38,6 +38,17 @@ def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permiss
                 access.require(permission)
     # Whoever is refused is told what to do about it.
     assert bool(access.why) is (given != EVERYTHING)
+
+
+@pytest.mark.parametrize("policy", [Anonymous.READ, Anonymous.WRITE])
+def test_why_files_are_not_given(policy: Anonymous) -> None:
+    """Another option of the server would not help."""
+    with pytest.raises(AccessDenied) as denied:
+        anonymous(policy, local=False).require(VFS)
+    assert str(denied.value) == "vfs: anonymous users may do that from this machine only"
+    with pytest.raises(AccessDenied) as denied:
+        Access("jane", frozenset({READ}), "the test says so").require(VFS)
+    assert denied.value.why == "the test says so"
 
 
 def test_the_user_who_started_it_may_do_everything() -> None:

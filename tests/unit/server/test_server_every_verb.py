@@ -32,9 +32,11 @@ from smartserver.verbs.repository_verify import VerifyRequest
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest
 from smartserver.verbs.server_ping import PingRequest
+from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
 from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag
 
 R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
+V = Permission.VFS
 TOPIC = b"refs/heads/topic"
 
 
@@ -71,6 +73,18 @@ CASES = {
     "Repository.verify": Case(lambda line: VerifyRequest(), R),
     "Server.info": Case(lambda line: InfoRequest(), R),
     "Server.ping": Case(lambda line: PingRequest(), R),
+    "append": Case(lambda line: BringRequest("file", b"more"), R, W, V, path="files"),
+    "delete": Case(lambda line: PathRequest("file"), R, W, V, path="files"),
+    "get": Case(lambda line: LookRequest("file"), R, V, path="files"),
+    "has": Case(lambda line: PathRequest("file"), R, V, path="files"),
+    "list_dir": Case(lambda line: LookRequest(""), R, V, path="files"),
+    "mkdir": Case(lambda line: PathRequest("new"), R, W, V, path="files"),
+    "put": Case(lambda line: BringRequest("new", b"content"), R, W, V, path="files"),
+    "readv": Case(lambda line: ReadvRequest("file", [RangeField(2, 2)]), R, V, path="files"),
+    "rename": Case(lambda line: RenameRequest("file", "new"), R, W, V, path="files"),
+    "rmdir": Case(lambda line: PathRequest("empty"), R, W, V, path="files"),
+    "stat": Case(lambda line: LookRequest("file"), R, V, path="files"),
+    "sync_dir": Case(lambda line: PathRequest(""), R, W, V, path="files"),
 }
 
 USERS = {
@@ -88,6 +102,10 @@ def served() -> Served:
     served = Served()
     line = served.history.line(4)
     served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})
+    served.site.allows_vfs = True
+    served.transport.make_directory("files")
+    served.transport.make_directory("files/empty")
+    served.transport.put("files/file", [b"content"])
     return served
 
 
@@ -108,9 +126,11 @@ def ask(dialog: Dialog, verb: AnyVerb, request: Request, served: Served, line: l
     return dialog.ask(request, served.history.segment(line[3]) if up else b"", int(up))
 
 
-def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes]:
+def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes, bytes]:
     found = served.site.find("project")
-    return served.files(), served.refs(), found.repository.folder.get("root") if found.exists else b""
+    root = found.repository.folder.get("root") if found.exists else b""
+    files = served.files()
+    return files, served.refs(), root, served.transport.get("files/file") if "files/file" in files else b""
 
 
 def test_every_verb_has_an_example() -> None:
@@ -123,7 +143,7 @@ def test_it_is_carried_out(served: Served, line: list[bytes], verb: AnyVerb) -> 
     assert isinstance(answer, Reply), answer
     msgspec.msgpack.decode(answer.outcomes[0].result, type=verb.result_type)
     # What changes something says so, and what does not changes nothing.
-    assert (state(served) != before) is (verb.effect is Effect.MUTATE)
+    assert (state(served) != before) is (verb.effect is Effect.MUTATE and verb.name != "sync_dir")
 
 
 def test_it_is_refused_with_a_field_it_does_not_know(served: Served, line: list[bytes], verb: AnyVerb) -> None:
@@ -183,7 +203,7 @@ def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: 
     else:
         assert isinstance(answer, Failure)
         assert answer.fault.code == "access-denied"
-        assert answer.fault.arguments["why"] == access.why
+        assert answer.fault.arguments["why"] in (access.why, access.why_no_vfs)
         assert state(served) == before
 
 
@@ -210,9 +230,12 @@ def test_an_error_it_does_not_declare_is_internal(
     before = state(served)
     dialog = Dialog(served.site)
     answer = ask(dialog, verb, use(verb, line), served, line)
-    assert isinstance(answer, Failure)
-    assert answer.fault.code == "internal"
-    assert set(answer.fault.arguments) == {"reference"}
+    # Of several file-level calls those before it are done.
+    assert isinstance(answer, Reply if verb.is_vfs else Failure)
+    fault = answer.fault if isinstance(answer, Failure) else answer.outcomes[0].fault
+    assert fault is not None
+    assert fault.code == "internal"
+    assert set(fault.arguments) == {"reference"}
     assert b"secret" not in bytes(dialog.raw)
     assert f"{verb.name} raised MissingReference" in caplog.text
     assert state(served) == before
@@ -220,7 +243,7 @@ def test_an_error_it_does_not_declare_is_internal(
 
 def test_without_a_repository(served: Served, line: list[bytes], verb: AnyVerb) -> None:
     answer = ask(Dialog(served.site), verb, msgspec.structs.replace(use(verb, line), path="nowhere"), served, line)
-    if verb.site_wide or verb.name == "Repository.create":
+    if verb.site_wide or verb.is_vfs or verb.name == "Repository.create":
         assert isinstance(answer, Reply)
     else:
         assert isinstance(answer, Failure)
@@ -231,5 +254,19 @@ def test_a_dry_run_of_it_changes_nothing(served: Served, line: list[bytes], verb
     before = state(served)
     request = msgspec.structs.replace(use(verb, line), flags=int(RequestFlag.CHECK_ONLY))
     answer = Dialog(served.site).ask(request)
-    assert isinstance(answer, Reply)
+    assert isinstance(answer, Failure if verb.is_vfs else Reply)  # Files have no dry run.
     assert state(served) == before
+
+
+def test_file_level_verbs_are_refused_unless_they_are_allowed(served: Served, line: list[bytes], verb: AnyVerb) -> None:
+    """With the option that allows them; and no server boasts of what it refuses."""
+    assert verb.name in served.site.facts.capabilities
+    served.site.allows_vfs = False
+    before = state(served)
+    answer = ask(Dialog(served.site), verb, use(verb, line), served, line)
+    assert isinstance(answer, Failure) is verb.is_vfs
+    assert (verb.name in served.site.facts.capabilities) is not verb.is_vfs
+    if isinstance(answer, Failure):
+        assert answer.fault.code == "access-denied"
+        assert "start it with `--allow-vfs`" in str(answer.fault.arguments["why"])
+        assert state(served) == before

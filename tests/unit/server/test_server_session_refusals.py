@@ -7,7 +7,9 @@ from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_ref
 
+from smartserver.errors import Banned
 from smartserver.server.work import RequestWork
+from smartserver.verbs.declare import Calls
 from smartserver.wire.events import (
     Body,
     Cancel,
@@ -143,3 +145,28 @@ def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> N
     assert isinstance(error, Error)
     assert code(dialog.answer(1)) == "cancelled"
     assert dialog.session.idle
+
+
+def test_a_banned_call_is_refused_and_nothing_of_its_request_is_done(dialog: Dialog, served: Served) -> None:
+    before = served.files()
+    asked: list[tuple[str, list[str]]] = []
+
+    def banned(path: str, calls: Calls) -> Banned | None:
+        asked.append((path, [verb.name for verb, _ in calls]))
+        return Banned("Branch.set_last_revision", "rpc:Branch.*") if len(calls) > 1 else None
+
+    served.site.banned = banned
+    tip = served.refs()[MAIN]
+    number = dialog.begin(message(PING, set_ref(tip)))
+    failure = dialog.answer(number)
+    assert code(failure) == "banned"
+    number = dialog.begin(message(INSERT, set_ref(tip), flags=RequestFlag.BODY))
+    assert code(dialog.answer(number)) == "banned"
+    assert dialog.send(Body(number, b"more"), End(number, 1, 4)) == []
+    assert code(dialog.ask(message(PING, path=""))) == "ok"
+    assert served.files() == before
+    assert asked == [
+        ("project", ["Server.ping", "Branch.set_last_revision"]),
+        ("project", ["Repository.insert_pack", "Branch.set_last_revision"]),
+        ("", ["Server.ping"]),
+    ]

@@ -6,15 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from builders import KINDS, MAIN
+from builders import KINDS, MAIN, History, push
 from dialogs import Served
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository
 from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
+from smartserver.store.format import Discipline, Format
 from transports.decorators.counted import Counts
 from transports.local import LocalTransport
+from transports.memory import MemoryTransport
 
 
 @pytest.fixture
@@ -188,3 +190,12 @@ def test_a_listing_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None
     assert paths(served) == []
     with pytest.raises(InvalidPath):
         served.site.listing("../x")
+
+
+def test_how_new_repositories_are_locked_is_the_sites_to_say() -> None:
+    storage, history = MemoryTransport(), History()
+    line = history.line(1)
+    for discipline, path in ((None, "a"), (Discipline.FOLDER, "b")):
+        push(Site(storage, discipline=discipline).find(path).repository, history, line, {MAIN: line[0]})
+    formats = [Site(storage).find(path).repository.format() for path in "ab"]
+    assert formats == [Format(Discipline.FILE), Format(Discipline.FOLDER)]

@@ -36,6 +36,13 @@ def test_one_tidying_of_a_repository_waits(served: Served, monkeypatch: pytest.M
     assert told == [PATH, "other", PATH, PATH]
 
 
+def test_a_store_behind_a_link_is_left_alone(served: Served) -> None:
+    stepped = SteppedExecutor()
+    served.site.tidies = False
+    tidy_later(served.site, stepped, served.repository())
+    assert not stepped.waiting
+
+
 def test_the_pace_is_left_where_the_server_stops(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would wait for the end of a repack three times as long."""
     rests = resting(monkeypatch)

@@ -71,23 +71,24 @@ def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.Lo
         (missing, Found(found.repository, False)),
         (NoSuchRepository("another"), found),
     ]:
-        assert in_words(error, where) is error
+        assert in_words(error, where, "it") is error
     assert not caplog.text
 
 
 def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
     damage = CorruptFile("root", 0, "the content does not match its check")
-    assert in_words(damage, Served().site.find("")) is damage
+    assert in_words(damage, Served().site.find(""), "it") is damage
     assert "the served folder is damaged: root at byte 0" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["gone", PATH])
 def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str) -> None:
     """Whether a repository is to be made there, or was there a moment ago."""
-    dialog = Dialog(Site(LocalTransport(tmp_path / "root")))
+    site = Site(LocalTransport(tmp_path / "root"))
+    dialog, words = Dialog(site), f"{site.name} {GONE}"
     create = (repository_create, CreateRequest("git sha1", [KindField("object", "git-sha1", True)]))
     for call in (PULL, create):
         error = refused(dialog.ask(message(call, path=path)))
-        assert str(error) == GONE
-        assert f"{path}: {GONE}" in caplog.text
+        assert str(error) == words
+        assert f"{path}: {words}" in caplog.text
         caplog.clear()

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import MAIN
+from builders import MAIN, Lockless
 from root_cases import create, make, many, new_root, tip
 
-from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
 from smartserver.store.creation import Creation, instead
 from smartserver.store.swap import RootFile
-from transports.base import Capability, Stat, Transport
+from transports.base import Stat, Transport
 from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, TransportFailed
@@ -153,19 +153,12 @@ def test_a_store_that_fails_knows_of_nothing_instead() -> None:
     assert instead(Sick(MemoryTransport()), "a") == ""
 
 
-def test_a_store_without_locks_holds_no_new_repository() -> None:
-    class Lockless(PassingTransport):
-        def __init__(self, inner: Transport, prefix: str = "") -> None:
-            super().__init__(inner, prefix=prefix)
-            self.capabilities = Capability.NONE
-
-        def wrap(self, inner: Transport, prefix: str) -> Lockless:
-            return Lockless(inner, prefix=prefix)
-
+def test_a_repository_on_a_store_without_locks_has_a_lock_folder() -> None:
     inner = MemoryTransport()
-    with pytest.raises(Unsupported, match="without file locks"):
-        make(Lockless(inner), {}, "a")
-    assert inner.list_directory("") == []
+    file = make(Lockless(inner), {MAIN: tip(1)}, "a")
+    assert inner.get("a/format") == b"smartserver repository 1 swap=folder\n"
+    assert inner.list_directory("a/lock") == []
+    assert RootFile(inner, "a").read() == file.read()
 
 
 # -- the order of writes

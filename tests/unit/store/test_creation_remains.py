@@ -161,7 +161,7 @@ def test_a_creation_that_failed_is_in_nobodys_way() -> None:
     history, storage = History(), MemoryTransport()
     line = history.line(2)
     with pytest.raises(Stopped):
-        push(PackRepository(Interposed(storage, "sync_directory", "packs", stop), "team"), history, line)
+        push(PackRepository(Interposed(storage, "sync_directory", "team/packs", stop), "team"), history, line)
     assert storage.exists("team/root")
     push(PackRepository(storage, "team/project", randomness=Repeatable(3)), history, line, {MAIN: line[1]})
     with pytest.raises(InvalidPath, match="the folder holds 'project'"):

@@ -87,7 +87,6 @@ def test_a_damaged_root_is_neither_read_nor_replaced(storage: Transport) -> None
     [
         (b"5\n", "'5'"),
         (b"smartserver repository 1 swap=object\n", "swap=object"),
-        (b"smartserver repository 1 swap=folder\n", "swap=folder"),
         (b"smartserver repository 2 swap=file\n", "version 2"),
     ],
 )

@@ -261,7 +261,7 @@ def test_leftovers_of_dead_writers_go_at_once(
     live = upload(repository, history.body(line[1:2]), 1)
     dead = upload(repository, history.body(line[1:]), 2)
     assert dead._intake.quarantine is not None
-    dead._intake.quarantine._held.close()  # What the system does for a process that ends.
+    dead._intake.quarantine._locked.close()  # What the system does for a process that ends.
     assert len(storage.list_directory(INCOMING)) == 2
     assert repository.collect_garbage_files() == 1
     assert len(storage.list_directory(INCOMING)) == 1

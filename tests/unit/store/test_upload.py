@@ -153,7 +153,7 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     push(repository, history, line[1:], {MAIN: line[1]})
     assert not empty.stale(repository.snapshot())
     empty.check_again(repository.begin(b"", "user"))
-    empty.publish()
+    assert empty.publication("project") == []
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4
 

@@ -41,7 +41,7 @@ class Dialog:
         self.connect()
 
     def connect(self) -> None:
-        self.recorder.connected()
+        self.recorder.connecting()
         self._client = Connection(Role.CLIENT, [self.recorder])
         self._server = Connection(Role.SERVER)
 

@@ -61,7 +61,7 @@ def test_summary_of_nothing() -> None:
 
 def test_summary_counts_one_as_one() -> None:
     recorder = Recorder(lambda: 5.0)
-    recorder.connected()
+    recorder.connecting()
     recorder.round_trips = 1
     recorder.calls.append(record(["get"]))
     recorder.calls[0].is_vfs = True

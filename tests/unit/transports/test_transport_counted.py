@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,18 @@ from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 
 def test_each_call_counts() -> None:
@@ -90,3 +103,46 @@ def test_sum_and_difference_cover_every_field() -> None:
     one, two = Counts(1, 2, 3, 4, 5), Counts(10, 20, 30, 40, 50)
     assert one + two == Counts(11, 22, 33, 44, 55)
     assert two - one == Counts(9, 18, 27, 36, 45)
+
+
+class Together(MemoryTransport):
+    """Notes how many steps come at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[int] = []
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        self.groups.append(len(steps))
+        super().perform(steps)
+
+
+def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> None:
+    storage = Together()
+    transport = CountedTransport(storage)
+    changes = [MakeDirectory("a"), Put("a/x", b"123"), Put("a/y", b"4567"), Rename("a/y", "a/z"), SyncDirectory("a")]
+    transport.perform(changes)
+    assert transport.counts == Counts(files_opened=2, bytes_written=7, syncs=3)
+    before = transport.counts
+    reads: list[Step] = [
+        Get("a/x"),
+        Get("absent"),
+        ReadRanges("a/z", [(0, 2), (3, 9)]),
+        ListDirectory("a"),
+        GetStat("a"),
+    ]
+    transport.perform(reads)
+    assert transport.counts - before == Counts(files_opened=2, reads=3, bytes_read=6)
+    assert storage.groups == [5, 5]
+    before = transport.counts
+    with pytest.raises(NoSuchFile):
+        transport.perform([Get("a/x"), Delete("absent")])
+    assert transport.counts == before
+
+
+def test_ranges_are_handed_on_together() -> None:
+    transport = CountedTransport(MemoryTransport())
+    transport.put("x", [b"0123456789"])
+    before = transport.counts
+    assert transport.open_read("x").read_ranges([(0, 2), (5, 3), (9, 9)]) == [b"01", b"567", b"9"]
+    assert transport.counts - before == Counts(files_opened=1, reads=3, bytes_read=6)

@@ -11,6 +11,7 @@ from transports.base import Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
+from transports.steps import Delete, Get, MakeDirectory, Put, Rename, Step, SyncDirectory
 
 CALLS = [
     "make_directory packs",
@@ -212,3 +213,40 @@ def test_threads_share_the_count() -> None:
     assert transport.calls == 100
     assert len(failures) == 1
     assert len(transport.list_directory("")) == 99
+
+
+STEPS = ["make_directory a", "create a/x", "write a/x", "sync a/x", "rename a/y", "sync_directory a", "delete a/y"]
+
+
+def steps() -> list[Step]:
+    """Each kind that changes something, and one that asks."""
+    made = [MakeDirectory("a"), Put("a/x", b"1234"), Rename("a/x", "a/y"), Get("a/y")]
+    return [*made, SyncDirectory("a"), Delete("a/y")]
+
+
+@pytest.mark.parametrize("mode", ["fail", "tear", "lose", "die"])
+def test_each_step_fails_on_its_own(mode: FaultMode) -> None:
+    for n, call in enumerate(STEPS, start=1):
+        storage = MemoryTransport()
+        transport = FaultyTransport(storage, fail_at=n, mode=mode)
+        with pytest.raises(TransportFailed, match=f"injected fault: {call.split()[0]}, call {n}, {mode}"):
+            transport.perform(steps())
+        assert transport.log == STEPS[:n]
+        torn = {"fail": b"", "die": b"", "tear": b"12", "lose": b"1234"}
+        if n == 3:
+            assert storage.get("a/x") == torn[mode]
+    whole = FaultyTransport(MemoryTransport())
+    whole.perform(steps())
+    assert whole.log == STEPS
+
+
+def test_a_dead_process_reads_no_ranges() -> None:
+    storage = MemoryTransport()
+    storage.put("x", [b"x"])
+    transport = FaultyTransport(storage, fail_at=1, mode="die")
+    file = transport.open_read("x")
+    assert file.read_ranges([(0, 1)]) == [b"x"]
+    with pytest.raises(TransportFailed):
+        transport.delete("x")
+    with pytest.raises(TransportFailed, match="the process is dead"):
+        file.read_ranges([(0, 1)])

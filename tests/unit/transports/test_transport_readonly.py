@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -10,6 +10,18 @@ from transports.base import Transport
 from transports.decorators.readonly import ReadonlyTransport
 from transports.errors import PermissionDenied
 from transports.memory import MemoryTransport
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +54,31 @@ def test_changes_made_behind_it_are_seen() -> None:
     readonly = ReadonlyTransport(storage)
     storage.put("x", [b"x"])
     assert readonly.get("x") == b"x"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [MakeDirectory("x"), Put("x"), Rename("here", "x"), Delete("here"), RemoveDirectory("folder"), SyncDirectory("")],
+)
+def test_steps_are_performed_up_to_the_first_that_changes(change: Step) -> None:
+    storage = MemoryTransport()
+    storage.make_directory("folder")
+    storage.put("here", [b"here"])
+    before, after = Get("here"), Get("here")
+    with pytest.raises(PermissionDenied) as wrong:
+        ReadonlyTransport(storage).perform([before, change, after])
+    assert (before.content, wrong.value.path) == (b"here", change.path)
+    assert storage.list_directory("") == ["folder", "here"]
+    with pytest.raises(LookupError):
+        after.result  # noqa: B018
+
+
+def test_questions_are_handed_on_together() -> None:
+    class Together(MemoryTransport):
+        def perform(self, steps: Sequence[Step]) -> None:
+            assert len(steps) == 3
+            super().perform(steps)
+
+    names = ListDirectory("")
+    ReadonlyTransport(Together()).perform([Get("absent"), names, GetStat("")])
+    assert names.result == []

@@ -37,6 +37,8 @@ def example(kind: inspect.Type) -> Any:
             return True
         case inspect.IntType():
             return 300
+        case inspect.FloatType():
+            return 0.5
         case inspect.BytesType():
             return b"\x05"
         case inspect.StrType():

@@ -10,7 +10,7 @@ from smartserver.errors import AccessDenied
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.declare import Permission, ServerFacts
+from smartserver.verbs.declare import Files, Permission, ServerFacts
 from transports.memory import MemoryTransport
 
 LISTED = [Listed("a", "git sha1", (b"refs/heads/main",)), Listed("b", "", (), "damaged")]
@@ -42,6 +42,10 @@ class NotedContext:
         self.asked: list[tuple[Permission, bytes]] = []
         self.plans: list[PullPlan | ContentPlan] = []
         self.listed: list[tuple[str, int]] = []
+
+    @property
+    def files(self) -> Files:
+        raise NotImplementedError("only file-level verbs ask for it")
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
         self.asked.append((permission, ref))

@@ -463,6 +463,9 @@ class Watcher:
     def __init__(self) -> None:
         self.seen: list[tuple[str, Event, int]] = []
 
+    def connecting(self) -> None:
+        pass
+
     def sent(self, event: Event, size: int) -> None:
         self.seen.append(("sent", event, size))
 

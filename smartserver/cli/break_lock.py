@@ -1,0 +1,45 @@
+"""`smartserver break-lock`: take a repository's lock from a writer that is dead."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.place import is_url, repository_in, store_behind
+from smartserver.client.plain import plain
+from transports.errors import NoSuchFile
+
+
+@click.command("break-lock")
+@click.argument("path")
+@click.option("--force", is_flag=True, help="Do not ask.")
+def command(path: str, force: bool) -> None:
+    """Take the lock of the repository at PATH from who has it, so that others go on. PATH is a folder, or the URL of a
+    store (sftp://), or that by which git and brz reach it (hpss+sftp://).
+
+    It says first who that is, since when and on which machine. Only a repository whose lock is a folder (`swap=folder`)
+    can be left locked, by a writer that died or lost its connection. One that lives after all changes nothing any more
+    and is told so; what it was told was done stays done.
+
+    \b
+    smartserver break-lock ~/repositories/project
+    smartserver break-lock --force sftp://me@example.org/srv/code/project
+    """
+    if is_url(path):
+        path = store_behind(path)
+    with repository_in(path) as repository:
+        holder = repository.lock_holder()
+        if holder is None:
+            click.echo(f"{path}: nobody holds the lock")
+            return
+        click.echo(plain(f"{path}: the lock is held by {holder}"), err=True)
+        if not force:
+            click.confirm("Break it?", abort=True, err=True)
+        if repository.lock_holder() != holder:
+            raise CommandError(f"{path}: the lock was let go of meanwhile, or changed hands; nothing was done")
+        try:
+            other = repository.break_lock(holder)
+        except NoSuchFile:
+            raise CommandError(f"{path}: the lock was let go of meanwhile; nothing was done") from None
+    lost = "" if other is None else f"; by then it was held by {other}, whose change is refused"
+    click.echo(plain(f"{path}: the lock is broken{lost}"))

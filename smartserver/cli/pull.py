@@ -1,0 +1,35 @@
+"""`smartserver pull`: copy a repository of ours into one of this machine, the other side deciding what is sent."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.place import is_url
+
+
+@click.command()
+@click.argument("source", metavar="URL")
+@click.argument("target", default=".")
+@click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
+@click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another here.")
+@click.pass_obj
+def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ...], force: bool) -> None:
+    """Bring all that the repository at URL has and TARGET (the current folder if not given) lacks to TARGET: its refs,
+    or those named, with their revisions, tags and maps. TARGET is made where there is nothing.
+
+    Both hold repositories as smartserver keeps them. URL is that of a server (hpss://), which takes one round trip, or
+    of a store (sftp://), or a folder; TARGET is a folder or the URL of a store.
+
+    \b
+    smartserver pull hpss://example.org/project ~/repositories/project
+    smartserver pull sftp://me@example.org/srv/code/project ~/repositories/project
+    smartserver pull --ref main hpss://example.org/project
+    """
+    if is_url(target):
+        raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
+    # Loaded late, as in `push`.
+    from smartserver.cli.copying import bring, repository_at
+
+    with one_line(source), repository_at(source, flags) as there, repository_at(target, flags) as here:
+        bring(there, here, refs, force=force)

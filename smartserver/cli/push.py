@@ -1,0 +1,57 @@
+"""`smartserver push`: copy a repository of ours into another, this side deciding what is sent."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.place import is_url, repository_in
+
+
+@click.command()
+@click.argument("places", nargs=-1, required=True, metavar="[SOURCE] TARGET")
+@click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
+@click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")
+@click.pass_obj
+def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...], force: bool) -> None:
+    """Bring all that the repository in SOURCE (the current folder if not given) has and TARGET lacks to TARGET: its
+    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing.
+
+    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://), TARGET one of
+    those or the URL of a server (hpss://), which takes one round trip.
+
+    \b
+    smartserver push ~/repositories/project hpss://example.org/project
+    smartserver push ~/repositories/project sftp://me@example.org/srv/code/project
+    smartserver push --ref main sftp://me@example.org/srv/code/project /backup/project
+    """
+    if len(places) > 2:
+        raise click.UsageError(f"expected SOURCE and TARGET, got {len(places)} places")
+    source, target = places if len(places) == 2 else (".", places[0])
+    if is_url(source):
+        raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
+    # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
+    from smartserver.cli.copying import Stored, of_snapshot, on_terminal, report, repository_at
+    from smartserver.client.updates import NewRepository
+    from smartserver.errors import NoSuchRepository
+
+    with repository_in(source) as repository:
+        stored = Stored(repository, on_terminal("push"))
+        root = stored.snapshot.root
+        copied = of_snapshot(stored.snapshot).only(refs)
+    sent: list[int] = []
+    with one_line(target), repository_at(target, flags) as remote:
+        met = True
+        if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
+            try:
+                remote.learn_refs()
+            except NoSuchRepository:
+                met = False
+        pushed = remote.push_all(
+            copied.ref_updates(force=force),
+            copied.map_updates(remote.knowledge, force=force),
+            stored,
+            NewRepository(root.vcs, root.kinds, dict(root.settings)),
+            on_plan=sent.append,
+        )
+    report(pushed, sent[-1] if sent else 0, copied.differing(remote.knowledge), created=not met)

@@ -1,0 +1,66 @@
+"""Any URL of ours: where it leads to, and what carries the bytes there.
+
+What a scheme but hpss:// needs is loaded when one is met.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.url import Location, parse
+
+if TYPE_CHECKING:
+    from smartserver.client.medium import Medium
+    from smartserver.client.ssh_url import SshLocation
+    from smartserver.client.store_url import StoreLocation
+
+    Place = Location | SshLocation | StoreLocation
+
+SCHEMES = ("hpss", "hpss+ssh", "hpss+sftp", "hpss+vfs")
+"""Each is what git's program `git-remote-...` is called after."""
+
+
+def is_ours(url: str) -> bool:
+    """Whether a URL has one of our schemes."""
+    scheme, colon, _ = url.partition("://")
+    return bool(colon) and scheme.lower() in SCHEMES
+
+
+def parse_place(url: str) -> Place:
+    """Read a URL.
+
+    Raises:
+        BadUrl: it is none of ours, or not a right one.
+    """
+    scheme = url.partition("://")[0].lower()
+    if scheme == "hpss+ssh":
+        from smartserver.client.ssh_url import parse_ssh
+
+        return parse_ssh(url)
+    if scheme in ("hpss+sftp", "hpss+vfs"):
+        from smartserver.client.store_url import parse_store
+
+        return parse_store(url)
+    return parse(url)
+
+
+def served_by(place: Place) -> str:
+    """The URL of all that its server serves, in the one spelling that names it."""
+    return place.key.removesuffix(place.path)
+
+
+def connect(place: Place, ssh: str, *, fast_open: bool = False) -> Medium:
+    """A connection to a place; `ssh`: the command that logs in where that is needed. `fast_open`: as `TcpMedium`.
+
+    Raises:
+        CannotConnect: nobody is there.
+    """
+    if isinstance(place, Location):
+        return TcpMedium(place.host, place.port, fast_open=fast_open)
+    from smartserver.client.media.pipe import PipeMedium
+    from smartserver.client.ssh_url import SshLocation
+
+    if isinstance(place, SshLocation):
+        return PipeMedium(place.command(ssh), where=place.where)
+    return PipeMedium(place.command(), where=place.where, quotes=True)

@@ -1,0 +1,62 @@
+"""`hpss+sftp://[user@]host[:port]/path` and `hpss+vfs://host[:port]/path`: a repository in the files of a machine that
+runs nothing of ours, or whose server only gives its files.
+
+The server is a subprocess of the client's, which reads and writes these files over the link: `smartserver serve
+--stdio` of the same place as a transport names it, `sftp://...` or `vfs://...`. So every verb works there.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+from urllib.parse import quote
+
+from smartserver.client.ssh_url import below_a_folder, parse_login
+from smartserver.client.url import BadUrl
+
+PREFIX = "hpss+"
+"""What comes before the scheme of a store in the URL by which git and brz reach it."""
+
+SFTP, VFS = "sftp", "vfs"
+
+SCHEMES = (PREFIX + SFTP, PREFIX + VFS)
+
+
+class StoreLocation(NamedTuple):
+    """Where a repository is. `served` is the URL of the folder that is served, as a transport reads it, and `path`
+    leads on from it, decoded, without a slash at either end; `folder` is what that folder is called in `key`.
+    """
+
+    scheme: str
+    where: str
+    """The machine, as messages name it."""
+    folder: str
+    served: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The one spelling under which knowledge of the remote is kept."""
+        return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
+
+    def command(self) -> list[str]:
+        """What serves it. Python looks for modules in no folder that it happens to be started in (-P)."""
+        return [sys.executable, "-P", "-m", "smartserver.cli.main", "serve", "--stdio", "--", self.served]
+
+
+def parse_store(url: str) -> StoreLocation:
+    """Read a URL.
+
+    Raises:
+        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user or a path
+            that means nothing there.
+    """
+    scheme = url.partition("://")[0].lower()
+    login = parse_login(url, scheme)
+    if scheme == PREFIX + VFS:
+        if login.user:
+            raise BadUrl(url, "a user has no meaning there")
+        return StoreLocation(scheme, login.where, "", f"{VFS}://{login.where}/", login.path)
+    root, below = below_a_folder(url, login.path)
+    folder = "~/" if root == "." else f"{root[1:]}/"
+    return StoreLocation(scheme, login.where, folder, f"{SFTP}://{login.where}/{quote(folder)}", below)

@@ -1,0 +1,123 @@
+"""pytest: a mark that fails a test in which a client makes calls that it must not.
+
+    @pytest.mark.ban("vfs:*", "per-item")
+    def test_pull(...): ...
+
+The rules hold for every client this process makes in the test, and by the environment for those of the git, brz and
+smartserver commands it starts. The body of a test with this mark is one operation, so that a loop in it is one too. The
+ini option `hpss_bans` names rules for all tests, in which an operation is what it is elsewhere; a test that is to make
+such calls, be it to measure what they cost, says so with its reason: `@pytest.mark.unbanned("the VFS baseline")`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from smartserver.errors import Banned
+
+MARK = "ban"
+EXEMPT = "unbanned"
+FOR_ALL = "hpss_bans"
+VARIABLE = "SMARTSERVER_DEBUG"
+
+_FOUND = pytest.StashKey[list["Banned"]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the rules for all tests."""
+    parser.addini(FOR_ALL, "rules of calls that no client may make, as for the mark `ban`", type="args", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks."""
+    config.addinivalue_line("markers", f"{MARK}(rule, ...): calls that no client may make in the test")
+    config.addinivalue_line("markers", f"{EXEMPT}(reason): a test to which {FOR_ALL} does not apply, and why")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Ban what the test's marks and the configuration name: from its first fixture on, to its last."""
+    with _banning(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Refuse marks that say nothing."""
+    for mark in item.iter_markers(MARK):
+        if not mark.args or mark.kwargs or not all(isinstance(rule, str) for rule in mark.args):
+            pytest.fail(f"expected @pytest.mark.{MARK}(rule, ...), each a string", pytrace=False)
+    for mark in item.iter_markers(EXEMPT):
+        if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], str) or not mark.args[0].strip():
+            pytest.fail(f"expected @pytest.mark.{EXEMPT}(reason), a string", pytrace=False)
+    if _rules(item):
+        from smartserver.trace.bans.every import bans
+        from smartserver.trace.bans.rule import BadRule
+
+        try:
+            bans(_rules(item))
+        except BadRule as wrong:
+            pytest.fail(str(wrong), pytrace=False)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail the test where a call was banned, whoever caught the error."""
+    if item.get_closest_marker(MARK) is None:
+        result = yield
+    else:
+        from smartserver.trace.bans.operations import one_operation
+
+        with one_operation():
+            result = yield
+    found = item.stash.get(_FOUND, [])
+    if found:
+        pytest.fail("\n".join(map(str, found)), pytrace=False)
+    return result
+
+
+def _rules(item: pytest.Item) -> list[str]:
+    for_all = [] if item.get_closest_marker(EXEMPT) is not None else item.config.getini(FOR_ALL)
+    return [*for_all, *(str(rule) for mark in item.iter_markers(MARK) for rule in mark.args)]
+
+
+@contextmanager
+def _banning(item: pytest.Item) -> Iterator[None]:
+    rules = _rules(item)
+    if not rules:
+        yield
+        return
+    from smartserver.client.call import EVERY_CLIENT
+    from smartserver.trace.bans.every import bans
+    from smartserver.trace.bans.rule import BadRule
+    from smartserver.trace.bans.watcher import Watcher
+
+    found = item.stash[_FOUND] = []
+
+    def watcher() -> Watcher:
+        return Watcher(bans(rules), found.append)
+
+    try:
+        bans(rules)
+    except BadRule:
+        yield  # It fails as it is set up.
+        return
+    before = os.environ.get(VARIABLE)
+    flags = f"hpss-ban={','.join(rules)}"
+    EVERY_CLIENT.append(watcher)
+    os.environ[VARIABLE] = flags if before is None else f"{before},{flags}"
+    try:
+        yield
+    finally:
+        EVERY_CLIENT.remove(watcher)
+        if before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = before

@@ -1,0 +1,208 @@
+"""`JailedTransport`: what a client of the file-level verbs may see and change of the served folder.
+
+Every path goes through `jail.file`; links on the way to it are followed first, and what it leads to must lie below the
+served folder. A client cannot make links. Who may do so on the server's machine can put one in the way between that
+look and the call itself (doc/shortcomings.md).
+
+A repository is changed only under its own swap discipline, which file-level changes can obey in one case: where it is a
+lock folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from smartserver.errors import CorruptFile, InvalidPath, Unsupported, place
+from smartserver.server import jail
+from smartserver.store.format import FORMAT, Discipline, parse_format
+from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
+from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
+
+FORMAT_BYTES = 512
+"""What is read of a file that may be a repository's format, which has up to 256 bytes: one with more is none."""
+
+MAX_MOVED = 1000
+"""Folders in a folder that is renamed, each of which is looked into for a repository: some hundredths of a second."""
+
+
+class JailedTransport(Transport):
+    """The tree below `base` in the served folder `root`; errors name paths from `base` on."""
+
+    def __init__(self, root: Transport, base: str) -> None:
+        """Raises InvalidPath where `base` cannot be a path."""
+        self._root = root
+        self._base = jail.file(base)
+        self._real_root = root.real_path().rstrip("/") + "/"
+        self.capabilities = root.capabilities & (Capability.APPEND | Capability.HANDLES)
+
+    def child(self, path: str) -> JailedTransport:
+        return JailedTransport(self._root, self._full(path))
+
+    def describe(self, path: str = "") -> str:
+        return self._full(path)
+
+    # -- reads
+
+    def get(self, path: str) -> bytes:
+        with _named(path):
+            return self._root.get(self._seen(path))
+
+    def open_read(self, path: str) -> ReadFile:
+        with _named(path):
+            return self._root.open_read(self._seen(path))
+
+    def map_file(self, path: str) -> memoryview:
+        return memoryview(self.get(path))
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a folder that a path may have."""
+        with _named(path):
+            return [name for name in self._root.list_directory(self._seen(path)) if jail.is_file_name(name)]
+
+    def stat(self, path: str) -> Stat:
+        with _named(path):
+            return self._root.stat(self._seen(path))
+
+    def sync_directory(self, path: str) -> None:
+        with _named(path):
+            self._root.sync_directory(self._seen(path))
+
+    # -- changes
+
+    def create(self, path: str) -> WriteFile:
+        with _named(path):
+            return self._root.create(self._changed(path))
+
+    def append(self, path: str) -> WriteFile:
+        with _named(path):
+            return self._root.append(self._changed(path))
+
+    def rename(self, source: str, target: str) -> None:
+        with _named(source):
+            old = self._changed(source)
+            self._check_moved(old)
+        with _named(target):
+            new = self._changed(target)
+        try:
+            self._root.rename(old, new)
+        except NoSuchFile as wrong:
+            raise NoSuchFile(source if wrong.path == old else target) from None
+        except TransportError:
+            with _named(target):
+                raise
+
+    def delete(self, path: str) -> None:
+        with _named(path):
+            self._root.delete(self._changed(path))
+
+    def make_directory(self, path: str) -> None:
+        with _named(path):
+            self._root.make_directory(self._changed(path))
+
+    def remove_directory(self, path: str) -> None:
+        with _named(path):
+            self._root.remove_directory(self._changed(path))
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        raise NotSupported("lock")
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        raise NotSupported("lock")
+
+    # -- the jail
+
+    def _full(self, path: str) -> str:
+        return "/".join(filter(None, (self._base, jail.file(path))))
+
+    def _seen(self, path: str) -> str:
+        """Where a path leads, from the served folder on.
+
+        Raises:
+            InvalidPath: it cannot be one, or leads out.
+        """
+        return self._real(self._full(path))
+
+    def _real(self, full: str) -> str:
+        real = self._root.real_path(full)
+        if f"{real}/".startswith(self._real_root):
+            with contextlib.suppress(UnicodeEncodeError):  # A link to a name that is not UTF-8: nobody can have that.
+                real.encode()
+                return real[len(self._real_root) :]
+        raise InvalidPath(full, "it leads out of the served folder")
+
+    def _changed(self, path: str) -> str:
+        """The place of a name that may be changed, from the served folder on: only links on the way to it are followed.
+
+        Raises:
+            InvalidPath: it cannot be one, or leads out.
+            PermissionDenied: it is the served folder itself, or belongs to a repository of another discipline.
+        """
+        full = self._full(path)
+        if not full:
+            raise PermissionDenied(path, "the served folder itself is not changed")
+        folder, _, name = full.rpartition("/")
+        found = f"{self._real(folder)}/{name}".lstrip("/")
+        for above in {*jail.prefixes(found), *jail.prefixes(self._real(full))}:
+            self._check_repository(above)
+        return found
+
+    def _check_repository(self, folder: str) -> bool:
+        """Whether there is a repository in a folder; one that may be changed on the level of files.
+
+        Raises:
+            PermissionDenied: it may not.
+        """
+        name = f"{folder}/{FORMAT}".lstrip("/")
+        try:
+            if self._root.stat(name).kind is not EntryKind.FILE:
+                return False
+            with contextlib.closing(self._root.open_read(name)) as file:
+                found = parse_format(file.read_at(0, FORMAT_BYTES))
+        except (NoSuchFile, NotADirectory):
+            return False
+        except (CorruptFile, Unsupported) as wrong:
+            raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({wrong})") from None
+        if found.discipline is not Discipline.FOLDER:
+            swap = f"swap={found.discipline.value}"
+            why = f"the repository {place(folder)} ({swap}) is changed by the server alone, not on the level of files"
+            raise PermissionDenied(name, why)
+        return True
+
+    def _check_moved(self, source: str) -> None:
+        """Check that no repository of another discipline lies in a folder that gets another name.
+
+        Raises:
+            PermissionDenied: one does, or there are too many folders to tell.
+            TransportError: as the lookup.
+        """
+        if any(self._check_repository(above) for above in jail.prefixes(source)):
+            return  # Nothing lies in a repository but what is its own.
+        folders = [source] if self._is_directory(source) else []
+        looked = 0
+        while folders:
+            looked += 1
+            if looked > MAX_MOVED:
+                raise PermissionDenied(source, f"a folder of more than {MAX_MOVED} folders is not renamed")
+            folder = folders.pop()
+            if not self._check_repository(folder):
+                below = [f"{folder}/{name}" for name in self._root.list_directory(folder)]
+                folders += [each for each in below if self._is_directory(each)]
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            return self._root.stat(path).kind is EntryKind.DIRECTORY
+        except TransportError:
+            return False
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors name what was asked for, and not where links led."""
+    try:
+        yield
+    except (InvalidPath, TransportError) as wrong:
+        if hasattr(wrong, "path"):
+            wrong.path = path
+        raise

@@ -1,0 +1,76 @@
+"""A connection to a site in the same process, for commands that work on a store themselves as they would on a server.
+
+It is what carries a session's bytes, and a client's medium too. Nothing runs beside it: what the client writes is done
+before its write returns, and the body of an answer is read from the store as the client reads it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from smartserver.server.access import Access
+from smartserver.server.executor import InlineExecutor
+from smartserver.server.session import Session
+from smartserver.server.site import Site
+
+ENOUGH = 2 << 20
+"""Bytes that wait to be read, from which no more of a body is: two of the pieces it is read in."""
+
+
+class SameProcess:
+    """The two ends of a connection."""
+
+    def __init__(self, site: Site, access: Access) -> None:
+        self._answers: deque[bytes] = deque()
+        self._waiting = 0
+        """Bytes of them."""
+        self._closed = False
+        self._session = Session(site, access, self, InlineExecutor(), "this process")
+
+    # -- the client's medium
+
+    def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
+        """What can go on: writing always can, and there is nothing to wait for."""
+        return read and bool(self._answers or self._closed), write
+
+    def read(self, size: int) -> bytes:
+        """What was answered; empty when nothing is."""
+        if not self._answers:
+            return b""
+        first = self._answers.popleft()
+        if len(first) > size:
+            self._answers.appendleft(first[size:])
+            first = first[:size]
+        self._waiting -= len(first)
+        if not self._answers and not self._closed:
+            self._session.resume_writing()
+        return first
+
+    def write_some(self, data: memoryview) -> int:
+        """Have it done."""
+        self._session.data_received(bytes(data))
+        return len(data)
+
+    # -- what carries the session's bytes
+
+    def write(self, data: bytes) -> None:
+        """Keep it until it is read."""
+        if self._closed:
+            return
+        self._answers.append(data)
+        self._waiting += len(data)
+        if self._waiting > ENOUGH:
+            self._session.pause_writing()
+
+    def close(self) -> None:
+        """Either side has had enough; closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._session.connection_lost()
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """What is written is done at once: there is never too much of it."""
+
+    resume_reading = pause_reading

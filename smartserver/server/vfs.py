@@ -1,0 +1,233 @@
+"""One request of file-level (VFS) calls: done in order until the first that fails, and never planned.
+
+Everything here blocks, so it runs in the executor. The body of a request is taken whole before the first call: one that
+is cut off has changed nothing, as all requests do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, cast
+
+import msgspec
+
+from smartserver.errors import Cancelled, LimitExceeded, NotDone, OutcomeUnknown, Unsupported
+from smartserver.server.access import Access
+from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, declared, fault, internal
+from smartserver.server.jailed import JailedTransport
+from smartserver.server.site import Site
+from smartserver.server.work import Answer, log_bug
+from smartserver.store.model import Transaction
+from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
+from smartserver.verbs.vfs import MAX_CONTENT
+from smartserver.wire.limits import MAX_RESULTS, PIECE
+from smartserver.wire.messages import Failure, Outcome, Reply, Status
+from transports.base import ReadFile
+from transports.errors import CodedError, TransportFailed
+
+HELD = 1 << 20
+"""Bytes of a body that are held in memory; more are held in a temporary file."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class VfsWork:
+    """The steps of such a request: `answer`, or `take` for each chunk of its body and then `finish`."""
+
+    def __init__(self, site: Site, access: Access, prepared: Prepared) -> None:
+        self._site = site
+        self._access = access
+        self._prepared = prepared
+        self._cancelled = False
+        self._body: IO[bytes] | None = None
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it may change something."""
+        return self._prepared.mutates
+
+    @property
+    def description(self) -> str:
+        """The request in short, for a log."""
+        return self._prepared.description
+
+    def cancel(self) -> None:
+        """Begin no further call; from any thread."""
+        self._cancelled = True
+
+    def answer(self) -> Answer:
+        """Carry out a request that has no body."""
+        try:
+            return self._answer(self._admitted(), None)
+        except Refused as refused:
+            return _refusal(refused.fault)
+
+    def take(self, chunk: bytes) -> Answer | None:
+        """Keep a chunk of the body; an answer is a refusal, and the rest of the body is not wanted."""
+        try:
+            if self._body is None:
+                self._admitted()
+                self._body = cast("IO[bytes]", tempfile.SpooledTemporaryFile(HELD))  # noqa: SIM115  # See `abandon`.
+            if self._body.tell() + len(chunk) > self._prepared.brought:
+                raise Refused(_odd(self._prepared.brought, self._body.tell() + len(chunk)))
+            self._body.write(chunk)
+        except Refused as refused:
+            self.abandon()
+            return _refusal(refused.fault)
+        except OSError as wrong:
+            self.abandon()
+            return _refusal(TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}"))
+        return None
+
+    def finish(self, segments: int, size: int) -> Answer:
+        """Carry out a request whose body is whole."""
+        try:
+            tree = self._admitted()
+            if self._body is None or self._body.tell() != self._prepared.brought:
+                raise Refused(_odd(self._prepared.brought, size))
+            self._body.seek(0)
+            return self._answer(tree, self._body)
+        except Refused as refused:
+            return _refusal(refused.fault)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Forget the body."""
+        body, self._body = self._body, None
+        if body is not None:
+            body.close()
+
+    def in_words(self, error: CodedError) -> CodedError:
+        """An error of the store as it is sent."""
+        return error
+
+    def _admitted(self) -> JailedTransport:
+        """The files, before anything is done.
+
+        Raises:
+            Refused: the server or the user may not, or it may have been carried out already.
+        """
+        if self._cancelled:
+            raise Refused(Cancelled())
+        try:
+            tree = self._site.files(self._prepared.message.path)
+            self._access.require(Permission.READ)
+            for permission in {verb.permission for verb, _ in self._prepared.calls}:
+                self._access.require(permission)
+            self._access.require(Permission.VFS)
+        except CodedError as wrong:
+            raise Refused(wrong) from None
+        if self.mutates and self._prepared.message.age:
+            raise Refused(OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out"))
+        return tree
+
+    def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
+        files = RequestFiles(tree, body)
+        nowhere = cast("Transaction", NoRepository(tree.describe()))
+        context = CallContext(nowhere, self._access, self._site.facts, self._prepared.message.path, files=files)
+        outcomes: list[Outcome] = []
+        size = 0
+        for verb, arguments in self._prepared.calls:
+            if self._cancelled:
+                break
+            outcome = _done(context, verb, arguments)
+            size += len(bytes(outcome.result))
+            if size > MAX_RESULTS and verb.effect is Effect.READ:  # A change is made; what it says is a byte.
+                too_much = LimitExceeded("bytes of results of one request", size, MAX_RESULTS)
+                outcome = Outcome(Status.REFUSED, fault=fault(too_much))
+            outcomes.append(outcome)
+            if outcome.status != Status.DONE:
+                break
+        rest = len(self._prepared.calls) - len(outcomes)
+        outcomes += [Outcome(Status.NOT_DONE, fault=fault(NotDone()))] * rest
+        return Answer(Reply(outcomes), files.sent if files.sent else None)
+
+
+def _done(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
+    """What became of a call; of a bug too, since the calls before it are done."""
+    try:
+        return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
+    except Exception as wrong:
+        try:
+            error = declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong, log_bug)
+        except Exception as undeclared:
+            error = internal(undeclared, log_bug)
+        return Outcome(Status.REFUSED, fault=fault(error))
+
+
+def _refusal(error: CodedError) -> Answer:
+    return Answer(Failure(fault(error)))
+
+
+def _odd(expected: int, found: int) -> Unsupported:
+    return Unsupported(f"a body of {found} bytes", f"the {expected} that its calls say")
+
+
+@dataclass(slots=True)
+class RequestFiles:
+    """What the calls of one request share; implements `verbs.declare.Files`."""
+
+    tree: JailedTransport
+    body: IO[bytes] | None
+    sent: Contents = field(default_factory=lambda: Contents())
+    _given: int = 0
+
+    def brought(self, size: int) -> Iterator[bytes]:
+        """The next bytes of the body, in pieces."""
+        while size:
+            assert self.body is not None  # It has as many as the calls say.
+            piece = self.body.read(min(size, PIECE))
+            size -= len(piece)
+            yield piece
+
+    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+        """The content for the result, while there is room, or None where it is sent in the body."""
+        size = sum(length for _, length in ranges)
+        if self._given + size > MAX_CONTENT:
+            self.sent.add(file, ranges)
+            return None
+        self._given += size
+        with contextlib.closing(file):
+            return b"".join(file.read_ranges(ranges))
+
+
+class Contents:
+    """Ranges of open files, one after the other: the body of an answer; implements `work.BodyReader`."""
+
+    segments = 0
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._left: deque[tuple[ReadFile, int, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
+        """Send these too; the file is closed when nothing refers to it any more."""
+        self._left.extend((file, offset, size) for offset, size in ranges if size)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; empty at the end.
+
+        Raises:
+            TransportFailed: a file became shorter.
+        """
+        pieces: list[bytes] = []
+        while self._left and size:
+            file, offset, left = self._left.popleft()
+            piece = file.read_at(offset, min(size, left))
+            if not piece:
+                raise TransportFailed("", "a file became shorter while it was read")
+            if len(piece) < left:
+                self._left.appendleft((file, offset + len(piece), left - len(piece)))
+            size -= len(piece)
+            pieces.append(piece)
+        joined = b"".join(pieces)
+        self.size += len(joined)
+        return joined

@@ -1,0 +1,83 @@
+"""Every ban there is, by the names they are asked for with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from smartserver.errors import Banned
+from smartserver.trace.bans.duplicate import Duplicate
+from smartserver.trace.bans.extra_connection import ExtraConnection
+from smartserver.trace.bans.late_refusal import LateRefusal
+from smartserver.trace.bans.model import Ban
+from smartserver.trace.bans.per_item import PerItem
+from smartserver.trace.bans.read_back import ReadBack
+from smartserver.trace.bans.reopen import Reopen
+from smartserver.trace.bans.resend import Resend
+from smartserver.trace.bans.rule import BadRule, Rule, nearest
+from smartserver.trace.bans.watcher import Watcher
+
+BEHAVIOURS: dict[str, type[Ban]] = {
+    ban.name: ban for ban in (ReadBack, Duplicate, Reopen, PerItem, LateRefusal, Resend, ExtraConnection)
+}
+"""Each in a file of its own."""
+
+SILLY = "silly"
+"""All behaviours."""
+
+
+FLAG = "hpss-ban="
+"""Begins the flag that bans calls; its rules follow, with commas between them."""
+
+
+def rules_in(flags: str) -> list[str]:
+    """The rules that flags name which have commas between them, too: behind `hpss-ban=` each word is one, up to the
+    next word that is a flag of ours."""
+    rules: list[str] = []
+    is_rule = False
+    for word in flags.split(","):
+        if word.startswith("hpss"):
+            is_rule = word.startswith(FLAG)
+        if is_rule:
+            rules.append(word.removeprefix(FLAG))
+    return rules
+
+
+def watcher(flags: Iterable[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
+    """An observer of one client that bans what flags name; `found` as for `Watcher`.
+
+    Raises:
+        BadRule: as `bans`.
+    """
+    return Watcher(bans([rule for each in flags for rule in rules_in(each)]), found)
+
+
+def bans(rules: Sequence[str]) -> list[Ban]:
+    """What bans these, made anew for each client.
+
+    Raises:
+        BadRule: one is no rule, or matches no verb; the message has those that are near it.
+    """
+    found: list[Ban] = []
+    for text in dict.fromkeys(rules):
+        if text == SILLY:
+            found += [each() for each in BEHAVIOURS.values()]
+        elif text in BEHAVIOURS:
+            found.append(BEHAVIOURS[text]())
+        elif ":" in text:
+            found.append(Rule(text))
+        else:
+            raise BadRule(f"no such rule: {text!r}{nearest(text, [SILLY, *BEHAVIOURS])}")
+    return found
+
+
+def of_calls(rules: Sequence[str]) -> list[Rule]:
+    """The same for a server, which bans by name only.
+
+    Raises:
+        BadRule: as `bans`, or it is a behaviour.
+    """
+    found = bans(rules)
+    for each in found:
+        if not isinstance(each, Rule):
+            raise BadRule(f"{each.name!r} is what a client does, and banned there: -Dhpss-ban={each.name}")
+    return [each for each in found if isinstance(each, Rule)]

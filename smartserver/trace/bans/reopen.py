@@ -1,0 +1,52 @@
+"""`reopen`: a repository is opened that is open."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+
+OPENS = "Repository.open"
+
+
+class Reopen(Ban):
+    """A repository is opened again in one operation.
+
+    Seen: the state of its repository that an answer carries, by the path of its request, and what later requests on
+    that path say they know of it. It counts when one says that it knows nothing, so that all refs and what the server
+    can do are sent once more, or when it asks for nothing but `Repository.open`. The second time is one too many:
+    whoever keeps the first answer has no use for it. An answer without a state, as where there is no repository,
+    begins it again.
+    """
+
+    name: ClassVar[str] = "reopen"
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """Nothing is open."""
+        self._told.clear()
+
+    def asking(self, asked: Asked) -> Found | None:
+        """Compare it with what was told."""
+        verb = asked.calls[0][0].name
+        if asked.path not in self._told or _is_of_files(asked):
+            return None
+        if asked.known is None:
+            return Found(verb, f"the state of {asked.path!r} was told before, and the request says it knows nothing")
+        if all(each.name == OPENS for each, _ in asked.calls):
+            return Found(verb, f"{asked.path!r} was opened before")
+        return None
+
+    def answered(self, asked: Asked, answered: Answered) -> None:
+        """Remember the state."""
+        if answered.state is not None:
+            self._told.add(asked.path)
+        elif not _is_of_files(asked):
+            self._told.discard(asked.path)
+
+
+def _is_of_files(asked: Asked) -> bool:
+    """Whether its verbs are such as know no repositories."""
+    return any(verb.is_vfs for verb, _ in asked.calls)

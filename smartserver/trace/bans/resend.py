@@ -1,0 +1,118 @@
+"""`resend`: bytes are sent that the other side has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import ClassVar
+
+from smartserver.errors import LimitExceeded
+from smartserver.records.bulk import BulkDecoder
+from smartserver.records.model import RevisionId
+from smartserver.records.segment import SegmentStream, decode_revision
+from smartserver.records.varint import Malformed
+from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in
+from smartserver.wire.messages import RequestFlag
+
+LEAST = 64
+"""Bytes of a file that are looked at: shorter ones are alike by chance, and not much longer than their names."""
+
+
+class Resend(Ban):
+    """Bytes are sent that the server has, as this client was told in the same operation.
+
+    Seen: what the server has, which are the tips of its refs in the state that comes with an answer, the tips of a
+    refusal for being known, and the revisions of a push that was done; and the revisions of a push, from the graph that
+    goes before them, or where it is too small for that from the segments themselves. One revision counts: it is sent
+    whole. Of VFS verbs: a `put` of 64 bytes or more that were put or got whole under any name, which is a copy that
+    makes a detour; what travels as a body is not seen. A repository that was deleted or made anew has nothing of this.
+    """
+
+    name: ClassVar[str] = "resend"
+
+    def __init__(self) -> None:
+        self._has: dict[str, set[RevisionId]] = {}
+        """By path."""
+        self._incarnations: dict[str, bytes] = {}
+        self._files: set[bytes] = set()
+        """Hashes of contents."""
+        self._sent: set[RevisionId] = set()
+        """Of the request that is being sent."""
+        self._body: _Body | None = None
+
+    def begin(self) -> None:
+        """Nothing is known."""
+        self._has.clear()
+        self._incarnations.clear()
+        self._files.clear()
+
+    def asking(self, asked: Asked) -> Found | None:
+        """Look into files, and prepare to look into the body."""
+        self._sent.clear()
+        self._body = _Body(asked.flags) if asked.has_body else None
+        for verb, arguments in asked.calls:
+            if verb.name == "put" and not self._files.isdisjoint(_hashes(arguments)):
+                return Found(verb.name, "the content of a file that is there")
+        return None
+
+    def sending(self, asked: Asked, chunk: bytes) -> Found | None:
+        """Look for revisions."""
+        if self._body is None:
+            return None
+        has = self._has.get(asked.path, set())
+        for revision in self._body.revisions(chunk):
+            if revision in has:
+                return Found(asked.calls[0][0].name, f"revision {revision.hex()}, which the server has")
+            self._sent.add(revision)
+        return None
+
+    def answered(self, asked: Asked, answered: Answered) -> None:
+        """Remember what the server has."""
+        if answered.state is not None:
+            incarnation = answered.state.incarnation
+            if self._incarnations.setdefault(asked.path, incarnation) != incarnation:
+                self._has.pop(asked.path, None)
+                self._incarnations[asked.path] = incarnation
+            self._tell(asked.path, (tip for value in answered.state.refs.values() for tip, *_ in value or ()))
+        elif asked.mutates and answered.fault is None:
+            self._has.pop(asked.path, None)
+        if answered.fault is not None:
+            self._tell(asked.path, names_in(answered.fault.arguments.get("tips", [])))
+        elif asked.mutates and answered.state is not None:
+            self._tell(asked.path, self._sent)
+        for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
+            if result is not None and verb.name in ("get", "put"):
+                self._files.update(_hashes(result if verb.name == "get" else arguments))
+
+    def _tell(self, path: str, revisions: Iterable[object]) -> None:
+        self._has.setdefault(path, set()).update(each for each in revisions if isinstance(each, bytes))
+
+
+def _hashes(contents: object) -> list[bytes]:
+    return [blake2b(each).digest() for each in names_in(contents) if isinstance(each, bytes) and len(each) >= LEAST]
+
+
+class _Body:
+    """The body of a push, read as it is sent; one that is none says nothing."""
+
+    def __init__(self, flags: RequestFlag) -> None:
+        self._stream: SegmentStream | None = SegmentStream((), graph_first=bool(flags & RequestFlag.GRAPH_FIRST))
+        self._bulk = BulkDecoder() if flags & RequestFlag.BULK else None
+
+    def revisions(self, chunk: bytes) -> Iterator[RevisionId]:
+        """Those that are known to be in it with this chunk; all of them with the graph."""
+        stream = self._stream
+        if stream is None:
+            return
+        try:
+            for piece in (chunk,) if self._bulk is None else self._bulk.feed(chunk):
+                stream.feed(piece)
+                graph = stream.graph()
+                if graph is not None:
+                    self._stream = None
+                    yield from (announced.revision for announced in graph)
+                    return
+                for segment in stream.segments():
+                    yield decode_revision(segment, 0).revision
+        except (Malformed, LimitExceeded):
+            self._stream = None

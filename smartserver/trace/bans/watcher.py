@@ -1,0 +1,133 @@
+"""`Watcher`: the observer that shows a client's requests to bans, before they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from smartserver.errors import Banned
+from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.operations import Operations, call_site
+from smartserver.trace.bans.rule import Rule
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Result
+from smartserver.wire.events import Body, End, Error, Event, GoAway, PeerClosed, Reply, Request
+from smartserver.wire.messages import (
+    Outcome,
+    RequestFlag,
+    Status,
+    decode_failure,
+    decode_reply,
+    decode_request,
+)
+
+
+class Watcher:
+    """Sees every event of one client's connections; implements `wire.observer.Observer`.
+
+    What a ban finds is raised where the call is made, so that it is not sent.
+    """
+
+    def __init__(self, bans: Sequence[Ban], found: Callable[[Banned], None] = lambda banned: None) -> None:
+        """`found` is told of each, too: whoever called may keep it to himself."""
+        self._bans = bans
+        self._found = found
+        self._operations = Operations()
+        self._open: dict[int, Asked] = {}
+        self._parts: dict[int, list[bytes]] = {}
+        self._ids: set[bytes] = set()
+
+    def connecting(self) -> None:
+        """A connection is going to be opened."""
+        self._open.clear()
+        self._parts.clear()
+        self._same_operation()
+        for ban in self._bans:
+            ban.connecting()
+
+    def sent(self, event: Event, size: int) -> None:
+        """This is going to be sent.
+
+        Raises:
+            Banned: it must not.
+        """
+        if isinstance(event, Request):
+            self._ask(event)
+            return
+        asked = self._open.get(getattr(event, "id", 0))
+        if asked is not None and isinstance(event, (Body, End)):
+            for ban in self._bans:
+                found = ban.sending(asked, event.chunk) if isinstance(event, Body) else ban.sent(asked)
+                self._judge(ban, found)
+
+    def received(self, event: Event, size: int) -> None:
+        """This came."""
+        if isinstance(event, (GoAway, PeerClosed)):
+            for ban in self._bans:
+                ban.leaving()
+        asked = self._open.get(getattr(event, "id", 0))
+        if asked is not None and isinstance(event, End):
+            for ban in self._bans:
+                ban.ended()
+        if asked is None or not isinstance(event, (Reply, Error)):
+            return
+        parts = self._parts.setdefault(event.id, [])
+        parts.append(event.payload)
+        if not event.more:
+            answered = _answered(asked, b"".join(self._parts.pop(event.id)), event)
+            for ban in self._bans:
+                ban.answered(asked, answered)
+
+    def _ask(self, event: Request) -> None:
+        message = decode_request(event.payload)
+        try:
+            calls = [(VERBS[call.verb], _arguments(VERBS[call.verb], call.arguments)) for call in message.calls]
+        except (KeyError, msgspec.DecodeError):
+            return  # No server takes it.
+        asked = Asked(message.id, message.path, calls, RequestFlag(message.flags), message.known)
+        again = asked.id in self._ids
+        self._ids.add(asked.id)
+        self._open[event.id] = asked
+        self._same_operation()
+        for ban in self._bans:
+            if not again or isinstance(ban, Rule):
+                self._judge(ban, ban.asking(asked))
+
+    def _same_operation(self) -> None:
+        if self._operations.begins():
+            for ban in self._bans:
+                ban.begin()
+
+    def _judge(self, ban: Ban, found: Found | None) -> None:
+        if found is not None:
+            rule = ban.text if isinstance(ban, Rule) else ban.name
+            banned = Banned(found.verb, rule, found.why, call_site())
+            self._found(banned)
+            for each in self._bans:
+                each.leaving()  # The connection is good for nothing more.
+            raise banned
+
+
+def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:
+    arguments: Arguments = msgspec.msgpack.decode(raw, type=verb.request_type)
+    return arguments
+
+
+def _answered(asked: Asked, payload: bytes, last: Reply | Error) -> Answered:
+    if isinstance(last, Error):
+        failure = decode_failure(payload)
+        return Answered([], failure.fault, failure.state)
+    reply = decode_reply(payload)
+    # A reply that answers other calls than were asked is the link's to refuse.
+    results = [_result(verb, outcome) for (verb, _), outcome in zip(asked.calls, reply.outcomes, strict=False)]
+    return Answered(results, None, reply.state, last.body)
+
+
+def _result(verb: AnyVerb, outcome: Outcome) -> Result | None:
+    if outcome.status != Status.DONE:
+        return None
+    try:
+        result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+    except msgspec.DecodeError:
+        return None  # As above.
+    return result

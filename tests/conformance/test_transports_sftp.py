@@ -1,0 +1,62 @@
+"""transports.sftp, transports.sftp_talks, transports.sshd: SFTP against the promises of `transports.base`, on OpenSSH's
+server and on Twisted Conch's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from transports.base import Transport
+from transports.conformance import TransportSuite
+from transports.decorators.counted import CountedTransport
+from transports.sftp import Line, SftpTransport
+from transports.sftp_login import Account, log_in
+from transports.sshd import Sshd
+
+pytestmark = pytest.mark.sockets
+
+CONCH = Path(__file__).parents[1] / "conch_server.py"
+
+
+@pytest.fixture(scope="module")
+def line(sshd: Sshd) -> Iterator[Line]:
+    made = Line(lambda: log_in(Account(sshd.host, port=sshd.port, config=str(sshd.config))))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def conch(sshd: Sshd) -> Iterator[Line]:
+    command = [sys.executable, str(CONCH), str(sshd.folder / "host_key"), str(sshd.folder / "user_key.pub")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"LOGNAME": sshd.user}) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        made = Line(lambda: log_in(Account("127.0.0.1", port=port, config=str(sshd.config))))
+        yield made
+        made.close()
+        server.terminate()
+
+
+class TestOpenSsh(TransportSuite):
+    @pytest.fixture
+    def transport(self, line: Line, tmp_path: Path) -> Transport:
+        return SftpTransport(line, str(tmp_path), f"sftp://there{tmp_path}")
+
+
+class TestCountedOpenSsh(TransportSuite):
+    @pytest.fixture
+    def transport(self, line: Line, tmp_path: Path) -> Transport:
+        return CountedTransport(SftpTransport(line, str(tmp_path), f"sftp://there{tmp_path}"))
+
+
+class TestConch(TransportSuite):
+    """It replaces files by a plain rename, and has no fsync."""
+
+    @pytest.fixture
+    def transport(self, conch: Line, tmp_path: Path) -> Transport:
+        return SftpTransport(conch, str(tmp_path), f"sftp://there{tmp_path}")

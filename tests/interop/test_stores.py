@@ -1,0 +1,157 @@
+"""Stock git, and brz with the plugin, on a repository in a folder of a host that runs nothing of ours.
+
+It is a real OpenSSH server; trips are counted on the link, login included.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from brz_sides import SHIM
+from git_sides import RTT, SETTINGS, TIMEOUT, environment
+
+from netem.counter import Counts
+from netem.proxy import Proxy
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+from transports.sshd import Sshd
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+BUDGETS = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))
+BRZ = (sys.executable, "-m", "breezy")
+
+
+@dataclass
+class Account:
+    """A user with an account on another host, and a link to it."""
+
+    home: Path
+    proxy: Proxy
+    served: Path
+
+    def url(self, path: str) -> str:
+        return f"hpss+sftp://127.0.0.1:{self.proxy.port}{self.served}/{path}"
+
+    def attempt(self, *command: str, where: str = ".") -> tuple[subprocess.CompletedProcess[str], Counts]:
+        """Run a command; what passed the link."""
+        self.proxy.take()
+        done = subprocess.run(
+            command,
+            cwd=self.home / where,
+            env={**environment(self.home), "BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        return done, self.proxy.take()
+
+    def run(self, *command: str, where: str = ".") -> Counts:
+        """Run a command that works, and says nothing where it is to be quiet."""
+        done, counts = self.attempt(*command, where=where)
+        assert done.returncode == 0, (command, done.stderr)
+        return counts
+
+    def tip(self, ref: bytes, path: str = "project") -> bytes:
+        value = PackRepository(LocalTransport(self.served), path).snapshot().view.ref(ref)
+        assert value is not None
+        return value[0].id
+
+
+@pytest.fixture
+def account(tmp_path: Path, sshd: Sshd) -> Iterator[Account]:
+    home, served = tmp_path / "home", tmp_path / "served"
+    (home / ".ssh").mkdir(parents=True)
+    served.mkdir()
+    shutil.copy(sshd.config, home / ".ssh" / "config")
+    (home / ".gitconfig").write_text(SETTINGS)
+    with Proxy(RTT, (sshd.host, sshd.port)) as proxy:
+        yield Account(home, proxy, served)
+
+
+def check(tool: str, counted: Sequence[tuple[str, Counts]]) -> None:
+    """What was counted is in the budget."""
+    found = {name: counts.rounds for name, counts in counted}
+    allowed = BUDGETS[f"{tool} over sftp"]
+    assert {name: rounds for name, rounds in found.items() if rounds > allowed[f"{tool} over SFTP: {name}"]} == {}, (
+        found
+    )
+
+
+def commit(account: Account, where: str, name: str) -> None:
+    (account.home / where / name).write_text(f"{name}\n")
+    account.run("git", "add", name, where=where)
+    account.run("git", "commit", "-q", "-m", name, where=where)
+
+
+def test_git(account: Account) -> None:
+    url, counted = account.url("project"), []
+    account.run("git", "init", "-q", "a")
+    account.run("git", "remote", "add", "origin", url, where="a")
+    commit(account, "a", "one")
+    commit(account, "a", "two")
+    counted.append(("new repository", account.run("git", "push", "-q", "origin", "main", where="a")))
+    counted.append(("clone", account.run("git", "clone", "-q", url, "b")))
+    commit(account, "a", "three")
+    counted.append(("push one revision", account.run("git", "push", "-q", "origin", "main", where="a")))
+    counted.append(("pull one revision", account.run("git", "pull", "-q", where="b")))
+    account.run("git", "checkout", "-q", "-b", "topic", where="a")
+    commit(account, "a", "four")
+    counted.append(("push a new branch", account.run("git", "push", "-q", "origin", "topic", where="a")))
+    account.run("git", "fetch", "-q", where="b")
+    for ref, local in (("main", "a"), ("topic", "a"), ("main", "b")):
+        done, _ = account.attempt("git", "rev-parse", ref, where=local)
+        assert done.stdout.strip() == account.tip(f"refs/heads/{ref}".encode()).hex()
+    assert PackRepository(LocalTransport(account.served), "project").verify().problems == ()
+    check("git", counted)
+
+
+def test_brz(account: Account) -> None:
+    url, counted = account.url("project/trunk"), []
+    account.run(*BRZ, "init", "-q", "a")
+
+    def commit(where: str, name: str) -> None:
+        (account.home / where / name).write_text(f"{name}\n")
+        account.run(*BRZ, "add", "-q", name, where=where)
+        account.run(*BRZ, "commit", "-q", "-m", name, where=where)
+
+    commit("a", "one")
+    counted.append(("new repository", account.run(*BRZ, "push", "-q", account.url("alone"), where="a")))
+    account.run(*BRZ, "init-shared-repository", "-q", account.url("project"))
+    account.run(*BRZ, "push", "-q", url, where="a")
+    counted.append(("clone", account.run(*BRZ, "branch", "-q", url, "b")))
+    commit("a", "two")
+    counted.append(("push one revision", account.run(*BRZ, "push", "-q", url, where="a")))
+    counted.append(("pull one revision", account.run(*BRZ, "pull", "-q", url, where="b")))
+    commit("a", "three")
+    counted.append(("push a new branch", account.run(*BRZ, "push", "-q", account.url("project/topic"), where="a")))
+    done, _ = account.attempt(*BRZ, "revision-info", where="b")
+    assert done.stdout.split() == ["2", account.tip(b"trunk").decode()]
+    assert PackRepository(LocalTransport(account.served), "project").verify().problems == ()
+    check("brz", counted)
+
+
+@pytest.mark.parametrize("tool", ["git", "brz"])
+def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) -> None:
+    program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
+
+    def line(url: str) -> str:
+        done, _ = account.attempt(*program, url)
+        assert done.returncode, done.stdout
+        (said,) = done.stderr.splitlines()
+        return said
+
+    assert "is not there" in line(f"{account.url('').replace(account.served.as_posix(), '/absent')}project/trunk")
+    nobody = f"hpss+sftp://127.0.0.1:1{account.served}/project"
+    assert "cannot connect to" in line(nobody)
+    (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
+    assert "nobody knows its key" in line(account.url("project"))

@@ -1,0 +1,141 @@
+"""client.vfs_transport, store.far: a repository on the file-level verbs of a server, its trips counted on the link."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, Lockless, check_whole, push
+from simulated_joint import Joint
+
+from netem.effects import Cut
+from netem.link import Link
+from netem.simulated import SimulatedNetwork
+from smartserver.client.vfs_transport import VfsLink, VfsTransport
+from smartserver.errors import OutcomeUnknown
+from smartserver.server.site import Site
+from smartserver.store.format import Discipline
+from smartserver.store.repository import PackRepository
+from transports.errors import TransportFailed
+
+pytestmark = pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")
+
+BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))["vfs store"]
+PATH = "project"
+OTHER = b"refs/heads/other"
+
+
+class Stored:
+    """A `folder` repository of seven pushes on a server, and a history that goes on."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.history = History()
+        self.line = self.history.line(20)
+        joint.site = Site(joint.storage, allows_vfs=True, discipline=Discipline.FOLDER)
+        near = PackRepository(Lockless(joint.storage), PATH)
+        push(near, self.history, self.line[:3], {MAIN: self.line[2]})
+        for tip in self.line[3:9]:
+            push(near, self.history, [tip], {MAIN: tip})
+
+    def files(self) -> VfsTransport:
+        """As a new process sees them, without a connection."""
+        return VfsTransport(VfsLink(self.joint.client(), "", "vfs://simulated"))
+
+    def repository(self, path: str = PATH) -> PackRepository:
+        return PackRepository(self.files(), path)
+
+
+@pytest.fixture
+def stored(joint: Joint, network: SimulatedNetwork) -> Iterator[Stored]:
+    stored = Stored(joint)
+    network.take()
+    yield stored
+    check_whole(PackRepository(Lockless(joint.storage), PATH), stored.history)
+
+
+def pull(stored: Stored, count: int) -> None:
+    snapshot = stored.repository().snapshot()
+    assert dict(snapshot.view.refs())
+    last = snapshot.graph.count
+    reader = snapshot.read_ranges(((last - count, last),))
+    pieces = []
+    while piece := reader.read(1 << 20):
+        pieces.append(piece)
+    assert b"".join(pieces) == stored.history.body(stored.line[9 - count : 9])
+
+
+def lock(stored: Stored) -> None:
+    repository = stored.repository()
+    repository.format()
+    stored.joint.network.take()
+    with repository._file.swapping():
+        pass
+
+
+def push_to(name: bytes) -> Callable[[Stored], None]:
+    def do(stored: Stored) -> None:
+        tip = stored.line[9]
+        push(stored.repository(), stored.history, [tip], {name: tip})
+        assert stored.joint.refs(PATH)[name] == tip
+
+    return do
+
+
+def create(stored: Stored) -> None:
+    push(stored.repository("new"), stored.history, stored.line[:3], {MAIN: stored.line[2]})
+    assert stored.joint.refs("new") == {MAIN: stored.line[2]}
+
+
+OPERATIONS: dict[str, Callable[[Stored], object]] = {
+    "over VFS: open": lambda stored: stored.repository().snapshot(),
+    "over VFS: lock and unlock, once open": lock,
+    "over VFS: push one revision": push_to(MAIN),
+    "over VFS: push a new branch": push_to(OTHER),
+    "over VFS: new repository": create,
+    "over VFS: pull one revision": lambda stored: pull(stored, 1),
+    "over VFS: clone": lambda stored: pull(stored, 9),
+}
+
+
+def test_every_operation_has_a_budget_and_a_case() -> None:
+    assert sorted(OPERATIONS) == sorted(BUDGETS)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.max_round_trips(name)) for name in OPERATIONS])
+def test_operation(stored: Stored, name: str) -> None:
+    """The connection's handshake included."""
+    OPERATIONS[name](stored)
+    assert stored.joint.network.counts().connections == (name != "over VFS: lock and unlock, once open")
+
+
+# -- lost connections
+
+
+def test_a_push_that_is_cut_anywhere() -> None:
+    """Of what the server says, at many places: what is told to be done is there, and the repository is whole.
+
+    A lock that was left is told of, and broken by hand.
+    """
+    outcomes: set[str] = set()
+    for at in [*range(0, 12_000, 997), *range(12_000, 16_000, 41)]:
+        joint = Joint(SimulatedNetwork(Link(1.0)))
+        stored = Stored(joint)
+        joint.network.links.append(Link(1.0, down=[Cut(at)]))
+        try:
+            push_to(MAIN)(stored)
+            outcomes.add("done")
+        except (TransportFailed, OutcomeUnknown) as wrong:
+            outcomes.add(type(wrong).__name__)
+        near = PackRepository(Lockless(joint.storage), PATH)
+        assert joint.refs(PATH)[MAIN] in stored.line[8:10]
+        check_whole(near, stored.history)
+        holder = near.lock_holder()
+        if holder is not None:
+            near.break_lock(holder)
+        push(near, stored.history, [stored.line[9]], {OTHER: stored.line[9]})
+        assert joint.refs(PATH)[OTHER] == stored.line[9]
+    assert "done" in outcomes
+    assert len(outcomes) > 1

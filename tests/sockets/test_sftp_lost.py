@@ -1,0 +1,156 @@
+"""transports.sftp, transports.sftp_session: whoever loses the connection is told, wherever that is; nobody hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sftp_places import place
+
+from netem.effects import Blackhole, Cut
+from netem.link import Link
+from netem.proxy import Proxy
+from transports.errors import TransportFailed
+from transports.sftp import SftpTransport
+from transports.sshd import Sshd
+from transports.steps import Delete, Get, ListDirectory, MakeDirectory, Put, Rename, Step, SyncDirectory
+
+pytestmark = pytest.mark.sockets
+
+RTT = 0.002
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def link(sshd: Sshd, proxy: Callable[..., Proxy]) -> Proxy:
+    return proxy((sshd.host, sshd.port), RTT)
+
+
+@pytest.fixture
+def transport(sshd: Sshd, link: Proxy, tmp_path: Path) -> Iterator[SftpTransport]:
+    made = place(sshd, tmp_path, link)
+    yield made
+    made.close()
+
+
+def cut(link: Proxy, after: int, *, up: bool) -> None:
+    """Lose the connection when so many bytes more have come out."""
+    link.change(Link(RTT, up=[Cut(after)]) if up else Link(RTT, down=[Cut(after)]))
+
+
+def whole(link: Proxy) -> None:
+    link.change(Link(RTT))
+
+
+def work() -> list[Step]:
+    """A push as a repository makes one, in small."""
+    return [
+        Get("root"),
+        MakeDirectory("new"),
+        Put("new/pack", b"p" * 50_000),
+        Put("new/index", b"i" * 100),
+        SyncDirectory("new"),
+        Rename("new", "packs"),
+        Put("root.1", b"new"),
+        Rename("root.1", "root"),
+        SyncDirectory(""),
+        ListDirectory("packs"),
+        Delete("old"),
+    ]
+
+
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+def test_wherever_it_is_lost_the_steps_before_are_done(
+    transport: SftpTransport, link: Proxy, tmp_path: Path, up: bool
+) -> None:
+    """Nothing that comes after a step that failed was done: each state is one on the way."""
+    steps = 0
+    sizes = range(0, 56_000, 3500) if up else range(0, 2600, 160)
+    for after in sizes:
+        for name in ("root", "old"):
+            (tmp_path / name).write_bytes(b"old")
+        transport.exists("root")  # It is connected again by itself.
+        cut(link, after, up=up)
+        try:
+            transport.perform(work())
+        except TransportFailed as lost:
+            assert "is lost" in lost.reason  # noqa: PT017
+        else:
+            steps += 1
+        whole(link)
+        there = {path.name for path in tmp_path.iterdir()}
+        if "packs" in there:
+            assert (tmp_path / "packs" / "pack").read_bytes() == b"p" * 50_000
+        if (tmp_path / "root").read_bytes() != b"old":
+            assert (tmp_path / "root").read_bytes() == b"new"
+            assert "packs" in there
+        assert "old" in there or (tmp_path / "root").read_bytes() == b"new"
+        for folder in ("new", "packs"):
+            if folder in there:
+                for path in (tmp_path / folder).iterdir():
+                    path.unlink()
+                (tmp_path / folder).rmdir()
+        (tmp_path / "root.1").unlink(missing_ok=True)
+    assert steps < len(sizes) // 2
+
+
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+@pytest.mark.parametrize("after", [0, 10, 500, 1000, 1250, 1450, 1700])
+def test_lost_while_logging_in(transport: SftpTransport, link: Proxy, after: int, up: bool) -> None:
+    cut(link, after, up=up)
+    with pytest.raises(TransportFailed):
+        transport.exists("x")
+    whole(link)
+    assert not transport.exists("x")
+
+
+def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(3 << 20))
+    file = transport.open_read("large")
+    cut(link, 1 << 20, up=False)
+    with pytest.raises(TransportFailed, match="is lost"):
+        file.read_at(0, 3 << 20)
+    with pytest.raises(TransportFailed, match="is lost"):
+        file.size()
+    file.close()
+    whole(link)
+    written = transport.create("new")
+    cut(link, 1 << 20, up=True)
+    with pytest.raises(TransportFailed, match="is lost"):
+        written.write(bytes(20 << 20))
+    with pytest.raises(TransportFailed):
+        written.sync()
+    with pytest.raises(TransportFailed):
+        written.close()
+    whole(link)
+    assert transport.stat("large").size == 3 << 20
+
+
+def test_lost_for_many_threads_at_once(transport: SftpTransport, link: Proxy) -> None:
+    transport.put("x", [b"x"])
+    cut(link, 20_000, up=False)
+
+    def ask(_: int) -> bool:
+        for _ in range(10_000):
+            try:
+                transport.get("x")
+            except TransportFailed:
+                return True
+        return False
+
+    with ThreadPoolExecutor(4) as threads:
+        lost = [threads.submit(ask, number) for number in range(4)]
+        assert all(each.result(PATIENCE) for each in lost)
+
+
+def test_a_silent_link_is_not_waited_for(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
+    made = place(sshd, tmp_path, link, patience=0.3)
+    assert not made.exists("x")
+    link.change(Link(RTT, down=[Blackhole()]))
+    with pytest.raises(TransportFailed, match="no sign of life"):
+        made.exists("x")
+    whole(link)
+    assert not made.exists("x")
+    made.close()

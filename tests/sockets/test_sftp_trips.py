@@ -1,0 +1,164 @@
+"""transports.sftp: what each operation costs on a long link, against a real OpenSSH server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sftp_places import place
+
+from netem.proxy import Proxy
+from transports.base import ReadFile
+from transports.errors import DirectoryNotEmpty
+from transports.sftp import SftpTransport
+from transports.sshd import Sshd
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    SyncDirectory,
+)
+
+pytestmark = pytest.mark.sockets
+
+RTT = 0.02
+MIB = bytes(range(256)) * 4096
+Connected = Callable[..., Proxy]
+
+
+@pytest.fixture
+def link(sshd: Sshd, proxy: Connected) -> Proxy:
+    return proxy((sshd.host, sshd.port), RTT)
+
+
+@pytest.fixture
+def transport(sshd: Sshd, link: Proxy, tmp_path: Path) -> Iterator[SftpTransport]:
+    """Logged in, with some files; what that took does not count."""
+    made = place(sshd, tmp_path, link)
+    for number in range(20):
+        (tmp_path / f"f{number}").write_bytes(b"%d" % number * 1000)
+    (tmp_path / "large").write_bytes(MIB)
+    (tmp_path / "lock").mkdir()
+    made.sync_directory("")
+    link.take()
+    yield made
+    made.close()
+
+
+@pytest.mark.max_round_trips("sftp: log in and ask")
+def test_log_in(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
+    made = place(sshd, tmp_path, link)
+    assert not made.exists("x")
+    made.close()
+
+
+@pytest.mark.max_round_trips("sftp: get")
+def test_get(transport: SftpTransport) -> None:
+    assert transport.get("f7") == b"7" * 1000
+
+
+@pytest.mark.max_round_trips("sftp: get 20")
+def test_get_20(transport: SftpTransport) -> None:
+    steps = [Get(f"f{number}") for number in range(20)]
+    transport.perform(steps)
+    assert [step.content for step in steps] == [b"%d" % number * 1000 for number in range(20)]
+
+
+@pytest.mark.max_round_trips("sftp: get 300")
+def test_get_300(transport: SftpTransport) -> None:
+    """No more are open at once than a server has room for."""
+    steps = [Get(f"f{number % 20}") for number in range(300)]
+    transport.perform(steps)
+    assert [len(step.content) for step in steps[:20]] == [1000] * 10 + [2000] * 10
+
+
+@pytest.mark.max_round_trips("sftp: get what is not there")
+def test_get_absent(transport: SftpTransport) -> None:
+    content, there, names = Get("absent"), GetStat("absent"), ListDirectory("absent")
+    transport.perform([content, there, names])
+    assert (content.result, there.result, names.result) == (None, None, None)
+
+
+@pytest.mark.max_round_trips("sftp: ask for all sorts")
+def test_questions(transport: SftpTransport) -> None:
+    whole, ranges, names = Get("large"), ReadRanges("large", [(500, 9), (1 << 20, 9), (7, 1)]), ListDirectory("")
+    transport.perform([whole, ranges, GetStat("f1"), names, GetStat("absent")])
+    assert (whole.content, ranges.result) == (MIB, [MIB[500:509], b"", MIB[7:8]])
+    assert names.result is not None
+
+
+@pytest.mark.max_round_trips("sftp: put")
+def test_put(transport: SftpTransport) -> None:
+    transport.put("new", [b"one", b"two"])
+
+
+@pytest.mark.max_round_trips("sftp: put 2")
+def test_put_2(transport: SftpTransport) -> None:
+    transport.perform([Put("new.pack", b"p" * 10_000), Put("new.idx", b"i" * 1000)])
+
+
+@pytest.mark.max_round_trips("sftp: lock")
+def test_lock(transport: SftpTransport) -> None:
+    root = Get("f1")
+    mine = "lock/0123456789abcdef"
+    transport.perform([MakeDirectory(mine), Put(f"{mine}/info", b"me"), Rename(mine, "lock/held"), root])
+    assert root.content == b"1" * 1000
+
+
+@pytest.mark.max_round_trips("sftp: unlock")
+def test_unlock(transport: SftpTransport, tmp_path: Path, link: Proxy) -> None:
+    (tmp_path / "lock" / "held").mkdir()
+    (tmp_path / "lock" / "held" / "info").write_bytes(b"me")
+    mine = "lock/0123456789abcdef"
+    transport.perform([Rename("lock/held", mine), Delete(f"{mine}/info"), RemoveDirectory(mine)])
+    assert list((tmp_path / "lock").iterdir()) == []
+
+
+@pytest.mark.max_round_trips("sftp: replace a file")
+def test_replace(transport: SftpTransport) -> None:
+    transport.perform([Put("root.1", b"new"), Rename("root.1", "f0"), SyncDirectory("")])
+
+
+@pytest.mark.max_round_trips("sftp: read 1 MiB")
+def test_read_large(transport: SftpTransport) -> None:
+    assert transport.get("large") == MIB
+
+
+@pytest.mark.max_round_trips("sftp: write 1 MiB")
+def test_write_large(transport: SftpTransport, tmp_path: Path) -> None:
+    transport.put("new", [MIB[:700_000], MIB[700_000:]])
+    assert (tmp_path / "new").read_bytes() == MIB
+
+
+@pytest.mark.max_round_trips("sftp: read 50 ranges of an open file")
+def test_ranges(transport: SftpTransport, link: Proxy) -> None:
+    file: ReadFile = transport.open_read("large")
+    link.take()
+    wanted = [(number * 20_000, 300) for number in range(50)]
+    assert file.read_ranges(wanted) == [MIB[at : at + size] for at, size in wanted]
+    file.close()
+
+
+@pytest.mark.max_round_trips("sftp: list 2000 names")
+def test_long_list(transport: SftpTransport, tmp_path: Path, link: Proxy) -> None:
+    (tmp_path / "many").mkdir()
+    for number in range(2000):
+        (tmp_path / "many" / f"{number:04}").touch()
+    assert transport.list_directory("many") == [f"{number:04}" for number in range(2000)]
+
+
+@pytest.mark.max_round_trips("sftp: refused")
+def test_refusals_say_why_at_once(transport: SftpTransport, tmp_path: Path) -> None:
+    """What explains a refusal is asked together with what may be refused."""
+    (tmp_path / "lock" / "held").mkdir()
+    (tmp_path / "lock" / "held" / "info").touch()
+    (tmp_path / "lock" / "mine").mkdir()
+    with pytest.raises(DirectoryNotEmpty):
+        transport.perform([Rename("lock/mine", "lock/held"), Get("f1")])

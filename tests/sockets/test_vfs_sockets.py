@@ -1,0 +1,198 @@
+"""client.vfs_transport, server.vfs: a transport's promises over a real socket, several clients, what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import History, push
+from serving import Server, lanes
+
+from smartserver.client.call import Client
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.request import Outgoing
+from smartserver.client.vfs_transport import VfsTransport, from_url
+from smartserver.errors import AccessDenied
+from smartserver.store.format import Discipline
+from smartserver.store.repository import PackRepository
+from smartserver.verbs.all import every_verb
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
+from smartserver.verbs.server_info import InfoRequest, server_info
+from smartserver.wire.messages import RequestFlag
+from transports.base import Transport
+from transports.conformance import TransportSuite
+from transports.errors import FileExists, PermissionDenied, TransportError
+from transports.local import LocalTransport
+from transports.steps import Get, MakeDirectory, Put, Rename, SyncDirectory
+
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest"),
+]
+
+LARGE = os.urandom(3 << 20)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("served")
+    with Server(root, "--allow-vfs") as server:
+        yield server
+
+
+_numbers = itertools.count()
+
+
+def place(server: Server) -> str:
+    """A folder of its own."""
+    name = f"place-{next(_numbers)}"
+    (server.root / name).mkdir()
+    return name
+
+
+def opened(server: Server, path: str) -> VfsTransport:
+    return from_url(f"vfs://127.0.0.1:{server.port}/{path}")
+
+
+class TestSockets(TransportSuite):
+    @pytest.fixture
+    def transport(self, server: Server) -> Iterator[Transport]:
+        transport = opened(server, place(server))
+        yield transport
+        transport.close()
+
+
+def test_large_files(server: Server) -> None:
+    name = place(server)
+    files = opened(server, name)
+    files.put("large", [LARGE[:100], LARGE[100:]])
+    assert (server.root / name / "large").read_bytes() == LARGE
+    assert files.get("large") == LARGE
+    file = files.create("written")
+    for at in range(0, len(LARGE), 99_999):
+        file.write(LARGE[at : at + 99_999])
+    file.close()
+    ranges = [(at, 1000) for at in range(0, len(LARGE), 10_000)]
+    assert files.open_read("written").read_ranges(ranges) == [LARGE[at : at + size] for at, size in ranges]
+
+
+def test_one_of_many_takes_a_lock_folder(server: Server) -> None:
+    """Each adds to a file under it: nothing is lost."""
+    name = place(server)
+    opened(server, name).perform([MakeDirectory("lock"), Put("count"), SyncDirectory("")])
+
+    def add(lane: int) -> int:
+        files = opened(server, name)
+        tries = 0
+        for number in range(10):
+            mine = f"lock/{lane}-{number}"
+            files.perform([MakeDirectory(mine), Put(f"{mine}/info", b"%d" % lane)])
+            while True:
+                tries += 1
+                try:
+                    files.perform([Rename(mine, "lock/held"), count := Get("count")])
+                except TransportError:
+                    continue
+                break
+            files.perform([Put("count.1", count.content + b"x"), Rename("count.1", "count"), Rename("lock/held", mine)])
+        return tries
+
+    lanes(4, add)
+    assert opened(server, name).get("count") == b"x" * 40
+
+
+def test_new_names_have_one_winner(server: Server) -> None:
+    name = place(server)
+
+    def put(lane: int) -> bool:
+        try:
+            opened(server, name).put("new", [b"%d" % lane * 100_000])
+        except FileExists:
+            return False
+        return True
+
+    assert sum(lanes(4, put)) == 1
+    assert len(set((server.root / name / "new").read_bytes())) == 1
+
+
+def test_a_repository_of_the_server_is_read_and_not_changed(server: Server) -> None:
+    name = place(server)
+    history = History()
+    repository = PackRepository(LocalTransport(server.root), f"{name}/project")
+    push(repository, history, history.line(2))
+    files = opened(server, f"{name}/project")
+    assert files.get("root") == (server.root / name / "project" / "root").read_bytes()
+    with pytest.raises(PermissionDenied, match="swap=file"):
+        files.put("root.1", [b"x"])
+
+
+def test_it_is_refused_without_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with Server(tmp_path) as server:
+        files = opened(server, "")
+        for change in (lambda: files.get("file"), lambda: files.put("new", [LARGE])):
+            with pytest.raises(AccessDenied, match=r"this server refuses them \(start it with `--allow-vfs`\)"):
+                change()
+        files.close()
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_server_for_readers(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with Server(tmp_path, "--allow-vfs", anonymous="read") as server:
+        files = opened(server, "")
+        assert files.get("file") == b"content"
+        with pytest.raises(AccessDenied, match="--anonymous write"):
+            files.delete("file")
+        files.close()
+
+
+def test_what_the_server_says_of_itself(server: Server, tmp_path: Path) -> None:
+    def verbs(port: int) -> set[str]:
+        with Client(lambda: TcpMedium("127.0.0.1", port)) as client:
+            return set(client.call(server_info, InfoRequest()).capabilities)
+
+    with Server(tmp_path) as other:
+        assert verbs(server.port) - verbs(other.port) == {verb.name for verb in every_verb() if verb.is_vfs}
+
+
+def pushing(history: History, ref: bytes, tip: bytes) -> Outgoing:
+    """A push of one revision."""
+    segment = history.segment(tip)
+    calls: list[tuple[AnyVerb, Arguments]] = [
+        (repository_insert_pack, InsertPackRequest()),
+        (branch_set_last_revision, SetLastRevisionRequest(ref, tip)),
+    ]
+    return Outgoing("project", calls, RequestFlag.BODY, body=lambda: [(segment, 1)])
+
+
+def test_writers_of_files_and_of_the_server_exclude_each_other(tmp_path: Path) -> None:
+    """Two over file-level verbs and two by RPC push to one repository: nothing is lost."""
+    histories = [History() for _ in range(4)]
+    lines = [history.line(6, None, f"lane {lane}") for lane, history in enumerate(histories)]
+    with Server(tmp_path, "--allow-vfs", "--folder-locks") as server:
+        near = PackRepository(LocalTransport(tmp_path), "project", discipline=Discipline.FOLDER)
+        push(near, histories[0], lines[0][:1], {b"refs/heads/first": lines[0][0]})
+
+        def work(lane: int) -> None:
+            history, ref = histories[lane], b"refs/heads/%d" % lane
+            if lane % 2:
+                with contextlib.closing(opened(server, "")) as files:
+                    for tip in lines[lane]:
+                        push(PackRepository(files, "project"), history, [tip], {ref: tip})
+                return
+            with Client(lambda: TcpMedium("127.0.0.1", server.port)) as client:
+                for tip in lines[lane]:
+                    client.request(pushing(history, ref, tip))
+
+        lanes(4, work)
+        found = PackRepository(LocalTransport(tmp_path), "project")
+        refs = {name: value[0].id for name, value in found.snapshot().view.refs().items()}
+        assert refs == {b"refs/heads/first": lines[0][0], **{b"refs/heads/%d" % n: lines[n][-1] for n in range(4)}}
+        assert found.verify().problems == ()

@@ -1,0 +1,170 @@
+"""smartserver.cli.push, smartserver.cli.pull, smartserver.cli.copying: one repository of ours copied into another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, push
+from click.testing import CliRunner, Result
+from stored import stored
+
+from smartserver.cli.copying import OFTEN, QUIET, Shown
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server, Workspace
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import RepositoryTransaction
+from transports.local import LocalTransport
+
+OTHER = b"refs/heads/other"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(group, arguments)
+
+
+def why(result: Result) -> str:
+    assert isinstance(result.exception, CommandError), (result.exception, result.output)
+    return str(result.exception)
+
+
+def opened(folder: Path) -> Snapshot:
+    return PackRepository(LocalTransport(folder)).snapshot()
+
+
+def refs(folder: Path) -> dict[bytes, bytes]:
+    """Where the refs of a repository in a folder are."""
+    return {name: value[0].id for name, value in opened(folder).view.refs().items()}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Workspace("test") as workspace:
+        yield workspace.start_ours()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> tuple[Path, History]:
+    return tmp_path / "source", stored(tmp_path / "source", 5)
+
+
+@pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """A place that is written to, and the folder it is."""
+    if request.param == "server":
+        served: Server = request.getfixturevalue("server")
+        name = request.node.name.replace("[", "-").replace("]", "")
+        return served.url(name), served.served / name
+    folder = tmp_path / "target"
+    return (folder.as_uri() if request.param == "store" else str(folder)), folder
+
+
+def test_what_is_missing_is_brought_and_nothing_twice(source: tuple[Path, History], target: tuple[str, Path]) -> None:
+    folder, history = source
+    place, there = target
+    first = run("push", str(folder), place)
+    assert (first.exit_code, first.stderr) == (0, ""), first.exception
+    assert first.stdout.splitlines()[0].startswith("5 revisions, 1 ref")
+    assert refs(there) == refs(folder)
+    line = history.line(2, list(history.parents)[-1])
+    push(PackRepository(LocalTransport(folder)), history, line, {MAIN: line[-1], OTHER: line[0]})
+    named = run("push", "--ref", "other", str(folder), place)
+    assert named.stdout == "1 revision, 1 ref\n    refs/heads/other\n"
+    assert run("push", str(folder), place).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
+    assert refs(there) == refs(folder)
+    assert run("push", str(folder), place).stdout == "nothing new\n"
+    assert run("verify", str(there)).stdout.endswith(": all well\n")
+
+
+def test_the_other_way_round(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
+    folder, history = source
+    place, there = target
+    assert run("push", str(folder), place).exit_code == 0
+    mine = tmp_path / "mine"
+    assert run("pull", place, str(mine)).stdout.startswith("5 revisions, 1 ref (a new repository)\n")
+    line = history.line(2, list(history.parents)[-1])
+    push(PackRepository(LocalTransport(there)), history, line, {MAIN: line[-1], OTHER: line[0]})
+    assert run("pull", "--ref", "other", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/other\n"
+    assert run("pull", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
+    assert run("pull", place, str(mine)).stdout == "nothing new\n"
+    assert refs(mine) == refs(there)
+    assert run("verify", str(mine)).stdout.endswith(": all well\n")
+
+
+def test_what_diverged_needs_force(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
+    folder, history = source
+    place, there = target
+    assert run("push", str(folder), place).exit_code == 0
+    line = history.line(1, next(iter(history.parents)))
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], {MAIN: line[-1]})
+    assert "refs/heads/main: " in why(run("push", str(apart), place))
+    assert refs(there) == refs(folder)
+    assert run("push", "--force", str(apart), place).exit_code == 0
+    assert refs(there) == refs(apart)
+    assert "refs/heads/main: " in why(run("pull", place, str(folder)))
+    assert run("pull", "--force", place, str(folder)).exit_code == 0
+    assert refs(folder) == refs(apart)
+
+
+def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, _ = source
+    assert "there is no ref 'nix'; there is refs/heads/main" in why(run("push", "--ref", "nix", str(folder), "/x"))
+    assert "push to it" in why(run("pull", str(folder), "hpss://h/x"))
+    assert "pull from it" in why(run("push", "hpss://h/x", str(folder)))
+    assert why(run("push", str(tmp_path), "hpss://h/x")) == f"{tmp_path} is not a repository of smartserver"
+    assert run("push", "a", "b", "c").exit_code == 2
+    assert "no repository" in why(run("pull", str(tmp_path / "nothing"), str(tmp_path / "here")))
+    assert not (tmp_path / "here").exists()
+
+
+def test_how_far_it_is_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    shown = Shown("push", True, lambda: now[0])
+    for seconds in (0.0, QUIET, QUIET + OFTEN / 2, QUIET + OFTEN):
+        now[0] = seconds
+        shown(int(seconds * 10), 100)
+    shown.end()
+    assert capsys.readouterr().err == "\rpush: 10 %\rpush: 12 %\rpush: 100 %\n"
+    hidden = Shown("push", False, lambda: QUIET)
+    hidden(1, 2)
+    hidden.end()
+    assert capsys.readouterr().err == ""
+
+
+def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
+    folder, history = source
+    place, there = target
+    tip = list(history.parents)[-1]
+
+    def put(where: Path, value: bytes) -> None:
+        def plan(transaction: RepositoryTransaction) -> bytes:
+            transaction.set_map("tags", "ids", MAIN + b"\0v1", value)
+            transaction.set_map("notes", "opaque", b"x", b"y")
+            return b""
+
+        PackRepository(LocalTransport(where)).commit(os.urandom(16), 0, "tester", plan)
+
+    def maps(where: Path) -> dict[str, dict[bytes, bytes]]:
+        return {name: dict(found.items()) for name, found in opened(where).view.maps.items()}
+
+    put(folder, tip)
+    assert "2 entries of maps" in run("push", str(folder), place).stdout
+    assert maps(there) == {"notes": {b"x": b"y"}, "tags": {MAIN + b"\0v1": tip}}
+    assert run("push", str(folder), place).stdout == "nothing new\n"
+    other = next(iter(history.parents))
+    put(there, other)
+    done = run("push", str(folder), place)
+    assert (done.exit_code, done.stdout) == (0, "nothing new\n")
+    assert done.stderr == "1 entry of maps differs and was left as it is (--force replaces it)\n"
+    assert run("push", "--force", str(folder), place).stdout.startswith("0 revisions, 0 refs, 1 entry of maps")
+    mine = tmp_path / "mine"
+    assert "2 entries of maps" in run("pull", place, str(mine)).stdout
+    assert maps(mine) == maps(there) == maps(folder)
+    # Of a ref that is named only what belongs to it.
+    assert "1 entry of maps" in run("pull", "--ref", "main", place, str(tmp_path / "some")).stdout

@@ -1,0 +1,75 @@
+"""smartserver.client.places: any URL of ours, and what carries the bytes to it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from smartserver.client import ssh_url, store_url
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.medium import CannotConnect
+from smartserver.client.places import SCHEMES, connect, is_ours, parse_place, served_by
+from smartserver.client.url import BadUrl
+
+
+@pytest.mark.parametrize(
+    ("url", "served"),
+    [
+        ("hpss://h/a/b", "hpss://h:4155/"),
+        ("hpss+ssh://h/srv/a", "hpss+ssh://h/srv/"),
+        ("hpss+sftp://me@h/srv/a", "hpss+sftp://me@h/srv/"),
+        ("hpss+vfs://h/a/b", "hpss+vfs://h/"),
+    ],
+)
+def test_what_a_server_serves(url: str, served: str) -> None:
+    assert served_by(parse_place(url)) == served
+    assert is_ours(url)
+
+
+def test_every_scheme_is_known_wherever_there_is_a_list_of_them() -> None:
+    assert {"hpss", ssh_url.SCHEME, *store_url.SCHEMES} == set(SCHEMES)
+
+
+@pytest.mark.parametrize("url", ["sftp://h/srv/a", "http://h/a", "hpss+http://h/a", "/srv/a", ""])
+def test_what_is_none(url: str) -> None:
+    assert not is_ours(url)
+    with pytest.raises(BadUrl, match="does not begin with hpss://"):
+        parse_place(url)
+
+
+@pytest.mark.sockets
+def test_plain_hpss_is_tcp() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        medium = connect(parse_place(f"hpss://127.0.0.1:{listener.getsockname()[1]}/a"), "ssh")
+        medium.close()
+    assert isinstance(medium, TcpMedium)
+
+
+@pytest.mark.sockets
+def test_ssh_is_a_pipe_to_the_command_that_is_named() -> None:
+    medium = connect(parse_place("hpss+ssh://h/srv/a"), "echo")
+    assert isinstance(medium, PipeMedium)
+    assert medium.read(100).startswith(b"-T -o ForwardX11=no")
+    medium.close()
+
+
+@pytest.mark.sockets
+def test_a_store_is_a_pipe_to_a_server_of_its_own_whose_last_words_are_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sys; sys.exit('smartserver: sftp://h/srv/: the key of h is not known')"
+    monkeypatch.setattr(store_url.StoreLocation, "command", lambda _: [sys.executable, "-c", program])
+    medium = connect(parse_place("hpss+sftp://h/srv/a"), "ssh")
+    with pytest.raises(CannotConnect, match=r"^cannot connect to h: sftp://h/srv/: the key of h is not known$"):
+        medium.read(1)
+    medium.close()
+
+
+def test_plain_hpss_loads_nothing_of_the_others() -> None:
+    script = (
+        "import sys; from smartserver.client.places import parse_place; parse_place('hpss://h/a'); print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {f"smartserver.client.{name}" for name in ("ssh_url", "store_url", "media.pipe")} & set(loaded)

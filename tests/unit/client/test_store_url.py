@@ -1,0 +1,51 @@
+"""smartserver.client.store_url: what is a URL of a repository in somebody's files, and what serves it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from smartserver.client.store_url import StoreLocation, parse_store
+from smartserver.client.url import BadUrl
+
+SFTP, VFS = "hpss+sftp", "hpss+vfs"
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        (f"{SFTP}://h/srv/a", StoreLocation(SFTP, "h", "srv/", "sftp://h/srv/", "a")),
+        (f"{SFTP}://me@H:2222/srv/a/b/", StoreLocation(SFTP, "me@h:2222", "srv/", "sftp://me@h:2222/srv/", "a/b")),
+        (f"{SFTP}://h/~/a%20b", StoreLocation(SFTP, "h", "~/", "sftp://h/~/", "a b")),
+        (f"{SFTP.upper()}://[::1]/a%20b/c", StoreLocation(SFTP, "[::1]", "a b/", "sftp://[::1]/a%20b/", "c")),
+        (f"{VFS}://h/a", StoreLocation(VFS, "h", "", "vfs://h/", "a")),
+        (f"{VFS}://h:7/a/b", StoreLocation(VFS, "h:7", "", "vfs://h:7/", "a/b")),
+    ],
+)
+def test_good(url: str, location: StoreLocation) -> None:
+    assert parse_store(url) == location
+    assert parse_store(location.key) == location
+    assert location.command()[-3:] == ["--stdio", "--", location.served]
+
+
+def test_nothing_is_loaded_from_where_it_is_started() -> None:
+    """A repository somebody cloned may have a module of any name in it."""
+    assert parse_store(f"{VFS}://h/a").command()[:4] == [sys.executable, "-P", "-m", "smartserver.cli.main"]
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (f"{SFTP}://h", "its path must have two parts"),
+        (f"{SFTP}://h/srv", "its path must have two parts"),
+        (f"{SFTP}://-oProxyCommand=x/a/b", "is not the name of a host"),
+        (f"{SFTP}://me:secret@h/a/b", "a password has no meaning"),
+        (f"{VFS}://me@h/a", "a user has no meaning"),
+        (f"{VFS}:///a", "it has no host"),
+    ],
+)
+def test_bad(url: str, why: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        parse_store(url)
+    assert why in caught.value.why

@@ -1,0 +1,277 @@
+"""server.jailed: what of the served folder the file-level verbs may see and change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from smartserver.errors import InvalidPath
+from smartserver.server.jailed import MAX_MOVED, JailedTransport
+from smartserver.store.format import MADE_BESIDE, Discipline, Format
+from transports.base import Capability, Transport
+from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+SECRET = b"nobody's"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What is served; beside it lies what is not."""
+    (tmp_path / "secret").write_bytes(SECRET)
+    (tmp_path / "served-not").mkdir()
+    (tmp_path / "served-not" / "secret").write_bytes(SECRET)
+    folder = tmp_path / "served"
+    (folder / "team" / "inner").mkdir(parents=True)
+    (folder / "team" / "file").write_bytes(b"file")
+    (folder / ".hidden").write_bytes(SECRET)
+    return folder
+
+
+@pytest.fixture
+def jailed(folder: Path) -> JailedTransport:
+    return JailedTransport(LocalTransport(folder), "")
+
+
+def calls(jailed: Transport, path: str) -> dict[str, Callable[[], object]]:
+    """Every call that takes a path, by its name."""
+    return {
+        "get": lambda: jailed.get(path),
+        "open_read": lambda: jailed.open_read(path),
+        "map_file": lambda: jailed.map_file(path),
+        "list_directory": lambda: jailed.list_directory(path),
+        "stat": lambda: jailed.stat(path),
+        "exists": lambda: jailed.exists(path),
+        "sync_directory": lambda: jailed.sync_directory(path),
+        "create": lambda: jailed.create(path),
+        "append": lambda: jailed.append(path),
+        "put": lambda: jailed.put(path, [b"x"]),
+        "rename": lambda: jailed.rename(path, "team/new"),
+        "rename to": lambda: jailed.rename("team/file", path),
+        "delete": lambda: jailed.delete(path),
+        "make_directory": lambda: jailed.make_directory(path),
+        "remove_directory": lambda: jailed.remove_directory(path),
+        "child": lambda: jailed.child(path),
+    }
+
+
+CALLS = sorted(calls(MemoryTransport(), ""))
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Everything there is, links not followed."""
+    found: dict[str, bytes | None] = {}
+    for each in sorted(folder.rglob("*")):
+        name = str(each.relative_to(folder))
+        found[name] = each.read_bytes() if each.is_file() and not each.is_symlink() else None
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..", "../secret", "team/../../secret", "team/..", ".", "./team", "team/./file", "/etc/passwd", "/", "//",
+        "team//file", "team/", "a\0b", "team\\..\\..\\secret", "..\\secret", ".hidden", "team/.x", "a\nb", "a\udc80",
+        "../served-not/secret",
+    ],
+)  # fmt: skip
+def test_what_is_no_path(jailed: JailedTransport, folder: Path, call: str, path: str) -> None:
+    before = snapshot(folder.parent)
+    with pytest.raises(InvalidPath):
+        calls(jailed, path)[call]()
+    assert snapshot(folder.parent) == before
+
+
+@pytest.mark.parametrize("base", ["..", "team/..", "/etc", "a\0", ".hidden", "team/"])
+def test_what_is_no_base(folder: Path, base: str) -> None:
+    with pytest.raises(InvalidPath):
+        JailedTransport(LocalTransport(folder), base)
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "child"])
+@pytest.mark.parametrize(
+    ("link", "to", "path"),
+    [
+        ("out", "../secret", "out"),
+        ("out", "..", "out/secret"),
+        ("out", "../served-not", "out/secret"),
+        ("out", "../new", "out"),
+        ("out", "/etc", "out/passwd"),
+        ("team/inner/out", "../../..", "team/inner/out/secret"),
+        ("again", "out", "again"),
+        ("team/out", "../../secret", "team/out"),
+    ],
+)
+def test_no_link_leads_out(jailed: JailedTransport, folder: Path, call: str, link: str, to: str, path: str) -> None:
+    if link == "again":
+        (folder / "out").symlink_to("../secret")
+    (folder / link).symlink_to(to)
+    before = snapshot(folder.parent)
+    with pytest.raises(InvalidPath, match="leads out") as wrong:
+        calls(jailed, path)[call]()
+    assert wrong.value.path == path
+    assert snapshot(folder.parent) == before
+
+
+def test_links_within_are_followed(jailed: JailedTransport, folder: Path) -> None:
+    """And the link itself is what is renamed or deleted."""
+    (folder / "alias").symlink_to("team")
+    (folder / "shortcut").symlink_to("team/file")
+    assert jailed.get("alias/file") == jailed.get("shortcut") == b"file"
+    jailed.put("alias/new", [b"new"])
+    assert (folder / "team" / "new").read_bytes() == b"new"
+    jailed.rename("shortcut", "moved")
+    assert os.readlink(folder / "moved") == "team/file"
+    jailed.delete("moved")
+    assert jailed.get("team/file") == b"file"
+    with pytest.raises(NoSuchFile) as wrong:
+        jailed.get("alias/absent")
+    assert wrong.value.path == "alias/absent"
+
+
+def test_a_link_to_a_name_nobody_can_have(jailed: JailedTransport, folder: Path) -> None:
+    os.mkdir(os.fsencode(folder) + b"/\xff")
+    (folder / "odd").symlink_to(os.fsdecode(b"\xff"))
+    with pytest.raises(InvalidPath):
+        jailed.list_directory("odd")
+
+
+def test_a_listing_shows_what_can_be_asked_for(jailed: JailedTransport, folder: Path) -> None:
+    (folder / "back\\slash").write_bytes(b"")
+    (folder / "new\nline").write_bytes(b"")
+    assert jailed.list_directory("") == ["team"]
+
+
+def test_a_repository_that_is_being_made_is_hidden_from_nobody(jailed: JailedTransport) -> None:
+    """Who makes it must reach it."""
+    made = f"{MADE_BESIDE}0a1b"
+    jailed.make_directory(made)
+    jailed.put(f"{made}/format", [Format(Discipline.FOLDER).line()])
+    assert jailed.list_directory("") == [made, "team"]
+    jailed.rename(made, "project")
+    assert jailed.list_directory("project") == ["format"]
+
+
+def test_errors_name_what_was_asked_for(folder: Path) -> None:
+    below = JailedTransport(LocalTransport(folder), "team")
+    for call, path in (("get", "absent"), ("stat", "inner/absent"), ("append", "absent"), ("delete", "absent")):
+        with pytest.raises(NoSuchFile) as wrong:
+            calls(below, path)[call]()
+        assert wrong.value.path == path
+    with pytest.raises(NoSuchFile) as wrong:
+        below.rename("file", "absent/new")
+    assert wrong.value.path == "absent/new"
+    with pytest.raises(NoSuchFile) as wrong:
+        below.rename("absent", "new")
+    assert wrong.value.path == "absent"
+    with pytest.raises(NotADirectory) as other:
+        below.rename("inner", "file")
+    assert other.value.path == "file"
+    assert below.describe("file") == "team/file"
+    assert below.child("inner").describe() == "team/inner"
+
+
+def test_the_served_folder_itself_is_not_changed(jailed: JailedTransport, folder: Path) -> None:
+    for call in ("create", "append", "put", "rename", "rename to", "delete", "make_directory", "remove_directory"):
+        with pytest.raises(PermissionDenied, match="served folder itself"):
+            calls(jailed, "")[call]()
+    assert folder.is_dir()
+
+
+def test_it_has_no_locks(jailed: JailedTransport) -> None:
+    assert jailed.capabilities == Capability.APPEND | Capability.HANDLES
+    for lock in (jailed.lock, jailed.try_lock):
+        with pytest.raises(NotSupported):
+            lock("team/file")
+
+
+# -- repositories
+
+
+def repository(folder: Path, name: str, discipline: Discipline) -> None:
+    (folder / name / "packs").mkdir(parents=True)
+    (folder / name / "format").write_bytes(Format(discipline).line())
+    (folder / name / "root").write_bytes(b"root")
+
+
+INSIDE = ["project/root", "project/packs/new", "project/format", "project/packs", "project", "alias/root", "packed/x"]
+CHANGES = ["create", "append", "put", "rename", "rename to", "delete", "make_directory", "remove_directory"]
+
+
+@pytest.mark.parametrize("call", CHANGES)
+@pytest.mark.parametrize("path", INSIDE)
+@pytest.mark.parametrize("discipline", [Discipline.FILE, Discipline.OBJECT])
+def test_a_repository_of_another_discipline_is_not_changed(
+    jailed: JailedTransport, folder: Path, call: str, path: str, discipline: Discipline
+) -> None:
+    """Nor by way of a link to it or into it."""
+    repository(folder, "project", discipline)
+    (folder / "alias").symlink_to("project")
+    (folder / "packed").symlink_to("project/packs")
+    before = snapshot(folder)
+    with pytest.raises(PermissionDenied, match=f"swap={discipline.value}") as wrong:
+        calls(jailed, path)[call]()
+    assert wrong.value.path == path
+    assert snapshot(folder) == before
+
+
+def test_it_is_read(jailed: JailedTransport, folder: Path) -> None:
+    repository(folder, "project", Discipline.FILE)
+    assert jailed.get("project/root") == b"root"
+    assert jailed.list_directory("project") == ["format", "packs", "root"]
+
+
+def test_a_repository_of_the_lock_folder_is_changed(jailed: JailedTransport, folder: Path) -> None:
+    repository(folder, "project.1", Discipline.FOLDER)
+    jailed.rename("project.1", "project")
+    jailed.put("project/root.1", [b"new"])
+    jailed.rename("project/root.1", "project/root")
+    jailed.make_directory("project/lock")
+    jailed.make_directory("project/lock/1")
+    jailed.rename("project/lock/1", "project/lock/held")
+    jailed.delete("project/format")
+    assert jailed.list_directory("project") == ["lock", "packs", "root"]
+    assert jailed.get("project/root") == b"new"
+
+
+@pytest.mark.parametrize("content", [b"", b"something else\n", b"smartserver repository 9 swap=folder\n", b"x" * 1000])
+def test_what_may_be_a_repository_is_not_changed(jailed: JailedTransport, folder: Path, content: bytes) -> None:
+    (folder / "team" / "format").write_bytes(content)
+    with pytest.raises(PermissionDenied, match="another release") as wrong:
+        jailed.put("team/new", [b"x"])
+    assert wrong.value.path == "team/new"
+
+
+def test_a_folder_of_that_name_is_no_format(jailed: JailedTransport, folder: Path) -> None:
+    (folder / "team" / "format").mkdir()
+    jailed.put("team/format/new", [b"x"])
+
+
+def test_repositories_are_not_moved_with_a_folder(jailed: JailedTransport, folder: Path) -> None:
+    repository(folder, "team/inner/project", Discipline.FILE)
+    with pytest.raises(PermissionDenied, match="swap=file") as wrong:
+        jailed.rename("team", "moved")
+    assert wrong.value.path == "team"
+    (folder / "team" / "inner" / "project" / "format").write_bytes(Format(Discipline.FOLDER).line())
+    jailed.rename("team", "moved")
+    assert jailed.get("moved/inner/project/root") == b"root"
+
+
+def test_what_cannot_be_looked_through_is_not_moved(jailed: JailedTransport, folder: Path) -> None:
+    for number in range(MAX_MOVED):
+        (folder / "team" / "inner" / str(number)).mkdir()
+    with pytest.raises(PermissionDenied, match=f"more than {MAX_MOVED} folders"):
+        jailed.rename("team", "moved")
+    (folder / "team" / "inner" / "0").rmdir()
+    (folder / "team" / "inner" / "1").rmdir()
+    jailed.rename("team", "moved")
+
+
+def test_a_file_that_is_gone_is_not_moved(jailed: JailedTransport) -> None:
+    with pytest.raises(TransportError):
+        jailed.rename("team/absent", "new")

@@ -1,0 +1,222 @@
+"""store.far: a store behind a link is asked for much at once; budgets of trips, and damage is told as on a near one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, Lockless, Repeatable, check_whole, push
+from trips import Trips
+
+from smartserver.errors import CorruptFile
+from smartserver.store import far, root
+from smartserver.store.far import FarPack, get_all, is_far, read_across
+from smartserver.store.pack import PackReader
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot, index_path
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]
+
+
+class Stored:
+    """A `folder` repository of seven pushes, and a history that goes on."""
+
+    def __init__(self) -> None:
+        self.storage = MemoryTransport()
+        self.history = History()
+        self.line = self.history.line(20)
+        self.trips = Trips(self.storage)
+        self.push(self.line[:3])
+        for tip in self.line[3:9]:
+            self.push([tip])
+
+    def push(self, revisions: list[bytes], name: bytes = MAIN) -> None:
+        push(PackRepository(Lockless(self.storage), "project"), self.history, revisions, {name: revisions[-1]})
+
+    def repository(self) -> PackRepository:
+        """As a new process sees it."""
+        return PackRepository(self.trips, "project", randomness=Repeatable(5))
+
+    def snapshot(self) -> Snapshot:
+        return self.repository().snapshot()
+
+
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
+
+
+def pull(stored: Stored, count: int) -> bytes:
+    snapshot = stored.snapshot()
+    assert dict(snapshot.view.refs())
+    last = snapshot.graph.count
+    reader = snapshot.read_ranges(((last - count, last),))
+    pieces = []
+    while piece := reader.read(300):
+        pieces.append(piece)
+    assert reader.left == 0
+    return b"".join(pieces)
+
+
+def lock(stored: Stored) -> None:
+    repository = stored.repository()
+    repository.format()
+    del stored.trips.log[:]
+    with repository._file.swapping():
+        pass
+
+
+OPERATIONS: dict[str, Callable[[Stored], object]] = {
+    "open": Stored.snapshot,
+    "lock and unlock": lock,
+    "push one revision": lambda stored: push(
+        stored.repository(), stored.history, [stored.line[9]], {MAIN: stored.line[9]}
+    ),
+    "push a new branch": lambda stored: push(
+        stored.repository(), stored.history, [stored.line[9]], {b"refs/heads/new": stored.line[9]}
+    ),
+    "new repository": lambda stored: push(
+        PackRepository(stored.trips, "other"), stored.history, stored.line[:3], {MAIN: stored.line[2]}
+    ),
+    "pull one revision": lambda stored: pull(stored, 1),
+    "clone": lambda stored: pull(stored, 9),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_takes_so_many_trips(stored: Stored, name: str) -> None:
+    OPERATIONS[name](stored)
+    assert len(stored.trips.log) <= BUDGETS[f"store: {name}"], "\n".join(stored.trips.log)
+
+
+def test_every_operation_has_a_budget() -> None:
+    assert {f"store: {name}" for name in OPERATIONS} == BUDGETS.keys()
+
+
+def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
+    assert pull(stored, 9) == stored.history.body(stored.line[:9])
+    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+
+
+def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for in several goes, and records are read one by one."""
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 500)
+    monkeypatch.setattr("smartserver.store.snapshot.AT_ONCE", 500)
+    monkeypatch.setattr("smartserver.store.far.NEAR", 100)
+    assert pull(stored, 9) == stored.history.body(stored.line[:9])
+    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+
+
+def test_a_second_request_reads_no_index_again(stored: Stored) -> None:
+    repository = stored.repository()
+    repository.snapshot()
+    del stored.trips.log[:]
+    stored.push([stored.line[9]])
+    repository.snapshot()
+    assert len(stored.trips.log) == 2
+    assert stored.trips.log[1].count(".idx") == 1
+    del stored.trips.log[:]
+    repository.snapshot()
+    assert stored.trips.log == ["Get project/root"]
+
+
+def test_it_is_tidied_in_passing_once_it_has_many_packs(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = stored.repository()
+    for tip in stored.line[9:17]:
+        push(repository, stored.history, [tip], {MAIN: tip})
+    del stored.trips.log[:]
+    repository.tidy()
+    assert stored.trips.log == []
+    monkeypatch.setattr("smartserver.store.repository.FAR_PACKS", 14)
+    repository.tidy()
+    assert len(repository.snapshot().packs) < 7
+    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+
+
+def test_tables_come_with_the_indexes(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root, "INLINE", 1)
+    stored.push([stored.line[9]], b"refs/heads/other")
+    snapshot = stored.snapshot()
+    assert set(snapshot.view.refs()) == {MAIN, b"refs/heads/other"}
+    assert "tables/" in stored.trips.log[1]
+    assert len(stored.trips.log) == 2
+
+
+def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack") -> str:
+    """The last pack's file, damaged; where it lies."""
+    name = stored.snapshot().root.packs[-1].name.hex()
+    path = f"project/packs/{name}{suffix}"
+    content = stored.storage.get(path)
+    stored.storage.delete(path)
+    stored.storage.put(path, [how(content)])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (lambda content: content[:-1], "does not end at byte"),
+        (lambda content: content + b"x", "does not end at byte"),
+        (lambda content: content[:40], "does not end at byte"),
+        (lambda content: b"xxxxxxxx" + content[8:], "begins with"),
+        (lambda content: content.replace(b"object", b"OBJECT", 1), "its kinds are"),
+    ],
+)
+def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], bytes], why: str) -> None:
+    path = damaged(stored, how)
+    with pytest.raises(CorruptFile, match=why) as raised:
+        pull(stored, 1)
+    assert f"project/{raised.value.path}" == path
+    assert any(why in problem for problem in PackRepository(Lockless(stored.storage), "project").verify().problems)
+
+
+def test_a_pack_that_is_gone(stored: Stored) -> None:
+    snapshot = stored.snapshot()
+    stored.storage.delete(f"project/packs/{snapshot.root.packs[-1].name.hex()}.pack")
+    with pytest.raises(NoSuchFile):
+        snapshot.segment(8)
+
+
+def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:
+    damaged(stored, lambda content: content[:-1] + bytes((content[-1] ^ 1,)), ".idx")
+    entry = stored.snapshot().root.packs[0]
+    stored.storage.delete(f"project/{index_path(entry.name)}")
+    snapshot = stored.snapshot()
+    assert [pack.rebuilt is not None for pack in snapshot.packs] == [True, *[False] * 5, True]
+    assert snapshot.segment(8) == stored.history.segment(stored.line[8])
+
+
+def test_which_store_is_far(tmp_path: Path) -> None:
+    assert not is_far(LocalTransport(tmp_path))
+    assert not is_far(MemoryTransport())
+    assert is_far(Lockless(MemoryTransport()))
+
+
+def test_ranges_across_near_and_far_packs(stored: Stored) -> None:
+    """In the order they were asked for; each is where it says, or an error names it."""
+    near = PackRepository(stored.storage, "project").snapshot().packs
+    distant = stored.snapshot().packs
+    packs = [near[0], distant[1], distant[2], near[0], distant[1]]
+    readers: list[PackReader] = [pack.reader for pack in packs]
+    assert isinstance(readers[1], FarPack)
+    wanted = [(reader, reader.first + number, 20) for number, reader in enumerate(readers)]
+    expected = [reader.read(offset, size) for reader, offset, size in wanted]
+    assert read_across(wanted) == expected
+    assert read_across([]) == []
+    with pytest.raises(CorruptFile, match="outside of the segments"):
+        read_across([(readers[1], 0, 20)])
+
+
+def test_files_are_asked_for_in_goes_of_a_bounded_size(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far, "AT_ONCE", 10)
+    trips = Trips(MemoryTransport())
+    for name in "abc":
+        trips.inner.put(name, [name.encode() * 6])
+    found = dict(get_all(trips, {"a": 6, "x": 4, "b": 20, "c": 6}))
+    assert found == {"a": b"aaaaaa", "x": None, "b": b"bbbbbb", "c": b"cccccc"}
+    assert trips.log == ["Get a, Get x", "Get b", "Get c"]

@@ -1,0 +1,43 @@
+"""A store behind a link, that notes its trips: each `perform` is one, and so is each call of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builders import Stepwise
+
+from transports.base import Capability, ReadFile, Transport, WriteFile
+from transports.steps import Step
+
+
+class Trips(Stepwise):
+    """`log`: a line a trip."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.capabilities = Capability.NONE
+        self.log: list[str] = []
+        """What each trip asked for; shared with the children."""
+
+    def wrap(self, inner: Transport, prefix: str) -> Trips:
+        made = Trips(inner)
+        made.prefix, made.log = prefix, self.log
+        return made
+
+    def before(self, call: str, path: str) -> None:
+        self.log.append(f"{call} {path}")
+
+    def map_file(self, path: str) -> memoryview:
+        raise AssertionError(f"{path} is mapped, and was not asked for with others")
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        if steps:
+            self.log.append(", ".join(f"{type(step).__name__} {self.full(step.path)}" for step in steps))
+        self.inner.perform(steps)
+
+    def open_read(self, path: str) -> ReadFile:
+        raise AssertionError(f"{path} is opened, and not asked for with others")
+
+    def create(self, path: str) -> WriteFile:
+        self.log.append(f"create {self.full(path)}")  # What is written, synced and closed goes with it.
+        return self.inner.create(path)

@@ -1,0 +1,165 @@
+"""smartserver.pytest_plugin: a mark that fails a test in which a client makes calls that it must not."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+import pytest
+
+from smartserver import pytest_plugin
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.unbanned("its tests ban, and are run in this process")
+
+PREAMBLE = """
+import os, subprocess, sys
+import pytest
+from smartserver.client.call import Client
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Reply, Request
+from smartserver.wire.messages import Outcome, Status, encode
+from smartserver.wire.messages import Reply as ReplyMessage
+import msgspec
+
+class Medium:
+    def __init__(self):
+        self.server, self.coming = Connection(Role.SERVER), b""
+    def poll(self, *, read, write, timeout=None):
+        return bool(self.coming), write
+    def read(self, size):
+        came, self.coming = self.coming, b""
+        return came
+    def write_some(self, view):
+        self.server.receive_data(bytes(view))
+        while (event := self.server.next_event()) is not None:
+            result = msgspec.Raw(msgspec.msgpack.encode(InfoResult("1", [])))
+            self.coming += self.server.send(Reply(event.id, encode(ReplyMessage([Outcome(Status.DONE, result)]))))
+        return len(view)
+    def close(self):
+        pass
+
+def ask(client):
+    return client.call(server_info, InfoRequest())
+"""
+
+
+def run(pytester: pytest.Pytester, body: str, ini: str = "") -> pytest.RunResult:
+    pytester.makepyfile(PREAMBLE + body)
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    installed = any(point.value == pytest_plugin.__name__ for point in entry_points(group="pytest11"))
+    arguments = [] if installed else ["-p", pytest_plugin.__name__]
+    return pytester.runpytest_inprocess("--strict-markers", "--strict-config", "-p", "no:cacheprovider", *arguments)
+
+
+def test_a_test_that_calls_what_its_mark_bans_fails(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.ban("rpc:Server.info")
+def test_banned():
+    ask(Client(Medium))
+
+@pytest.mark.ban("rpc:Server.info")
+def test_banned_and_caught():
+    try:
+        ask(Client(Medium))
+    except Exception:
+        pass
+
+@pytest.mark.ban("rpc:Repository.*", "vfs:*")
+def test_others():
+    ask(Client(Medium))
+
+def test_without():
+    ask(Client(Medium))
+""",
+    )
+    result.assert_outcomes(failed=2, passed=2)
+    result.stdout.fnmatch_lines(["*Server.info is banned by the rule rpc:Server.info; called from *"])
+
+
+def test_the_body_of_a_marked_test_is_one_operation(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.ban("duplicate")
+def test_marked():
+    client = Client(Medium)
+    for _ in range(2):
+        ask(client)
+
+def test_of_all():
+    client = Client(Medium)
+    for _ in range(2):
+        ask(client)
+""",
+        "hpss_bans = silly",
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*Server.info is banned by the rule duplicate: the same was answered before;*"])
+
+
+def test_rules_for_all_and_a_test_that_says_why_not(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_all():
+    ask(Client(Medium))
+
+@pytest.mark.unbanned("it measures what this costs")
+def test_unbanned():
+    ask(Client(Medium))
+    assert "SMARTSERVER_DEBUG" not in os.environ
+
+@pytest.fixture
+def client():
+    return Client(Medium)
+
+def test_fixtures_too(client):
+    ask(client)
+""",
+        "hpss_bans = rpc:Server.info vfs:*",
+    )
+    result.assert_outcomes(failed=2, passed=1)
+
+
+def test_commands_are_told_by_the_environment(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss")
+    result = run(
+        pytester,
+        """
+@pytest.mark.ban("vfs:*")
+def test_it():
+    assert os.environ["SMARTSERVER_DEBUG"] == "hpss,hpss-ban=silly,vfs:*"
+
+@pytest.mark.unbanned("to see")
+def test_after():
+    assert os.environ["SMARTSERVER_DEBUG"] == "hpss"
+""",
+        "hpss_bans = silly",
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("mark", "why"),
+    [
+        ("ban()", "*expected @pytest.mark.ban(rule, ...), each a string"),
+        ("ban(7)", "*expected @pytest.mark.ban(rule, ...), each a string"),
+        ("ban(rule='vfs:*')", "*expected @pytest.mark.ban(rule, ...), each a string"),
+        ("ban('rpc:Repository.pak')", "*the rule 'rpc:Repository.pak' matches no verb; near it: rpc:Repository.pack*"),
+        ("unbanned()", "*expected @pytest.mark.unbanned(reason), a string"),
+        ("unbanned(' ')", "*expected @pytest.mark.unbanned(reason), a string"),
+    ],
+)
+def test_a_mark_that_says_nothing_fails_its_test(pytester: pytest.Pytester, mark: str, why: str) -> None:
+    result = run(pytester, f"\n@pytest.mark.{mark}\ndef test_it():\n    pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([why])
+
+
+def test_it_is_offered_to_pytest() -> None:
+    points = entry_points(group="pytest11")
+    assert {("smartserver.pytest_plugin", "smartserver.pytest_plugin")} <= {(each.name, each.value) for each in points}

@@ -1,0 +1,321 @@
+"""For each ban of the documents a talk in which it fires, at its last request, and one in which it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from banned_talk import FileRequest, FileResult, RenameRequest, Talk
+from builders import History
+
+from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch
+from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+from smartserver.records.segment import encode_graph
+from smartserver.store.model import What
+from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
+from smartserver.verbs.repository_delete import DeleteRequest
+from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, GetParentMapResult
+from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
+from smartserver.verbs.repository_list import ListRequest, ListResult
+from smartserver.verbs.repository_open import OpenRequest, OpenResult
+from smartserver.verbs.repository_pack import PackRequest
+from smartserver.verbs.repository_pull import PullRequest, PullResult
+from smartserver.verbs.repository_stats import StatsRequest
+from smartserver.verbs.server_ping import PingRequest, PingResult
+from smartserver.wire.events import Body, End, GoAway, Reply
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import RequestFlag, encode
+from transports.errors import Locked
+
+Case = Callable[[Talk], None]
+
+HISTORY = History()
+LINE = HISTORY.line(4)
+TIP, OTHER = LINE[3], b"o" * 20
+
+PING = ("Server.ping", PingRequest())
+PACK = ("Repository.pack", PackRequest())
+STATS = ("Repository.stats", StatsRequest())
+OPEN = ("Repository.open", OpenRequest())
+INSERT = ("Repository.insert_pack", InsertPackRequest())
+DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
+SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
+PULL = ("Repository.pull", PullRequest())
+REFS = ("Repository.pull", PullRequest(What.REFS))
+ANSWER = encode(ReplyMessage([]))
+SET_DONE = SetLastRevisionResult([])
+PULLED = PullResult()
+PARENTS = GetParentMapResult({})
+
+
+def parents_of(*revisions: bytes) -> tuple[str, GetParentMapRequest]:
+    return ("Repository.get_parent_map", GetParentMapRequest(list(revisions)))
+
+
+def pack(talk: Talk) -> None:
+    talk.ask(PACK)
+
+
+def pull(talk: Talk) -> None:
+    talk.ask(PULL)
+
+
+def put(talk: Talk) -> None:
+    talk.ask(("put", FileRequest("packs/a.pack", b"pack")))
+
+
+def lock(talk: Talk) -> None:
+    talk.ask(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
+
+
+def elsewhere(talk: Talk) -> None:
+    talk.ask(PULL, path="open/project")
+
+
+def in_secret(talk: Talk) -> None:
+    talk.ask(PULL, path="secret/project")
+
+
+# -- read-back
+
+
+def reads_its_own_ref(talk: Talk) -> None:
+    talk.done(SET, results=[SET_DONE], version=2)
+    talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), known=2)
+
+
+def reads_its_own_tip(talk: Talk) -> None:
+    talk.done(SET, results=[SET_DONE], version=2)
+    talk.ask(parents_of(OTHER, TIP), known=2)
+
+
+def reads_all_refs_after_a_change(talk: Talk) -> None:
+    talk.done(SET, results=[SET_DONE], version=2)
+    talk.ask(REFS, known=2)
+
+
+def reads_a_file_it_wrote(talk: Talk) -> None:
+    talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
+    talk.ask(("get", FileRequest("b")), path="project/a")
+
+
+def reads_what_others_wrote(talk: Talk) -> None:
+    talk.done(SET, DELETE, results=[SET_DONE, None], version=2)
+    talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
+    talk.done(("Repository.pull", PullRequest(refs=[b"topic"])), results=[PULLED], known=2)
+    talk.done(("Repository.pull", PullRequest(haves=[TIP])), results=[PULLED], known=2)
+    talk.done(parents_of(OTHER), results=[PARENTS], known=2)
+    talk.done(("get", FileRequest("a/c")), results=[FileResult()])
+    talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), path="another")
+
+
+# -- duplicate
+
+
+def asks_the_same_twice(talk: Talk) -> None:
+    talk.done(parents_of(TIP), results=[PARENTS])
+    talk.done(STATS, results=[], known=1)
+    talk.ask(parents_of(TIP), known=1)
+
+
+def asks_the_same_in_one_request(talk: Talk) -> None:
+    talk.ask(parents_of(TIP), parents_of(TIP))
+
+
+def asks_twice_with_reason(talk: Talk) -> None:
+    talk.done(parents_of(TIP), results=[PARENTS])
+    talk.done(OPEN, parents_of(OTHER), results=[OpenResult("", "", ""), PARENTS])
+    talk.done(OPEN, parents_of(TIP, OTHER), results=[OpenResult("", "", ""), PARENTS])
+    talk.done(parents_of(TIP), results=[PARENTS], path="another")
+    for _ in range(3):
+        talk.done(PING, results=[PingResult()])
+    talk.done(DELETE, results=[BranchDeleteResult([])])
+    talk.ask(parents_of(TIP))
+
+
+# -- reopen
+
+
+def knows_nothing_again(talk: Talk) -> None:
+    talk.done(STATS, results=[], version=1)
+    talk.ask(PULL)
+
+
+def opens_what_is_open(talk: Talk) -> None:
+    talk.done(PULL, results=[PULLED], version=1)
+    talk.ask(OPEN, known=1)
+
+
+def opens_each_once(talk: Talk) -> None:
+    talk.done(STATS, results=[], version=1)
+    talk.done(OPEN, PULL, results=[OpenResult("", "", ""), PULLED], version=1, known=1)
+    talk.done(OPEN, results=[OpenResult("", "", "")], path="another")
+    talk.done(("Repository.delete", DeleteRequest()), results=[BranchDeleteResult([])], known=1)
+    talk.ask(STATS)
+
+
+# -- per-item
+
+
+def one_request_for_each(talk: Talk) -> None:
+    for revision in LINE[:2]:
+        talk.done(parents_of(revision), results=[PARENTS])
+    talk.ask(parents_of(LINE[2]))
+
+
+def one_file_for_each(talk: Talk) -> None:
+    for name in "ab":
+        talk.done(("put", FileRequest(name, b"text")), results=[FileResult()])
+    talk.ask(("put", FileRequest("c", b"text")))
+
+
+def some_for_good_reasons(talk: Talk) -> None:
+    talk.done(*map(parents_of, LINE), results=[PARENTS] * 4)
+    talk.done(parents_of(LINE[0]), results=[PARENTS])
+    talk.done(parents_of(LINE[1]), results=[PARENTS])
+    talk.done(SET, results=[SET_DONE])
+    for name, content in ((b"a", b"1"), (b"b", b"2"), (b"c", b"3")):
+        talk.done(("put", FileRequest(name.decode(), content)), results=[FileResult()])
+    for page in "abcd":
+        talk.done(("Repository.list", ListRequest(page)), results=[ListResult([], more=page != "d")])
+
+
+# -- late-refusal
+
+
+def goes_on_after_it_was_refused(talk: Talk) -> None:
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.up(Body(number, b"segments"))
+    talk.refuse(number, BranchExists(b"main", TIP))
+    talk.up(Body(number, b"segments"))
+
+
+def asks_once_more_what_was_refused(talk: Talk) -> None:
+    talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
+    talk.ask(DELETE, known=1)
+
+
+def stops_when_it_is_refused(talk: Talk) -> None:
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.body(number, b"segments")
+    talk.refuse(number, BranchExists(b"main", TIP))
+    talk.connect()
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.body(number, b"others")
+    talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
+    talk.refuse(talk.ask(DELETE, known=2), Locked("root", 30))
+    talk.ask(DELETE, known=2)
+
+
+# -- resend
+
+
+def sends_what_it_was_told(talk: Talk) -> None:
+    talk.done(REFS, results=[PULLED], version=1, tips=[LINE[1]])
+    number = talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY | RequestFlag.GRAPH_FIRST)
+    talk.body(number, encode_graph([HISTORY.announced(each) for each in LINE[1:]]))
+
+
+def sends_in_bulk_what_was_refused_as_known(talk: Talk) -> None:
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+    talk.refuse(number, KnownRevisions([TIP]))
+    number = talk.ask(INSERT, DELETE, flags=RequestFlag.BODY | RequestFlag.BULK)
+    writer = BulkWriter(SEGMENT_LEVEL)
+    talk.body(number, writer.add(HISTORY.segment(TIP)) + writer.finish())
+
+
+def sends_twice(talk: Talk) -> None:
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+    talk.answer(number, InsertPackResult(1), SET_DONE, version=2)
+    number = talk.ask(INSERT, DELETE, known=2, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+
+
+def copies_by_a_detour(talk: Talk) -> None:
+    talk.done(("get", FileRequest("packs/a")), results=[FileResult(b"pack" * 20)])
+    talk.ask(("put", FileRequest("packs/b", b"pack" * 20)))
+
+
+def sends_what_is_new(talk: Talk) -> None:
+    talk.done(REFS, results=[PULLED], version=1, tips=[LINE[1]])
+    number = talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY | RequestFlag.GRAPH_FIRST)
+    talk.body(number, encode_graph([HISTORY.announced(each) for each in LINE[2:]]) + b"whatever follows")
+    talk.refuse(number, BranchExists(b"main", TIP))
+    number = talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+    number = talk.ask(INSERT, SET, path="another", flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(LINE[1]) + b"\xff" * 99)
+    talk.done(("get", FileRequest("a")), results=[FileResult(b"short")])
+    talk.done(("put", FileRequest("b", b"short")), results=[FileResult()])
+    talk.ask(("put", FileRequest("c", b"other" * 20)))
+
+
+# -- extra-connection
+
+
+def connects_again_for_nothing(talk: Talk) -> None:
+    talk.done(PING, results=[PingResult()])
+    talk.connect()
+    talk.ask(PING)
+
+
+def connects_again_after_a_body(talk: Talk) -> None:
+    number = talk.ask(PULL)
+    talk.down(Reply(number, ANSWER, body=True), End(number, 0, 0))
+    talk.connect()
+    talk.ask(STATS)
+
+
+def connects_again_where_it_must(talk: Talk) -> None:
+    talk.ask(PING)  # Nobody answers.
+    talk.connect()
+    talk.done(PING, results=[PingResult()])
+    talk.down(GoAway(b"restarting"))
+    talk.connect()
+    number = talk.ask(PING)
+    talk.down(GoAway(b"restarting"))
+    talk.answer(number, PingResult())
+    talk.connect()
+    talk.connect()
+    talk.down(Reply(talk.ask(PULL), ANSWER, body=True))  # Its body breaks off.
+    talk.connect()
+    talk.ask(STATS)
+
+
+FIRES: dict[str, list[Case]] = {
+    "vfs:*": [put, lock],
+    "vfs:*:*/lock/*": [lock],
+    "vfs:put": [put],
+    "rpc:*": [pack, pull],
+    "rpc:Repository.pack": [pack],
+    "rpc:Repository.*": [pack, pull],
+    "*:*:secret/*": [in_secret],
+    "read-back": [reads_its_own_ref, reads_its_own_tip, reads_all_refs_after_a_change, reads_a_file_it_wrote],
+    "duplicate": [asks_the_same_twice, asks_the_same_in_one_request],
+    "reopen": [knows_nothing_again, opens_what_is_open],
+    "per-item": [one_request_for_each, one_file_for_each],
+    "late-refusal": [goes_on_after_it_was_refused, asks_once_more_what_was_refused],
+    "resend": [sends_what_it_was_told, sends_in_bulk_what_was_refused_as_known, sends_twice, copies_by_a_detour],
+    "extra-connection": [connects_again_for_nothing, connects_again_after_a_body],
+    "silly": [reads_its_own_ref, asks_the_same_twice, one_request_for_each, connects_again_for_nothing],
+}
+
+SILENT: dict[str, list[Case]] = {
+    "vfs:*": [pack, pull],
+    "vfs:*:*/lock/*": [put, pull],
+    "vfs:put": [lock, pack],
+    "rpc:*": [put, lock],
+    "rpc:Repository.pack": [pull, put],
+    "rpc:Repository.*": [put, connects_again_for_nothing],
+    "*:*:secret/*": [elsewhere, put],
+    "read-back": [reads_what_others_wrote],
+    "duplicate": [asks_twice_with_reason],
+    "reopen": [opens_each_once],
+    "per-item": [some_for_good_reasons],
+    "late-refusal": [stops_when_it_is_refused],
+    "resend": [sends_what_is_new],
+    "extra-connection": [connects_again_where_it_must],
+    "silly": [pack, put, lock, reads_what_others_wrote],
+}

@@ -1,0 +1,158 @@
+"""What a client with bans says to a server that answers as a test likes, and VFS verbs for it to use."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest import mock
+
+import msgspec
+
+from smartserver.trace.bans.every import bans
+from smartserver.trace.bans.watcher import Watcher
+from smartserver.verbs.all import every_verb
+from smartserver.verbs.declare import VERBS, Arguments, Context, Effect, Result, verb
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Body, End, Error, Event, Reply, Request
+from smartserver.wire.messages import Call, Failure, Fault, Known, Outcome, RequestFlag, State, Status, encode
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import Request as RequestMessage
+from transports.errors import CodedError
+
+INCARNATION = b"i" * 16
+
+
+class FileRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A file, and what to write."""
+
+    path: str
+    content: bytes = b""
+
+
+class FileResult(Result, frozen=True, array_like=True):
+    """What it holds."""
+
+    content: bytes = b""
+
+
+class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Two names."""
+
+    path: str
+    target: str
+
+
+def get(context: Context, request: FileRequest) -> FileResult:
+    """Read a file."""
+    return FileResult()
+
+
+def put(context: Context, request: FileRequest) -> FileResult:
+    """Write a file."""
+    return FileResult()
+
+
+def rename(context: Context, request: RenameRequest) -> FileResult:
+    """Rename a file."""
+    return FileResult()
+
+
+@contextmanager
+def vfs_verbs() -> Iterator[None]:
+    """There are file-level verbs, and none but these."""
+    assert every_verb()
+    with mock.patch.dict(VERBS):
+        for name in [each.name for each in VERBS.values() if each.is_vfs]:
+            del VERBS[name]
+        verb("get", effect=Effect.READ, is_vfs=True)(get)
+        verb("put", is_vfs=True)(put)
+        verb("rename", is_vfs=True)(rename)
+        yield
+
+
+class Talk:
+    """One client; its requests are one operation in a test that says so (`operations.one_operation`)."""
+
+    def __init__(self, *rules: str) -> None:
+        self.watcher = Watcher(bans(rules))
+        self._ids = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self.connect()
+
+    def connect(self) -> None:
+        """Open a connection, and let go of the one before."""
+        self.watcher.connecting()
+        self._client = Connection(Role.CLIENT, [self.watcher])
+        self._server = Connection(Role.SERVER)
+        self._numbers = itertools.count(1)
+
+    def ask(
+        self,
+        *calls: tuple[str, Arguments],
+        path: str = "project",
+        known: int | None = None,
+        flags: RequestFlag = RequestFlag.NONE,
+        again: bytes | None = None,
+    ) -> int:
+        """Send a request; its number. `known`: the version it knows. `again`: the id of one that is sent again."""
+        listed = [Call(name, msgspec.Raw(msgspec.msgpack.encode(arguments))) for name, arguments in calls]
+        number = next(self._numbers)
+        message = RequestMessage(
+            path,
+            again or next(self._ids).to_bytes(16, "big"),
+            0,
+            listed,
+            int(flags),
+            None if known is None else Known(INCARNATION, known),
+        )
+        self.up(Request(number, encode(message), bool(flags & RequestFlag.BODY)))
+        return number
+
+    def up(self, *events: Event) -> None:
+        """The client sends these."""
+        for event in events:
+            self._server.receive_data(self._client.send(event))
+        while self._server.next_event() is not None:
+            pass
+
+    def down(self, *events: Event) -> None:
+        """The server sends these."""
+        for event in events:
+            self._client.receive_data(self._server.send(event))
+        while self._client.next_event() is not None:
+            pass
+
+    def answer(
+        self, number: int, *results: Result | None, version: int | None = None, tips: Sequence[bytes] = ()
+    ) -> None:
+        """Each call was done, or refused where there is no result; `version` and `tips`: the state that comes along."""
+        outcomes = [
+            Outcome(Status.REFUSED, fault=Fault("no-such-branch", {}))
+            if each is None
+            else Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(each)))
+            for each in results
+        ]
+        refs: dict[bytes, list[list[object]] | None] = {b"main": [[tip] for tip in tips]} if tips else {}
+        state = None if version is None else State(INCARNATION, version, None, refs)
+        self.down(Reply(number, encode(ReplyMessage(outcomes, state))))
+
+    def refuse(self, number: int, error: CodedError) -> None:
+        """Nothing changed."""
+        self.down(Error(number, encode(Failure(Fault(error.code, error.wire_arguments())))))
+
+    def done(
+        self,
+        *calls: tuple[str, Arguments],
+        results: Sequence[Result | None],
+        version: int | None = None,
+        tips: Sequence[bytes] = (),
+        path: str = "project",
+        known: int | None = None,
+    ) -> None:
+        """Ask, and be answered."""
+        self.answer(self.ask(*calls, path=path, known=known), *results, version=version, tips=tips)
+
+    def body(self, number: int, content: bytes, segments: int = 1) -> None:
+        """Send a body whole."""
+        self.up(Body(number, content), End(number, segments, len(content)))

@@ -1,0 +1,142 @@
+"""trace.bans.every, trace.bans.rule, trace.bans.model: what rules may be asked for, and what is said of those that are
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from banned_talk import RenameRequest, vfs_verbs
+
+from smartserver.trace.bans.every import BEHAVIOURS, bans, of_calls, rules_in, watcher
+from smartserver.trace.bans.model import names_in, paths_of, place
+from smartserver.trace.bans.rule import BadRule, Rule
+from smartserver.trace.bans.watcher import Watcher
+from smartserver.verbs.declare import VERBS
+from smartserver.verbs.server_ping import PingRequest
+
+
+@pytest.fixture(autouse=True)
+def _verbs() -> Iterator[None]:
+    with vfs_verbs():
+        yield
+
+
+def said(text: str) -> str:
+    with pytest.raises(BadRule) as caught:
+        bans([text])
+    message = str(caught.value)
+    assert message.startswith((f"no such rule: {text!r}", f"the rule {text!r} matches no verb"))
+    assert "; a rule is SIDE:VERB[:PATH] with a SIDE of vfs, rpc, *" in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("rpc:Repository.pak", "rpc:Repository.pack"),
+        ("rpc:repository.pack", "rpc:Repository.pack"),
+        ("vfs:Repository.pack", "rpc:Repository.pack"),
+        ("vfs:Repository.*", "rpc:Repository"),
+        ("rpc:put", "vfs:put"),
+        ("vfs:mv", ""),
+        ("vfs:ge", "vfs:get"),
+        ("vfs", "vfs:*"),
+        ("vsf:*", "vfs:*"),
+        ("Repository.pack", "rpc:Repository.pack"),
+        ("pack", "rpc:Repository.pack"),
+        ("duplicates", "duplicate"),
+        ("peritem", "per-item"),
+        ("read_back", "read-back"),
+        ("sily", "silly"),
+        ("", ""),
+        (":", ""),
+        ("vfs:", "vfs:*"),
+        ("vfs:put:", "vfs:put"),
+        ("lock.*", ""),
+        ("rpc:[", ""),
+    ],
+)
+def test_one_that_would_ban_nothing_names_those_near_it(text: str, near: str) -> None:
+    message = said(text)
+    assert f"{near}" in message.partition("; a rule is")[0]
+    assert ("; near it: " in message) or not near
+
+
+def test_the_first_of_those_near_is_the_nearest() -> None:
+    assert "; near it: rpc:Repository.pack, " in said("rpc:Repository.pak")
+    assert "; near it: read-back; a rule" in said("readback")
+
+
+def test_every_name_is_a_ban() -> None:
+    for name, behaviour in BEHAVIOURS.items():
+        (made,) = bans([name])
+        assert type(made) is behaviour
+        assert made.name == name
+    assert {type(each) for each in bans(["silly"])} == set(BEHAVIOURS.values())
+    assert [type(each) for each in bans(["vfs:*", "vfs:*", "*:put:a:b"])] == [Rule, Rule]
+    assert bans(["silly"])[0] is not bans(["silly"])[0]
+
+
+def test_a_server_bans_by_name_alone() -> None:
+    (rule,) = of_calls(["vfs:*:*/lock/*"])
+    assert rule.text == "vfs:*:*/lock/*"
+    with pytest.raises(BadRule, match=r"^'per-item' is what a client does, and banned there: -Dhpss-ban=per-item$"):
+        of_calls(["rpc:*", "per-item"])
+    with pytest.raises(BadRule, match="is what a client does"):
+        of_calls(["silly"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "rules"),
+    [
+        ("", []),
+        ("hpss", []),
+        ("other,hpss", []),
+        ("hpss-ban=silly", ["silly"]),
+        ("hpss-ban=vfs:*,rpc:Server.ping", ["vfs:*", "rpc:Server.ping"]),
+        ("hpss,hpss-ban=vfs:*,silly,hpss,other,hpss-ban=reopen", ["vfs:*", "silly", "reopen"]),
+        ("hpss-ban=", [""]),
+    ],
+)
+def test_rules_in_flags(flags: str, rules: list[str]) -> None:
+    assert rules_in(flags) == rules
+
+
+def test_a_watcher_of_several_flags() -> None:
+    assert isinstance(watcher(["hpss-ban=silly", "other", "hpss-ban=vfs:*"]), Watcher)
+    with pytest.raises(BadRule):
+        watcher(["hpss-ban=none"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "bans_it"),
+    [
+        ("*:*", "", True),
+        ("*:*:/", "", True),
+        ("*:*:/team/*", "team/project", True),
+        ("*:*:team/*", "/team//project/", True),
+        ("*:*:team", "team/project", False),
+        ("*:*:*project", "team/project", True),
+        ("*:*:[st]eam/?*", "team/project", False),
+        ("*:*:/[st]eam/?*", "team/project", True),
+        ("rpc:Server.p*", "x", True),
+        ("rpc:server.p*", "x", False),
+        ("vfs:*", "x", False),
+    ],
+)
+def test_a_path_is_one_from_the_root(rule: str, path: str, bans_it: bool) -> None:
+    if rule == "rpc:server.p*":
+        with pytest.raises(BadRule):
+            Rule(rule)
+        return
+    assert Rule(rule).banned(path, [(VERBS["Server.ping"], PingRequest())]) == ("Server.ping" if bans_it else "")
+
+
+def test_paths_and_names_of_a_call() -> None:
+    request = RenameRequest("a/b", "/c/")
+    assert paths_of("/team/", VERBS["rename"], request) == ["/team", "/team/a/b", "/team/c"]
+    assert paths_of("team", VERBS["Server.ping"], request) == ["/team"]
+    assert place("") == "/"
+    assert list(names_in([{b"k": (1, request)}, None, {"s"}])) == [b"k", "a/b", "/c/", "s"]

@@ -1,0 +1,99 @@
+"""transports.decorators.ban: what a rule forbids, and what it does not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from transports import steps
+from transports.base import Transport
+from transports.decorators.ban import CALLS, BanTransport
+from transports.errors import PermissionDenied
+from transports.memory import MemoryTransport
+from transports.steps import Asked, Delete, Get, MakeDirectory, Put, ReadRanges, Rename, Step, SyncDirectory
+
+
+def filled() -> MemoryTransport:
+    storage = MemoryTransport()
+    storage.make_directory("folder")
+    storage.put("folder/x", [b"x"])
+    storage.put("y", [b"y"])
+    return storage
+
+
+USES: dict[str, Callable[[Transport], object]] = {
+    "get": lambda transport: transport.get("folder/x"),
+    "open_read": lambda transport: transport.open_read("folder/x").close(),
+    "map_file": lambda transport: transport.map_file("folder/x"),
+    "create": lambda transport: transport.put("folder/new", []),
+    "append": lambda transport: transport.append("folder/x").close(),
+    "rename": lambda transport: transport.rename("folder/x", "z"),
+    "delete": lambda transport: transport.delete("folder/x"),
+    "make_directory": lambda transport: transport.child("folder").make_directory("new"),
+    "remove_directory": lambda transport: transport.remove_directory("folder/new"),
+    "list_directory": lambda transport: transport.list_directory("folder/none"),
+    "stat": lambda transport: transport.exists("folder/x"),
+    "sync_directory": lambda transport: transport.sync_directory("folder/none"),
+    "lock": lambda transport: transport.lock("folder/lock").__enter__(),
+    "try_lock": lambda transport: transport.try_lock("folder/lock").__enter__(),
+}
+
+
+def test_every_call_and_every_step_can_be_banned() -> None:
+    assert USES.keys() == CALLS.keys()
+    made = {each for each in vars(steps).values() if inspect.isclass(each) and issubclass(each, Step)}
+    assert made - {Step, Asked} == {each for each in CALLS.values() if each is not None}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_rule_forbids_that_call_alone(call: str) -> None:
+    storage = filled()
+    banned = BanTransport(storage, [f"{call}:folder/*"])
+    with pytest.raises(PermissionDenied, match=rf"^the rule {call}:folder/\* bans {call}: 'folder/"):
+        USES[call](banned)
+    assert storage.list_directory("") == ["folder", "y"]
+    assert storage.list_directory("folder") == ["x"]
+    assert banned.get("y") == b"y" if call != "get" else banned.exists("y")
+
+
+@pytest.mark.parametrize("rule", ["rename:y", "rename:folder/*", "rename:*/x", "*:y", "ren*:*"])
+def test_a_rename_is_banned_by_either_path(rule: str) -> None:
+    with pytest.raises(PermissionDenied):
+        BanTransport(filled(), [rule]).rename("y", "folder/x")
+    with pytest.raises(PermissionDenied):
+        BanTransport(filled(), [rule]).perform([Rename("y", "folder/x")])
+
+
+def test_what_is_not_banned_is_handed_on_together() -> None:
+    together: list[int] = []
+
+    class Watched(MemoryTransport):
+        def perform(self, steps: object) -> None:
+            together.append(len(steps))  # type: ignore[arg-type]
+            super().perform(steps)  # type: ignore[arg-type]
+
+    storage = Watched()
+    banned = BanTransport(storage, ["delete:*", "open_read:packs/*"])
+    done = Get("a")
+    banned.perform([Put("a", b"1"), done])
+    with pytest.raises(PermissionDenied, match=r"the rule delete:\* bans delete: 'a'"):
+        banned.perform([MakeDirectory("packs"), Put("b"), Delete("a"), Put("c")])
+    with pytest.raises(PermissionDenied, match="bans open_read"):
+        banned.child("packs").perform([ReadRanges("x"), SyncDirectory("")])
+    assert together[:2] == [2, 2]
+    assert (done.content, storage.list_directory("")) == (b"1", ["a", "b", "packs"])
+
+
+@pytest.mark.parametrize("rule", ["rename", "rename:", ":x", ""])
+def test_what_is_no_rule(rule: str) -> None:
+    with pytest.raises(ValueError, match="is not of the form call:path"):
+        BanTransport(MemoryTransport(), [rule])
+
+
+def test_a_rule_that_matches_no_call_names_the_near_ones() -> None:
+    with pytest.raises(ValueError, match=r"'renam:\*': no call is 'renam'; there is rename"):
+        BanTransport(MemoryTransport(), ["renam:*"])
+    with pytest.raises(ValueError, match="there is get, open_read"):
+        BanTransport(MemoryTransport(), ["xyzzy:*"])

@@ -1,0 +1,237 @@
+"""transports.sftp_login: what `~/.ssh/config` and `known_hosts` say, and who cannot be reached. The rest needs a
+server: tests/sockets/test_sftp_login.py."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import socket
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from transports import sftp_login
+from transports.errors import TransportFailed
+from transports.sftp_login import Account, fingerprint, log_in
+
+KEY = b"\x00\x00\x00\x0bssh-ed25519 and the rest"
+LINE = f"ssh-ed25519 {base64.b64encode(KEY).decode()}"
+
+
+def way(tmp_path: Path, config: str, account: Account) -> sftp_login._Way:
+    (tmp_path / "config").write_text(config)
+    return sftp_login._way(
+        Account(account.host, account.user, account.port, account.host_key, str(tmp_path / "config"))
+    )
+
+
+CONFIG = """\
+Host short
+  HostName long.example.org
+  Port 2222
+  User somebody
+  IdentityFile ~/keys/one
+  IdentityFile ~/keys/two
+  IdentitiesOnly yes
+  UserKnownHostsFile ~/known /other/known
+  GlobalKnownHostsFile /system/known
+Host alias
+  HostKeyAlias another
+Host behind
+  ProxyCommand nc -X 5 %h %p
+Host jumps
+  ProxyJump me@gate
+Host far
+  ProxyJump a,b@c,d
+Host direct
+  ProxyJump none
+  ProxyCommand none
+"""
+
+
+def test_the_configuration_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    found = way(tmp_path, CONFIG, Account("short"))
+    assert (found.host, found.port, found.user) == ("long.example.org", 2222, "somebody")
+    assert found.known_as == "[long.example.org]:2222"
+    assert found.identities == ("/home/me/keys/one", "/home/me/keys/two")
+    assert found.known_hosts == ("/home/me/known", "/other/known", "/system/known")
+    assert not found.agent
+    assert found.where == "somebody@long.example.org:2222"
+
+
+def test_what_the_url_says_comes_first(tmp_path: Path) -> None:
+    found = way(tmp_path, CONFIG, Account("short", "me", 22))
+    assert (found.user, found.port, found.known_as) == ("me", 22, "long.example.org")
+    assert found.where == "me@long.example.org"
+
+
+def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("LOGNAME", "me")
+    found = sftp_login._way(Account("2001:db8::1", config=str(tmp_path / "absent")))
+    assert (found.host, found.port, found.user, found.agent, found.command) == ("2001:db8::1", 22, "me", True, "")
+    assert found.identities[0] == "/home/me/.ssh/id_ed25519"
+    assert found.known_hosts[0] == "/home/me/.ssh/known_hosts"
+    assert found.where == "me@[2001:db8::1]"
+
+
+@pytest.mark.parametrize(
+    ("host", "command"),
+    [
+        ("behind", "nc -X 5 behind 22"),
+        ("jumps", "ssh -W '[jumps]:22' me@gate"),
+        ("far", "ssh -J a,b@c -W '[far]:22' d"),
+        ("direct", ""),
+        ("short", ""),
+    ],
+)
+def test_ways_through_a_command(tmp_path: Path, host: str, command: str) -> None:
+    assert way(tmp_path, CONFIG, Account(host)).command == command
+
+
+@pytest.mark.parametrize(
+    ("host", "user"), [("-oProxyCommand=x", ""), ("$(x)", ""), ("a b", ""), ("a", "-l"), ("a", "b;c")]
+)
+def test_what_a_command_could_misunderstand_is_no_name(host: str, user: str) -> None:
+    with pytest.raises(ValueError, match=r"is not the name of a (host|user)$"):
+        Account(host, user)
+
+
+def test_a_key_may_be_kept_under_another_name(tmp_path: Path) -> None:
+    assert way(tmp_path, CONFIG, Account("alias", port=99)).known_as == "another"
+
+
+def hashed(host: str) -> str:
+    salt = b"0123456789abcdefghij"
+    digest = hmac.new(salt, host.encode(), "sha1").digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+class Key(paramiko.PKey):
+    """A host's."""
+
+    def __init__(self, blob: bytes = KEY) -> None:
+        self._blob = blob
+
+    def asbytes(self) -> bytes:
+        return self._blob
+
+
+def known(tmp_path: Path, lines: str, host: str = "example.org", port: int = 22, key: str = "") -> sftp_login._Known:
+    (tmp_path / "known").write_text(lines)
+    config = f"Host *\n  UserKnownHostsFile {tmp_path}/known\n  GlobalKnownHostsFile {tmp_path}/absent\n"
+    return sftp_login._Known(way(tmp_path, config, Account(host, "me", port, key)))
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["example.org", "other.org,example.org,10.0.0.1", "*.org", "exam?le.org", "EXAMPLE.ORG", hashed("example.org")],
+)
+def test_a_known_key(tmp_path: Path, names: str) -> None:
+    known(tmp_path, f"# a remark\n\nnot enough\n{names} {LINE} with a remark\n").check(Key())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"other.org {LINE}",
+        f"*.org,!example.org {LINE}",
+        f"[example.org]:2222 {LINE}",
+        f"{hashed('other.org')} {LINE}",
+        f"|1|broken {LINE}",
+        f"|1|!|! {LINE}",
+        "example.org ssh-ed25519 !!!",
+        f"@cert-authority example.org {LINE}",
+        f"# example.org {LINE}",
+        "",
+    ],
+)
+def test_an_unknown_key_is_refused_and_told_how_to_make_it_known(tmp_path: Path, line: str) -> None:
+    with pytest.raises(paramiko.SSHException) as wrong:
+        known(tmp_path, line).check(Key())
+    assert str(wrong.value) == (
+        f"nobody knows its key, {fingerprint(KEY)}: ssh to it once, or say so: ?host-key={fingerprint(KEY)}"
+    )
+
+
+def test_a_key_on_another_port_has_a_name_of_its_own(tmp_path: Path) -> None:
+    known(tmp_path, f"[example.org]:2222 {LINE}", port=2222).check(Key())
+    with pytest.raises(paramiko.SSHException, match="nobody knows its key"):
+        known(tmp_path, f"example.org {LINE}", port=2222).check(Key())
+
+
+def test_another_key_than_the_known_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(paramiko.SSHException, match=f"which is not the one in {tmp_path}/known"):
+        known(tmp_path, f"example.org {LINE}").check(Key(b"another"))
+
+
+def test_a_revoked_key_is_refused_whatever_else_is_said(tmp_path: Path) -> None:
+    for key in ("", "any", fingerprint(KEY)):
+        with pytest.raises(paramiko.SSHException, match="is revoked in known_hosts"):
+            known(tmp_path, f"example.org {LINE}\n@revoked * {LINE}", key=key).check(Key())
+
+
+def test_a_key_that_was_told(tmp_path: Path) -> None:
+    known(tmp_path, "", key="any").check(Key())
+    known(tmp_path, "", key=fingerprint(KEY)).check(Key())
+    with pytest.raises(paramiko.SSHException, match=r"its key is SHA256:.*, not SHA256:other"):
+        known(tmp_path, f"example.org {LINE}", key="SHA256:other").check(Key())
+
+
+def test_a_key_of_a_known_type_is_asked_for(tmp_path: Path) -> None:
+    ends = socket.socketpair()
+    connection = paramiko.Transport(ends[0])
+    options = connection.get_security_options()
+    before = list(options.key_types)
+    known(tmp_path, f"example.org ssh-rsa {LINE.split()[1]}").prefer(options)
+    assert [name for name in options.key_types[:2] if name.startswith("rsa-sha2")] == list(options.key_types[:2])
+    assert sorted(options.key_types) == sorted(before)
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_name_no_host_can_have(tmp_path: Path, host: str) -> None:
+    with pytest.raises(TransportFailed, match=f"^cannot connect to me@{host}: no host can have that name$"):
+        log_in(Account(host, "me", config=str(tmp_path / "absent")))
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        with pytest.raises(TransportFailed, match=f"^cannot connect to me@127.0.0.1:{port}: Connection refused$"):
+            log_in(Account("127.0.0.1", "me", port, config=str(tmp_path / "absent")))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (TimeoutError("timed out"), "no answer within 60 s"),
+    ],
+)
+def test_no_way_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: OSError, why: str) -> None:
+    def fail(*_: object) -> None:
+        raise wrong
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    with pytest.raises(TransportFailed, match=f"^cannot connect to me@nowhere: {why}$"):
+        log_in(Account("nowhere", "me", config=str(tmp_path / "absent")))
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("Host *\n  Port many\n")
+    with pytest.raises(TransportFailed, match=r"^cannot read .*/config: invalid literal"):
+        log_in(Account("x", config=str(tmp_path / "config")))
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("false", "cannot log in to me@x: "), ("echo This is no server", "cannot log in to me@x: ")]
+)
+def test_a_command_that_leads_nowhere(tmp_path: Path, command: str, why: str) -> None:
+    (tmp_path / "config").write_text(f"Host *\n  ProxyCommand {command}\n")
+    with pytest.raises(TransportFailed, match=f"^{why}"):
+        log_in(Account("x", "me", config=str(tmp_path / "config")))

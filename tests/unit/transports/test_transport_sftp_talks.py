@@ -1,0 +1,319 @@
+"""transports.sftp_talks: what is asked in which flight, and what is made of answers that a real server gives seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from transports import sftp_packets as sftp
+from transports import sftp_talks as talks
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSpace,
+    NoSuchFile,
+    NotADirectory,
+    NotSupported,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.sftp_packets import Answer, Attributes, Code, Content, Handle, Names, Request, Status
+from transports.sftp_talks import Place, Talk
+
+Result = TypeVar("Result")
+
+PLACE = Place("/srv", "folder/x")
+OTHER = Place("/srv", "folder/y")
+OK = Status(Code.OK)
+EOF = Status(Code.EOF)
+ABSENT = Status(Code.NO_SUCH_FILE, "No such file")
+FAILURE = Status(Code.FAILURE, "Failure")
+OPEN = Handle(b"h")
+FOLDER = Attributes(0, 0o40755, 0)
+
+
+def file(size: int) -> Attributes:
+    return Attributes(size, 0o100644, 0)
+
+
+def have(talk: Talk[Result], *flights: Sequence[Any]) -> Result:
+    """What comes of a talk in which each flight is answered so."""
+    asked = next(talk)
+    try:
+        for answers in flights:
+            assert len(asked) == len(answers), asked
+            asked = talk.send(answers)
+    except StopIteration as ended:
+        assert answers is flights[-1]
+        result: Result = ended.value
+        return result
+    raise AssertionError(f"it asks on: {asked}")
+
+
+def refused(talk: Talk[object], *flights: Sequence[Any]) -> TransportError:
+    with pytest.raises(TransportError) as wrong:
+        have(talk, *flights)
+    return wrong.value
+
+
+# -- places
+
+
+@pytest.mark.parametrize(
+    ("root", "name", "path"),
+    [
+        ("/srv", "", b"/srv"),
+        ("/srv", "a/b", b"/srv/a/b"),
+        ("/", "a", b"/a"),
+        ("/", "", b"/"),
+        (".", "a", b"./a"),
+        ("x/y", "naïve", "x/y/naïve".encode()),
+    ],
+)
+def test_paths(root: str, name: str, path: bytes) -> None:
+    assert Place(root, name).path == path
+
+
+def test_what_lies_above() -> None:
+    assert [each.name for each in Place("/srv", "a/b/c").above] == ["a", "a/b"]
+    assert Place("/srv", "a").above == Place("/srv", "").above == []
+
+
+# -- errors
+
+
+@pytest.mark.parametrize(
+    ("code", "above", "error"),
+    [
+        (Code.NO_SUCH_FILE, FOLDER, NoSuchFile("folder/x")),
+        (Code.NO_SUCH_FILE, ABSENT, NoSuchFile("folder/x")),
+        (Code.NO_SUCH_FILE, file(1), NotADirectory("folder/x")),
+        (Code.FAILURE, file(1), NotADirectory("folder/x")),
+        (Code.FAILURE, FOLDER, TransportFailed("folder/x", "the server says: why")),
+        (Code.BAD_MESSAGE, FOLDER, TransportFailed("folder/x", "the server says: why")),
+        (Code.PERMISSION_DENIED, None, PermissionDenied("folder/x")),
+        (Code.NO_SPACE, None, NoSpace("folder/x")),
+        (Code.QUOTA_EXCEEDED, None, NoSpace("folder/x")),
+        (Code.FILE_EXISTS, None, FileExists("folder/x")),
+        (Code.WRITE_PROTECT, None, PermissionDenied("folder/x")),
+        (Code.DIRECTORY_NOT_EMPTY, None, DirectoryNotEmpty("folder/x")),
+        (Code.NOT_A_DIRECTORY, None, NotADirectory("folder/x")),
+    ],
+)
+def test_what_a_status_means(code: Code, above: Answer | None, error: TransportError) -> None:
+    found = refused(talks.delete(PLACE), [Status(code, "why")], *([[above]] if above else []))
+    assert (type(found), found.wire_arguments()) == (type(error), error.wire_arguments())
+
+
+def test_an_answer_of_another_kind_is_a_failure() -> None:
+    assert "Content, unasked" in str(refused(talks.delete(Place("/srv", "x")), [Content(b"")]))
+    assert "Handle, unasked" in str(refused(talks.look(Place("/srv", "x")), [OPEN]))
+
+
+# -- reading
+
+
+def test_a_file_is_opened_and_looked_at_in_one_flight_and_read_in_the_next() -> None:
+    undo: list[Request] = []
+    talk = talks.content(PLACE, undo)
+    assert next(talk) == [sftp.open_file(PLACE.path, sftp.Open.READ), sftp.stat(PLACE.path)]
+    size = sftp.PIECE + 5
+    assert talk.send([OPEN, file(size)]) == [
+        sftp.read(b"h", 0, sftp.PIECE),
+        sftp.read(b"h", sftp.PIECE, 6),
+        sftp.close(b"h"),
+    ]
+    assert undo == [sftp.close(b"h")]
+    with pytest.raises(StopIteration) as ended:
+        talk.send([Content(b"a" * sftp.PIECE), Content(b"b" * 5), OK])
+    assert ended.value.value == b"a" * sftp.PIECE + b"b" * 5
+    assert undo == []
+
+
+@pytest.mark.parametrize("first", [Content(b"longer"), Content(b"s"), EOF])
+def test_a_file_that_was_replaced_between_is_read_again(first: Answer) -> None:
+    found = have(talks.content(PLACE, []), [OPEN, file(5)], [first, OK], [OPEN, file(4)], [Content(b"last"), OK])
+    assert found == b"last"
+
+
+def test_a_file_that_is_always_another_is_a_failure() -> None:
+    rounds = [[OPEN, file(5)], [Content(b"x"), OK]] * talks.TRIES
+    assert "another each time" in str(refused(talks.content(PLACE, []), *rounds))
+    assert "another each time" in str(refused(talks.read_ranges(PLACE, [(0, 3)], []), *rounds))
+
+
+def test_a_file_deleted_between_is_read_until_it_is_known_to_be_gone() -> None:
+    assert have(talks.content(PLACE, []), [OPEN, ABSENT], [Content(b"x"), OK], [ABSENT, ABSENT]) is None
+
+
+def test_a_read_that_fails() -> None:
+    assert "Failure" in str(refused(talks.content(PLACE, []), [OPEN, file(5)], [FAILURE, OK]))
+
+
+def test_what_is_no_file_is_not_read() -> None:
+    for kind in (FOLDER, Attributes(0, 0o10644, 0)):
+        assert "not a plain file" in str(refused(talks.content(PLACE, []), [OPEN, kind], [OK]))
+        assert "not a plain file" in str(refused(talks.content(PLACE, []), [FAILURE, kind]))
+
+
+def test_ranges_of_an_open_file_are_read_to_their_end() -> None:
+    """A server may give less than it was asked for; the file ends where it says so."""
+    talk = talks.read(PLACE, b"h", [(10, 8), (0, 0), (90, 9)])
+    assert next(talk) == [sftp.read(b"h", 10, 8), sftp.read(b"h", 90, 9)]
+    assert talk.send([Content(b"abc"), Content(b"xy")]) == [sftp.read(b"h", 13, 5), sftp.read(b"h", 92, 7)]
+    with pytest.raises(StopIteration) as ended:
+        talk.send([Content(b"defgh, and more"), EOF])
+    assert ended.value.value == [b"abcdefgh", b"", b"xy"]
+
+
+def test_ranges_short_at_the_end_of_the_file() -> None:
+    found = have(talks.read_ranges(PLACE, [(3, 9), (9, 9)], []), [OPEN, file(5)], [Content(b"de"), EOF, OK])
+    assert found == [b"de", b""]
+
+
+def test_ranges_short_before_it_are_read_again() -> None:
+    rounds = [[OPEN, file(5)], [Content(b"a"), OK], [OPEN, file(5)], [Content(b"abc"), OK]]
+    assert have(talks.read_ranges(PLACE, [(0, 3)], []), *rounds) == [b"abc"]
+
+
+# -- names
+
+
+def test_names_are_asked_for_many_times_at_once() -> None:
+    undo: list[Request] = []
+    talk = talks.names(PLACE, undo)
+    assert next(talk) == [sftp.open_directory(PLACE.path), sftp.stat(PLACE.path)]
+    asked = talk.send([OPEN, FOLDER])
+    assert asked == [*[sftp.read_directory(b"h")] * talks.LISTED[0], sftp.close(b"h")]
+    assert undo == [sftp.close(b"h")]
+    answers: list[Answer] = [Names((b"b", b".", b"..")), Names((b"a", b"\xff")), *[EOF] * (len(asked) - 3), OK]
+    with pytest.raises(StopIteration) as ended:
+        talk.send(answers)
+    assert ended.value.value == ["a", "b"]
+
+
+def test_more_names_than_were_asked_for_are_asked_for_anew() -> None:
+    some = Names((b"a",))
+    first, second = talks.LISTED[:2]
+    rounds = [[OPEN, FOLDER], [*[some] * first, OK], [OPEN, FOLDER], [Names((b"b",)), *[EOF] * (second - 1), OK]]
+    assert have(talks.names(PLACE, []), *rounds) == ["b"]
+
+
+def test_a_folder_without_end() -> None:
+    rounds: list[list[Answer]] = []
+    for times in talks.LISTED:
+        rounds += [[OPEN, FOLDER], [*[Names((b"a",))] * times, OK]]
+    assert "more names than can be listed" in str(refused(talks.names(PLACE, []), *rounds))
+
+
+def test_a_folder_that_cannot_be_read() -> None:
+    assert isinstance(refused(talks.names(PLACE, []), [ABSENT, file(0)]), NotADirectory)
+    denied = Status(Code.PERMISSION_DENIED)
+    assert isinstance(refused(talks.names(PLACE, []), [denied, FOLDER]), PermissionDenied)
+    answers = [FAILURE, *[EOF] * (talks.LISTED[0] - 1), OK]
+    assert "Failure" in str(refused(talks.names(PLACE, []), [OPEN, FOLDER], answers))
+    assert have(talks.names(PLACE, []), [ABSENT, ABSENT]) is None
+
+
+# -- writing
+
+
+def test_a_file_is_made_in_one_flight_and_written_in_the_next() -> None:
+    undo: list[Request] = []
+    talk = talks.put(PLACE, b"x" * (sftp.PIECE + 1), fsync=True, undo=undo)
+    next(talk)
+    assert undo == []
+    assert talk.send([OPEN, file(0)]) == [
+        sftp.write(b"h", 0, b"x" * sftp.PIECE),
+        sftp.write(b"h", sftp.PIECE, b"x"),
+        sftp.fsync(b"h"),
+        sftp.close(b"h"),
+    ]
+    assert undo == [sftp.close(b"h"), sftp.remove(PLACE.path)]
+    with pytest.raises(StopIteration):
+        talk.send([OK] * 4)
+    assert undo == [sftp.remove(PLACE.path)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "why"),
+    [
+        ([Status(Code.NO_SPACE), OK, OK], NoSpace, "no space left to write 'folder/x'"),
+        ([FAILURE, OK, OK], TransportFailed, "'folder/x': not written, the server says: Failure"),
+        ([OK, FAILURE, OK], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+        ([OK, Status(Code.NO_SPACE), OK], TransportFailed, "'folder/x': sync failed, the server says: no space"),
+        ([OK, OK, FAILURE], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+    ],
+)
+def test_what_is_not_written_is_told(answers: list[Answer], error: type[TransportError], why: str) -> None:
+    found = refused(talks.put(PLACE, b"x", fsync=True, undo=[]), [OPEN, file(0)], answers)
+    assert (type(found), str(found)) == (error, why)
+
+
+def test_a_name_that_is_taken() -> None:
+    assert isinstance(refused(talks.create(PLACE), [FAILURE, file(3)]), FileExists)
+    assert isinstance(refused(talks.make_directory(PLACE, []), [FAILURE, FOLDER]), FileExists)
+    assert "Failure" in str(refused(talks.create(PLACE), [FAILURE, ABSENT], [FOLDER]))
+
+
+def test_a_folder_that_cannot_be_removed() -> None:
+    assert isinstance(refused(talks.remove_directory(PLACE, []), [ABSENT, file(3)]), NotADirectory)
+    full = [OPEN, FOLDER], [Names((b"a",)), *[EOF] * (talks.LISTED[0] - 1), OK]
+    assert isinstance(refused(talks.remove_directory(PLACE, []), [FAILURE, FOLDER], [FOLDER], *full), DirectoryNotEmpty)
+    empty = [OPEN, FOLDER], [*[EOF] * talks.LISTED[0], OK]
+    assert "Failure" in str(refused(talks.remove_directory(PLACE, []), [FAILURE, FOLDER], [FOLDER], *empty))
+
+
+@pytest.mark.parametrize(
+    ("before", "left", "after", "posix", "error"),
+    [
+        (FOLDER, FOLDER, FOLDER, True, DirectoryNotEmpty),
+        (FOLDER, FOLDER, ABSENT, True, DirectoryNotEmpty),  # Let go of in between.
+        (ABSENT, FOLDER, FOLDER, True, DirectoryNotEmpty),
+        (file(1), FOLDER, file(1), True, NotADirectory),
+        (FOLDER, file(1), FOLDER, True, TransportFailed),
+        (file(1), file(1), file(1), True, TransportFailed),
+        (file(1), file(1), file(1), False, NotSupported),
+    ],
+)
+def test_a_rename_that_something_is_in_the_way_of(
+    before: Answer, left: Answer, after: Answer, posix: bool, error: type[TransportError]
+) -> None:
+    assert type(refused(talks.rename(PLACE, OTHER, posix=posix), [before, FAILURE, left, after])) is error
+
+
+def test_a_rename_of_what_is_not_there() -> None:
+    wrong = refused(talks.rename(PLACE, OTHER, posix=True), [ABSENT, ABSENT, ABSENT, ABSENT], [FOLDER])
+    assert wrong.wire_arguments() == {"path": "folder/x"}
+    wrong = refused(talks.rename(PLACE, OTHER, posix=True), [ABSENT, ABSENT, file(1), ABSENT], [ABSENT])
+    assert wrong.wire_arguments() == {"path": "folder/y"}
+    denied = Status(Code.PERMISSION_DENIED)
+    assert isinstance(refused(talks.rename(PLACE, OTHER, posix=True), [denied] * 4), PermissionDenied)
+
+
+# -- what is durable
+
+
+def test_a_folder_is_synced_where_the_server_can() -> None:
+    have(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, OPEN], [OK, OK])
+    have(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, FAILURE])
+    have(talks.sync_directory(PLACE, fsync=False, undo=[]), [FOLDER])
+    wrong = refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, OPEN], [FAILURE, OK])
+    assert "sync failed" in str(wrong)
+    assert isinstance(refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory)
+    wrong = refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [ABSENT, ABSENT], [FOLDER])
+    assert isinstance(wrong, NoSuchFile)
+
+
+# -- where it leads
+
+
+def test_where_a_path_leads_that_is_not_there_yet() -> None:
+    place = Place("/srv", "a/b/c")
+    answers = [Names((b"/data/srv",)), Names((b"/data/a",)), ABSENT, ABSENT]
+    assert have(talks.real_path(place), answers) == b"/data/a/b/c"
+    assert have(talks.real_path(Place("/", "")), [Names((b"/",))] * 2) == b"/"
+    assert isinstance(refused(talks.real_path(place), [ABSENT] * 4), NoSuchFile)

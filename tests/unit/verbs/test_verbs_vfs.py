@@ -1,0 +1,215 @@
+"""verbs.vfs: what each file-level verb does with a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import pytest
+
+from smartserver.verbs.declare import Arguments, Context, Effect, Files, Result
+from smartserver.verbs.vfs import (
+    BringRequest,
+    Done,
+    GetResult,
+    HasResult,
+    LookRequest,
+    NamesResult,
+    PathRequest,
+    RangeField,
+    ReadvRequest,
+    ReadvResult,
+    RenameRequest,
+    StatResult,
+    append,
+    delete,
+    get,
+    has,
+    list_dir,
+    mkdir,
+    put,
+    readv,
+    rename,
+    rmdir,
+    stat,
+    sync_dir,
+)
+from transports.base import ReadFile, Transport, WriteFile
+from transports.decorators.faulty import FaultyTransport
+from transports.decorators.passing import PassingTransport
+from transports.errors import FileExists, NoSuchFile, NotADirectory, TransportError, TransportFailed
+from transports.memory import Aftermath, MemoryTransport
+
+VERBS = (has, get, readv, put, append, mkdir, rmdir, delete, rename, list_dir, stat, sync_dir)
+
+
+class GivenFiles:
+    """Implements `verbs.declare.Files`: contents of four bytes or more are sent in the body."""
+
+    def __init__(self, tree: Transport, body: bytes = b"") -> None:
+        self.tree = tree
+        self.body = body
+        self.sent = b""
+
+    def brought(self, size: int) -> Iterator[bytes]:
+        for _ in range(size):
+            yield self.body[:1]
+            self.body = self.body[1:]
+
+    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+        content = b"".join(file.read_ranges(ranges))
+        if len(content) < 4:
+            return content
+        self.sent += content
+        return None
+
+
+class FilesContext:
+    """As much of a `verbs.declare.Context` as these verbs ask for."""
+
+    def __init__(self, tree: Transport, body: bytes = b"") -> None:
+        self.files: Files = GivenFiles(tree, body)
+
+
+def context(tree: Transport, body: bytes = b"") -> Context:
+    return cast("Context", FilesContext(tree, body))
+
+
+@pytest.fixture
+def storage() -> MemoryTransport:
+    storage = MemoryTransport(lambda: 5.5)
+    storage.make_directory("folder")
+    storage.put("file", [b"content"])
+    storage.put("abc", [b"abc"])
+    return storage
+
+
+def test_what_they_are() -> None:
+    assert all(verb.is_vfs for verb in VERBS)
+    reads = {verb.name for verb in VERBS if verb.effect is Effect.READ}
+    assert reads == {"has", "get", "readv", "list_dir", "stat"}
+
+
+def test_reads(storage: MemoryTransport) -> None:
+    asked = context(storage)
+    assert has.function(asked, PathRequest("file")) == HasResult(True)
+    assert has.function(asked, PathRequest("absent")) == HasResult(False)
+    assert get.function(asked, LookRequest("abc")) == GetResult(3, b"abc")
+    assert get.function(asked, LookRequest("file")) == GetResult(7, None)
+    ranges = [RangeField(1, 1), RangeField(2, 100), RangeField(100, 1)]
+    assert readv.function(asked, ReadvRequest("abc", ranges)) == ReadvResult([1, 1, 0], 3, b"bc")
+    assert readv.function(asked, ReadvRequest("file", ranges)) == ReadvResult([1, 5, 0], 7, None)
+    assert readv.function(asked, ReadvRequest("file")) == ReadvResult([], 7, b"")
+    assert cast("GivenFiles", asked.files).sent == b"content" + b"ontent"
+    assert list_dir.function(asked, LookRequest("")) == NamesResult(["abc", "file", "folder"])
+    assert stat.function(asked, LookRequest("file")) == StatResult("file", 7, 5.5)
+    assert stat.function(asked, LookRequest("folder")) == StatResult("directory", 0, 5.5)
+
+
+@pytest.mark.parametrize(
+    ("function", "nothing"),
+    [(get.function, GetResult(None)), (list_dir.function, NamesResult(None)), (stat.function, StatResult(None))],
+)
+def test_what_is_not_there(
+    storage: MemoryTransport, function: Callable[[Context, LookRequest], Result], nothing: Result
+) -> None:
+    """Is a failure, or an answer where that was asked for."""
+    for path, error in (("absent", NoSuchFile), ("file/below", NotADirectory)):
+        with pytest.raises(error):
+            function(context(storage), LookRequest(path))
+        assert function(context(storage), LookRequest(path, True)) == nothing
+
+
+def test_other_failures_are_never_an_answer(storage: MemoryTransport) -> None:
+    storage.crash()
+    for function in (get.function, list_dir.function, stat.function):
+        with pytest.raises(TransportFailed):
+            function(context(storage), LookRequest("file", True))
+
+
+def test_changes(storage: MemoryTransport) -> None:
+    asked = context(storage, b"0123456789")
+    done = [
+        put.function(asked, BringRequest("new", b"new ", 3)),
+        append.function(asked, BringRequest("new", b" more ", 2)),
+        put.function(asked, BringRequest("empty")),
+        mkdir.function(asked, PathRequest("made")),
+        rename.function(asked, RenameRequest("file", "made/moved")),
+        delete.function(asked, PathRequest("abc")),
+        rmdir.function(asked, PathRequest("folder")),
+        sync_dir.function(asked, PathRequest("made")),
+        sync_dir.function(asked, PathRequest("")),
+    ]
+    assert done == [Done()] * 9
+    left = storage.crash(Aftermath.DURABLE_ONLY)
+    assert left.list_directory("") == ["empty", "made", "new"]
+    assert left.get("new") == b"new 012 more 34"
+    assert left.get("made/moved") == b"content"
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (put.function, BringRequest("file", b"x")),
+        (mkdir.function, PathRequest("folder")),
+        (append.function, BringRequest("absent", b"x")),
+        (rmdir.function, PathRequest("absent")),
+        (delete.function, PathRequest("absent")),
+        (rename.function, RenameRequest("absent", "new")),
+        (sync_dir.function, PathRequest("absent")),
+    ],
+)
+def test_what_cannot_be_changed(
+    storage: MemoryTransport, function: Callable[[Context, Arguments], Done], arguments: Arguments
+) -> None:
+    with pytest.raises((FileExists, NoSuchFile)):
+        function(context(storage), arguments)
+    assert storage.list_directory("") == ["abc", "file", "folder"]
+    assert storage.get("file") == b"content"
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3, 4])
+def test_a_file_that_cannot_be_written_whole_is_not_there(storage: MemoryTransport, fail_at: int) -> None:
+    """Created, written twice, synced."""
+    faulty = FaultyTransport(storage, fail_at=fail_at)
+    with pytest.raises(TransportError, match="injected"):
+        put.function(context(faulty, b"b"), BringRequest("new", b"a", 1))
+    assert not storage.exists("new")
+    assert faulty.calls == fail_at + (fail_at > 1)
+
+
+def test_what_is_left_of_it_does_not_hide_the_failure(storage: MemoryTransport) -> None:
+    faulty = FaultyTransport(storage, fail_at=2, mode="die")
+    with pytest.raises(TransportFailed, match="write, call 2"):
+        put.function(context(faulty), BringRequest("new", b"a"))
+
+
+def test_an_existing_file_is_never_taken_for_a_failed_one(storage: MemoryTransport) -> None:
+    with pytest.raises(FileExists):
+        put.function(context(storage), BringRequest("file", b"x"))
+    assert storage.get("file") == b"content"
+
+
+class Watched(PassingTransport):
+    """Says of each written file whether it was closed."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.files: list[WriteFile] = []
+
+    def create(self, path: str) -> WriteFile:
+        self.files.append(self.inner.create(path))
+        return self.files[-1]
+
+    def append(self, path: str) -> WriteFile:
+        self.files.append(self.inner.append(path))
+        return self.files[-1]
+
+
+def test_files_are_closed(storage: MemoryTransport) -> None:
+    watched = Watched(storage)
+    put.function(context(watched), BringRequest("new", b"a"))
+    append.function(context(watched), BringRequest("new", b"a"))
+    for file in watched.files:
+        with pytest.raises(TransportFailed, match="closed"):
+            file.write(b"x")

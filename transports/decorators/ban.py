@@ -1,0 +1,157 @@
+"""`BanTransport`: calls that rules forbid are refused, for tests that say what must not be done over a link.
+
+A rule is `call:path`, each a pattern as of a shell: `rename:*/lock/*`, `list_directory:*`, `*:packs/*`. The path counts
+from the transport the ban was put on.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from transports.base import ReadFile, Stat, Transport, WriteFile
+from transports.decorators.passing import PassingTransport
+from transports.errors import PermissionDenied
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
+
+CALLS: dict[str, type[Step] | None] = {
+    "get": Get,
+    "open_read": ReadRanges,
+    "map_file": None,
+    "create": Put,
+    "append": None,
+    "rename": Rename,
+    "delete": Delete,
+    "make_directory": MakeDirectory,
+    "remove_directory": RemoveDirectory,
+    "list_directory": ListDirectory,
+    "stat": GetStat,
+    "sync_directory": SyncDirectory,
+    "lock": None,
+    "try_lock": None,
+}
+"""Calls that can be banned -> the step that is the same."""
+
+STEPS = {step: call for call, step in CALLS.items() if step is not None}
+
+
+def parse(rule: str) -> tuple[str, str]:
+    """The patterns of a rule.
+
+    Raises:
+        ValueError: it is no rule, or no call is as it says.
+    """
+    call, colon, path = rule.partition(":")
+    if not (call and colon and path):
+        raise ValueError(f"{rule!r} is not of the form call:path")
+    if not fnmatch.filter(CALLS, call):
+        near = difflib.get_close_matches(call, CALLS, cutoff=0.4) or list(CALLS)
+        raise ValueError(f"{rule!r}: no call is {call!r}; there is {', '.join(near)}")
+    return call, path
+
+
+class BanTransport(PassingTransport):
+    """The tree of `inner`, without what the rules forbid: that is `PermissionDenied` and names the rule and the call.
+
+    A rename is banned by either of its paths. Of steps those before the first that is banned are performed.
+    """
+
+    def __init__(self, inner: Transport, rules: Sequence[str], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self._rules = list(rules)
+        self._parsed = [parse(rule) for rule in rules]
+
+    def wrap(self, inner: Transport, prefix: str) -> BanTransport:
+        return BanTransport(inner, self._rules, prefix=prefix)
+
+    def check(self, call: str, *named: str) -> None:
+        """Refuse a call that a rule forbids.
+
+        Raises:
+            PermissionDenied: one does.
+        """
+        for path in map(self.full, named):
+            for rule, (calls, places) in zip(self._rules, self._parsed, strict=True):
+                if fnmatch.fnmatchcase(call, calls) and fnmatch.fnmatchcase(path, places):
+                    raise PermissionDenied(path, f"the rule {rule} bans {call}")
+
+    def get(self, path: str) -> bytes:
+        self.check("get", path)
+        return self.inner.get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        self.check("open_read", path)
+        return self.inner.open_read(path)
+
+    def map_file(self, path: str) -> memoryview:
+        self.check("map_file", path)
+        return self.inner.map_file(path)
+
+    def create(self, path: str) -> WriteFile:
+        self.check("create", path)
+        return self.inner.create(path)
+
+    def append(self, path: str) -> WriteFile:
+        self.check("append", path)
+        return self.inner.append(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source, target)
+        self.inner.rename(source, target)
+
+    def delete(self, path: str) -> None:
+        self.check("delete", path)
+        self.inner.delete(path)
+
+    def make_directory(self, path: str) -> None:
+        self.check("make_directory", path)
+        self.inner.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.check("remove_directory", path)
+        self.inner.remove_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        self.check("list_directory", path)
+        return self.inner.list_directory(path)
+
+    def stat(self, path: str) -> Stat:
+        self.check("stat", path)
+        return self.inner.stat(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.check("sync_directory", path)
+        self.inner.sync_directory(path)
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        self.check("lock", path)
+        return self.inner.lock(path, wait)
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        self.check("try_lock", path)
+        return self.inner.try_lock(path)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        allowed = 0
+        try:
+            for step in steps:
+                self.check(STEPS[type(step)], step.path, *([step.target] if isinstance(step, Rename) else []))
+                allowed += 1
+        except PermissionDenied:
+            self.inner.perform(steps[:allowed])
+            raise
+        self.inner.perform(steps)

@@ -1,0 +1,433 @@
+"""`SftpTransport`: a folder of another machine, over SFTP version 3 (draft-ietf-secsh-filexfer-02).
+
+paramiko carries the channel; its own SFTP client waits for each answer, so the protocol is spoken here, with as much in
+flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp_talks` (what each operation says).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from transports import paths
+from transports import sftp_packets as sftp
+from transports import sftp_talks as talks
+from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
+from transports.errors import NotSupported, TransportError, TransportFailed
+from transports.sftp_login import Account, log_in
+from transports.sftp_session import Pending, Session
+from transports.sftp_talks import Place, Talk
+from transports.steps import (
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
+
+UNDER_WAY = 4 * 1024 * 1024
+"""Bytes of a file written piece by piece that may be unanswered; as `sftp_session.WINDOW`."""
+
+Result = TypeVar("Result")
+
+
+def converse(session: Session, talk: Talk[Result]) -> Result:
+    """What comes of a talk, had alone.
+
+    Raises:
+        TransportError: as the talk, or the connection is lost.
+    """
+    try:
+        asked = next(talk)
+        while True:
+            asked = talk.send(session.exchange(asked))
+    except StopIteration as ended:
+        result: Result = ended.value
+        return result
+
+
+class Line:
+    """A session, made when it is first needed and again when it was lost; a transport's children and files share it."""
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
+        self._guard = threading.Lock()
+        self._session: Session | None = None
+        self._end: Callable[[], object] = lambda: None
+
+    def session(self) -> Session:
+        """One that was not lost when last heard of. What fails on it is not tried again: nobody knows how far it came.
+
+        Raises:
+            TransportFailed: nobody can be reached, or logged in to.
+        """
+        with self._guard:
+            if self._session is None or self._session.lost:
+                self._end()
+                self._session = self._connect()
+                # When the last transport and file let go of it, too.
+                self._end = weakref.finalize(self, self._session.close)
+            return self._session
+
+    def close(self) -> None:
+        """End it; whoever uses it again begins a new one."""
+        with self._guard:
+            self._end()
+
+
+class _SftpReadFile(ReadFile):
+    def __init__(self, line: Line, session: Session, place: Place, handle: bytes) -> None:
+        self._line = line  # Held, so that the session lasts.
+        self._session = session
+        self._place = place
+        self._handle: bytes | None = handle
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _open(self) -> bytes:
+        if self._handle is None:
+            raise TransportFailed(self._place.name, "the file is closed")
+        return self._handle
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self.read_ranges([(offset, size)])[0]
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return converse(self._session, talks.read(self._place, self._open(), ranges))
+
+    def size(self) -> int:
+        (answer,) = self._session.exchange([sftp.fstat(self._open())])
+        if not isinstance(answer, sftp.Attributes):
+            raise TransportFailed(self._place.name, f"the server says: {answer}")
+        return answer.size
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._session.later(sftp.close(handle))
+
+
+class _SftpWriteFile(WriteFile):
+    """What is written is sent at once and answered whenever: whoever reads after it, over the same session, sees it."""
+
+    def __init__(self, line: Line, session: Session, place: Place, handle: bytes) -> None:
+        self._line = line
+        self._session = session
+        self._place = place
+        self._handle: bytes | None = handle
+        self._offset = 0
+        self._under_way: deque[tuple[int, Pending]] = deque()
+        self._unanswered = 0
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._session.later(sftp.close(self._handle))
+
+    def _open(self) -> bytes:
+        if self._handle is None:
+            raise TransportFailed(self._place.name, "the file is closed")
+        return self._handle
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        handle, view = self._open(), memoryview(data).cast("B")
+        while view:
+            piece, view = view[: sftp.PIECE], view[sftp.PIECE :]
+            self._settle(UNDER_WAY - len(piece))
+            self._under_way.append((len(piece), self._session.send(sftp.write(handle, self._offset, piece))))
+            self._unanswered += len(piece)
+            self._offset += len(piece)
+
+    def _settle(self, most: int = 0) -> None:
+        """Wait for answers until no more than so many bytes are without."""
+        while self._unanswered > most:
+            size, pending = self._under_way.popleft()
+            self._unanswered -= size
+            talks.check_written(self._place, [pending.answer()])
+
+    def _finish(self, requests: Sequence[sftp.Request]) -> None:
+        """Send these after what was written, in the same flight, and wait for all of it."""
+        sent = [self._session.send(each) for each in requests]
+        self._settle()
+        talks.check_finished(self._place, [each.answer() for each in sent])
+
+    def sync(self) -> None:
+        handle = self._open()
+        self._finish([sftp.fsync(handle)] if self._session.has(sftp.FSYNC) else [])
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        if self._under_way:  # Else all is known of it.
+            self._finish([sftp.close(handle)])
+        else:
+            self._session.later(sftp.close(handle))
+
+    def finish(self) -> None:
+        """`sync` and `close` in one trip."""
+        handle, self._handle = self._open(), None
+        self._finish(talks.finish(handle, fsync=self._session.has(sftp.FSYNC)))
+
+
+_ASKS = (Get, ReadRanges, GetStat, ListDirectory, SyncDirectory)
+"""Steps that change nothing that is seen: they may be sent before it is known how those before them ended."""
+
+_FINAL = (Rename, Delete)
+"""Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
+were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
+
+
+_MOST = 256
+"""Steps that fly together, each with a file open: OpenSSH's server has as many as the system lets it, often 1,024."""
+
+
+def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """The steps in parts that may fly together."""
+    group: list[Step] = []
+    for step in steps:
+        if group and (isinstance(step, _FINAL) or len(group) == _MOST):
+            yield group
+            group = []
+        group.append(step)
+    if group:
+        yield group
+
+
+def _settling(talk: Talk[Result], settle: Callable[[Result], object]) -> Talk[Callable[[], object]]:
+    """The same talk, at whose end there is what says what came of it, for when it counts."""
+    result = yield from talk
+    return lambda: settle(result)
+
+
+@dataclass(slots=True)
+class _Part:
+    """A step while it is performed."""
+
+    talk: Talk[Callable[[], object]]
+    undo: list[sftp.Request]
+    starts: int
+    """The flight it begins with."""
+    asked: Sequence[sftp.Request] = ()
+    settle: Callable[[], object] | None = None
+    error: TransportError | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.settle is not None or self.error is not None
+
+    def go_on(self, answers: Sequence[sftp.Answer] | None = None) -> None:
+        try:
+            self.asked = next(self.talk) if answers is None else self.talk.send(answers)
+        except StopIteration as ended:
+            self.settle = ended.value
+        except TransportError as wrong:
+            self.error = wrong
+
+
+class SftpTransport(Transport):
+    """A folder of another machine; links are followed by that machine.
+
+    What is durable is what the server says so of: where it has no `fsync@openssh.com`, `sync` means that it has taken
+    the bytes, and `sync_directory` nothing. What is open stays readable: a handle is of a file, not of its name.
+    """
+
+    capabilities = Capability.HANDLES
+
+    def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
+        """`root`: the folder, as the server names it, without a slash at its end; `where`: its URL, for messages."""
+        self._line = line
+        self._root = root
+        self._where = where
+        self._prefix = _prefix
+
+    def _at(self, path: str) -> Place:
+        return Place(self._root, paths.join(self._prefix, path))
+
+    def _have(self, talk: Talk[Result]) -> Result:
+        return converse(self._line.session(), talk)
+
+    def close(self) -> None:
+        """End the connection; it ends by itself when the last that uses it is gone."""
+        self._line.close()
+
+    def child(self, path: str) -> SftpTransport:
+        return SftpTransport(self._line, self._root, self._where, paths.join(self._prefix, path))
+
+    def describe(self, path: str = "") -> str:
+        name = paths.join(self._prefix, path)
+        return f"{self._where.rstrip('/')}/{name}" if name else self._where
+
+    def real_path(self, path: str = "") -> str:
+        return self._have(talks.real_path(self._at(path))).decode("utf-8", "surrogateescape")
+
+    def get(self, path: str) -> bytes:
+        place = self._at(path)
+        return self._have(talks.must(place, talks.content(place, [])))
+
+    def open_read(self, path: str) -> ReadFile:
+        place, session = self._at(path), self._line.session()
+        handle, _ = converse(session, talks.must(place, talks.opened(place)))
+        return _SftpReadFile(self._line, session, place, handle)
+
+    def map_file(self, path: str) -> memoryview:
+        return memoryview(self.get(path))
+
+    def _create(self, path: str) -> _SftpWriteFile:
+        place, session = self._at(path), self._line.session()
+        return _SftpWriteFile(self._line, session, place, converse(session, talks.create(place)))
+
+    def create(self, path: str) -> WriteFile:
+        return self._create(path)
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None:
+        file = self._create(path)
+        try:
+            for chunk in chunks:
+                file.write(chunk)
+            file.finish()
+        finally:
+            file.close()
+
+    def rename(self, source: str, target: str) -> None:
+        self.perform([Rename(source, target)])
+
+    def delete(self, path: str) -> None:
+        self._have(talks.delete(self._at(path)))
+
+    def make_directory(self, path: str) -> None:
+        self._have(talks.make_directory(self._at(path), []))
+
+    def remove_directory(self, path: str) -> None:
+        self._have(talks.remove_directory(self._at(path), []))
+
+    def list_directory(self, path: str) -> list[str]:
+        place = self._at(path)
+        return self._have(talks.must(place, talks.names(place, [])))
+
+    def stat(self, path: str) -> Stat:
+        place = self._at(path)
+        return self._have(talks.must(place, talks.look(place))).stat
+
+    def exists(self, path: str) -> bool:
+        return self._have(talks.look(self._at(path))) is not None
+
+    def sync_directory(self, path: str) -> None:
+        self.perform([SyncDirectory(path)])
+
+    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
+        raise NotSupported("lock")
+
+    def try_lock(self, path: str) -> AbstractContextManager[bool]:
+        raise NotSupported("lock")
+
+    # -- many at once
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._at(step.path)
+            if isinstance(step, Rename):
+                self._at(step.target)
+        session = self._line.session()
+        for group in _groups(steps):
+            self._fly(session, group)
+
+    def _fly(self, session: Session, steps: Sequence[Step]) -> None:
+        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
+        parts: list[_Part] = []
+        writes = False
+        for step in steps:
+            undo: list[sftp.Request] = []
+            # A question is sent after all that was asked before it: of a `Put`, that is the second flight.
+            parts.append(_Part(self._talk(session, step, undo), undo, starts=int(writes and isinstance(step, _ASKS))))
+            writes = writes or isinstance(step, Put)
+        flight, going = 0, parts
+        while any(not part.ended for part in going):
+            for part in going:
+                if part.starts == flight:
+                    part.go_on()
+            flying = [part for part in going if part.starts <= flight and not part.ended]
+            answers = iter(session.exchange([request for part in flying for request in part.asked]))
+            for part in flying:
+                part.go_on([next(answers) for _ in part.asked])
+            # What comes after one that failed is not gone on with; what comes before it is, and may fail too.
+            going = parts[: next((at for at, part in enumerate(parts) if part.error is not None), len(parts))]
+            flight += 1
+        undo = [request for part in reversed(parts[len(going) + 1 :]) for request in part.undo]
+        for request in undo:
+            if request.changes_nothing:
+                session.later(request)
+        # Whatever comes of it, what is told is why it had to be.
+        session.exchange([request for request in undo if not request.changes_nothing])
+        for part in going:
+            if part.settle is not None:
+                part.settle()
+        if len(going) < len(parts) and (error := parts[len(going)].error) is not None:
+            raise error
+
+    def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
+        place = self._at(step.path)
+        match step:
+            case Get():
+                return _settling(talks.content(place, undo), step.settle)
+            case ReadRanges():
+                return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
+            case GetStat():
+                return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
+            case ListDirectory():
+                return _settling(talks.names(place, undo), step.settle)
+        changing = self._change(session, place, step, undo)
+        return _settling(changing, lambda _: None)
+
+    def _change(self, session: Session, place: Place, step: Step, undo: list[sftp.Request]) -> Talk[None]:
+        match step:
+            case Put():
+                return talks.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
+            case MakeDirectory():
+                return talks.make_directory(place, undo)
+            case RemoveDirectory():
+                return talks.remove_directory(place, undo)
+            case Rename():
+                return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
+            case Delete():
+                return talks.delete(place)
+            case SyncDirectory():
+                return talks.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
+            case _:
+                raise TypeError(f"no step of SFTP: {step}")
+
+
+def from_url(url: str) -> SftpTransport:
+    """A folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
+
+    The machine's key must be known (`~/.ssh/known_hosts`); `?host-key=SHA256:...` says the one it has, `?host-key=any`
+    that any will do. Nothing is connected yet.
+
+    Raises:
+        ValueError: it is no such URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "sftp" or not parts.hostname or not parts.path.startswith("/") or parts.fragment:
+        raise ValueError(f"{url!r} is not a folder of another machine: sftp://[USER@]HOST[:PORT]/PATH")
+    if parts.password is not None:
+        raise ValueError(f"{parts.hostname}: a password has no meaning; keys and the agent are tried")
+    name, _, host_key = parts.query.partition("=")
+    if parts.query and (name != "host-key" or not host_key):
+        raise ValueError(f"{url!r}: {parts.query!r} is not host-key=SHA256:... or host-key=any")
+    path = unquote(parts.path, errors="strict").rstrip("/") or "/"
+    if path == "/~" or path.startswith("/~/"):
+        path = path[3:] or "."
+    account = Account(parts.hostname, unquote(parts.username or ""), parts.port or 0, unquote(host_key))
+    return SftpTransport(Line(lambda: log_in(account)), path, url.partition("?")[0].rstrip("/"))

@@ -1,0 +1,349 @@
+"""Reaching an account over SSH, as `ssh` would: by `~/.ssh/config`, `known_hosts`, the agent and the keys in files.
+Nobody is ever asked for anything; what cannot be had so is one line that says what was tried.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import hashlib
+import hmac
+import io
+import logging
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import paramiko
+from paramiko.pkey import UnknownKeyType
+
+from transports.errors import TransportFailed
+from transports.sftp_session import PATIENCE, Session
+
+TIMEOUT = 60.0
+"""Seconds until somebody must have answered: to the connection, in each step of the login. As for our own protocol."""
+
+WINDOW = 16 * 1024 * 1024
+"""Bytes the server may send before it is told that they were read: more than a session asks for, so that it never waits
+for that on a long link."""
+
+CONFIG = "~/.ssh/config"
+KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+IDENTITIES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+"""Where OpenSSH looks when nobody says otherwise."""
+
+ANY_KEY = "any"
+"""Said instead of a fingerprint: the host may have any key."""
+
+PORT = 22
+
+RSA = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
+"""Ways to sign with a key -> its type, where the two have different names."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+# What it complains of is raised too; without this it would also be printed.
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where to log in; what is empty or 0 is as the configuration says."""
+
+    host: str
+    user: str = ""
+    port: int = 0
+    host_key: str = ""
+    """The fingerprint of the key it has (`SHA256:...`), or `any`; empty: a known one."""
+    config: str = CONFIG
+
+    def __post_init__(self) -> None:
+        """Refuse what a `ProxyCommand`, into which it may be put, could take for something else."""
+        for what, name, signs in (("host", self.host, "._-:"), ("user", self.user, "._-+")):
+            if name.startswith("-") or not all(sign.isalnum() or sign in signs for sign in name):
+                raise ValueError(f"{name!r} is not the name of a {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an account is reached."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str
+    known_as: str
+    """Its name in `known_hosts`."""
+    known_hosts: tuple[str, ...]
+    identities: tuple[str, ...]
+    agent: bool
+    command: str
+    """What carries the connection instead of TCP; empty for TCP."""
+
+    @property
+    def where(self) -> str:
+        """It, in messages."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.user}@{host}" if self.port == PORT else f"{self.user}@{host}:{self.port}"
+
+
+def log_in(account: Account, patience: float = PATIENCE) -> Session:
+    """A session of SFTP.
+
+    Raises:
+        TransportFailed: with the reason in one line.
+    """
+    with _told(f"cannot read {account.config}"):
+        way = _way(account)
+    with _told(f"cannot connect to {way.where}"):
+        carrier = _Carrier(way)
+    try:
+        with _told(f"cannot log in to {way.where}"):
+            return Session(carrier.channel(way), way.where, patience=patience)
+    except BaseException:
+        carrier.close()
+        raise
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Raise what goes wrong with that said before it."""
+    try:
+        yield
+    except TimeoutError:
+        raise TransportFailed("", f"{what}: no answer within {TIMEOUT:.0f} s") from None
+    except OSError as wrong:
+        raise TransportFailed("", f"{what}: {wrong.strerror or wrong}") from None
+    except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
+        raise TransportFailed("", f"{what}: no host can have that name") from None
+    except (paramiko.SSHException, EOFError, ValueError) as wrong:
+        raise TransportFailed("", f"{what}: {wrong or 'the server ended the connection'}") from None
+
+
+class _Refused(paramiko.SSHException):
+    """Why we do not log in."""
+
+
+# -- the connection
+
+
+class _Carrier:
+    """A connection to the server: TCP, or the standard input and output of a command."""
+
+    def __init__(self, way: _Way) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        if way.command:
+            self._socket, other = socket.socketpair()
+            with other:
+                fd = other.fileno()
+                self._process = subprocess.Popen(["/bin/sh", "-c", f"exec {way.command}"], stdin=fd, stdout=fd)
+        else:
+            self._socket = socket.create_connection((way.host, way.port), TIMEOUT)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sys.platform == "linux":  # So that who waits to send is told, too, that nobody takes it.
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(PATIENCE * 1000))
+        self._connection = paramiko.Transport(self._socket)  # Compression is off unless asked for.
+        self._channel: paramiko.Channel | None = None
+
+    def channel(self, way: _Way) -> Self:
+        """Log in, and open the one channel there is; it is then used by `recv` and `sendall`."""
+        connection = self._connection
+        connection.banner_timeout = connection.handshake_timeout = connection.auth_timeout = TIMEOUT
+        known = _Known(way)
+        known.prefer(connection.get_security_options())
+        connection.start_client(timeout=TIMEOUT)
+        known.check(connection.get_remote_server_key())
+        _authenticate(connection, way)
+        self._channel = connection.open_session(window_size=WINDOW, timeout=TIMEOUT)
+        # What comes next is sent with it, a trip sooner: who is refused finds the channel closed. A paramiko without
+        # that function waits for the answer.
+        setattr(self._channel, "_wait_for_event", lambda: None)  # noqa: B010 - mypy knows no such function
+        self._channel.invoke_subsystem("sftp")
+        return self
+
+    def recv(self, nbytes: int, /) -> bytes:
+        """Wait for bytes."""
+        assert self._channel is not None, "it is given by `channel`"
+        received: bytes = self._channel.recv(nbytes)
+        wrong = None if received else self._connection.get_exception()
+        if wrong is not None:
+            raise OSError(_words(wrong))
+        return received
+
+    def sendall(self, s: bytes, /) -> None:
+        """Take all of them."""
+        assert self._channel is not None, "it is given by `channel`"
+        try:
+            self._channel.sendall(s)
+        except (paramiko.SSHException, EOFError) as wrong:
+            raise OSError(_words(wrong)) from None
+
+    def close(self) -> None:
+        """End it; twice is nothing."""
+        self._connection.close()
+        self._socket.close()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+def _words(wrong: BaseException) -> str:
+    return (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+
+
+# -- what the configuration says
+
+
+def _way(account: Account) -> _Way:
+    options = _options(account)
+    host = str(options.get("hostname", account.host))
+    port = int(options.get("port", PORT))
+    known = str(options.get("hostkeyalias", host))
+    command = str(options.get("proxycommand") or "")
+    if not command and (jump := str(options.get("proxyjump", "none"))) != "none":
+        *first, last = jump.split(",")
+        through = ["-J", ",".join(first)] if first else []
+        command = shlex.join(["ssh", *through, "-W", f"[{host}]:{port}", last])  # What ssh itself does.
+    files = [
+        *(str(options.get("userknownhostsfile", "")).split() or KNOWN_HOSTS),
+        *(str(options.get("globalknownhostsfile", "")).split() or SYSTEM_KNOWN_HOSTS),
+    ]
+    return _Way(
+        host=host,
+        port=port,
+        user=account.user or str(options.get("user", "")) or getpass.getuser(),
+        host_key=account.host_key,
+        known_as=known if port == PORT or "hostkeyalias" in options else f"[{known}]:{port}",
+        known_hosts=tuple(map(os.path.expanduser, files)),
+        identities=tuple(map(os.path.expanduser, options.get("identityfile", IDENTITIES))),
+        agent=options.get("identitiesonly", "no") != "yes",
+        command=command,
+    )
+
+
+def _options(account: Account) -> Mapping[str, Any]:
+    """What the file says of a host; values are strings, but for lists of files."""
+    config = paramiko.SSHConfig()
+    if account.port:  # What is said first holds, in a command too.
+        config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
+    with contextlib.suppress(FileNotFoundError), open(os.path.expanduser(account.config), encoding="utf-8") as lines:
+        config.parse(lines)
+    return config.lookup(account.host)
+
+
+# -- whose host it is
+
+
+class _Known:
+    """The keys that are known of a host."""
+
+    def __init__(self, way: _Way) -> None:
+        self._way = way
+        self._keys: set[tuple[str, bytes]] = set()
+        """Type and bytes."""
+        self._revoked: set[bytes] = set()
+        for path in way.known_hosts:
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    self._learn(line.split())
+
+    def _learn(self, words: Sequence[str]) -> None:
+        marker, *rest = words if words and words[0].startswith("@") else ("", *words)
+        if len(rest) < 3 or rest[0].startswith("#") or not _is_of(self._way.known_as, rest[0]):
+            return
+        with contextlib.suppress(ValueError):  # A line that is damaged is none.
+            key = base64.b64decode(rest[2], validate=True)
+            if marker == "@revoked":
+                self._revoked.add(key)
+            elif not marker:
+                self._keys.add((rest[1], key))
+
+    def prefer(self, options: paramiko.SecurityOptions) -> None:
+        """Ask for a key of a type that is known: a host may have several."""
+        types = {kind for kind, _ in self._keys}
+        names = list(options.key_types)
+        options.key_types = sorted(names, key=lambda name: RSA.get(name, name) not in types)
+
+    def check(self, key: paramiko.PKey) -> None:
+        """Raise why we do not talk to who has that key."""
+        blob, way = key.asbytes(), self._way
+        found = fingerprint(blob)
+        if blob in self._revoked:
+            raise _Refused(f"its key {found} is revoked in known_hosts")
+        if way.host_key:
+            if way.host_key not in (ANY_KEY, found):
+                raise _Refused(f"its key is {found}, not {way.host_key}")
+        elif not self._keys:
+            raise _Refused(f"nobody knows its key, {found}: ssh to it once, or say so: ?host-key={found}")
+        elif blob not in {known for _, known in self._keys}:
+            where = " ".join(way.known_hosts[:1])
+            raise _Refused(f"its key is {found}, which is not the one in {where}: it was made anew, or is another's")
+
+
+def fingerprint(blob: bytes) -> str:
+    """A key's, as `ssh-keygen -l` shows it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def _is_of(host: str, patterns: str) -> bool:
+    """Whether a line of `known_hosts` is of that host: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+    found = False
+    for pattern in patterns.lower().split(",") if not patterns.startswith("|1|") else [patterns]:
+        if pattern.startswith("|1|"):
+            _, _, salt, digest = (pattern.split("|") + [""] * 4)[:4]
+            with contextlib.suppress(ValueError):
+                is_it = hmac.new(base64.b64decode(salt), host.lower().encode(), "sha1").digest()
+                found = found or is_it == base64.b64decode(digest)
+            continue
+        wanted = re.escape(pattern.removeprefix("!")).replace(r"\*", ".*").replace(r"\?", ".")
+        if re.fullmatch(wanted, host.lower()):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+# -- who we are
+
+
+def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
+    """Try one key after the other."""
+    tried: list[str] = []
+    with contextlib.closing(paramiko.Agent()) as agent:
+        for name, key in _keys(way, agent if way.agent else None, tried):
+            try:
+                more = connection.auth_publickey(way.user, key)
+            except paramiko.BadAuthenticationType as wrong:
+                raise _Refused(f"it takes no keys, only {', '.join(wrong.allowed_types)}") from None
+            except paramiko.AuthenticationException:
+                tried.append(name)
+            else:
+                if not more:
+                    return
+                raise _Refused(f"it wants more than a key: {', '.join(more)}")
+            if not connection.is_active():
+                tried.append("then it ended the connection")
+                break
+    raise _Refused(f"it takes none of our keys ({'; '.join(tried) or 'there are none'})")
+
+
+def _keys(way: _Way, agent: paramiko.Agent | None, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+    """Each key with its name; of one that cannot be used `tried` says why. Those in files come first, because whoever
+    has many in his agent says in a file which one is meant: a server takes six."""
+    for path in way.identities:
+        try:
+            key = paramiko.PKey.from_path(path)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType) as wrong:
+            tried.append(f"{path} cannot be used: {_words(wrong)}")
+        else:
+            yield path, key
+    for key in agent.get_keys() if agent else ():
+        yield f"the agent's {fingerprint(key.asbytes())}", key

@@ -1,0 +1,373 @@
+"""SFTP version 3 (draft-ietf-secsh-filexfer-02, and OpenSSH's PROTOCOL file for its extensions) as bytes: requests that
+can be sent, answers that come. No I/O here.
+
+A packet is its length (u32), its type (u8), the id of its request (u32; `INIT` and `VERSION` have none) and what the
+type says. Strings are a length (u32) and bytes; integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import enum
+import stat as stat_bits
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from transports.base import EntryKind, Stat
+
+VERSION = 3
+"""The last that OpenSSH speaks, and so the one that everybody does."""
+
+PIECE = 32 * 1024
+"""Bytes a read asks for and a write carries: what the draft (section 3) asks of every server, 34,000 with the rest of
+the packet. A read of no more is short at the end of the file alone (6.4)."""
+
+MAX_PACKET = 256 * 1024
+"""Bytes of an answer; what OpenSSH's own client takes (SFTP_MAX_MSG_LENGTH)."""
+
+POSIX_RENAME = b"posix-rename@openssh.com"
+FSYNC = b"fsync@openssh.com"
+
+
+class Open(enum.IntFlag):
+    """How a file is opened."""
+
+    READ = 0x01
+    WRITE = 0x02
+    CREATE = 0x08
+    EXCLUSIVE = 0x20
+
+
+class _Kind(enum.IntEnum):
+    """The type of a packet."""
+
+    INIT = 1
+    VERSION = 2
+    OPEN = 3
+    CLOSE = 4
+    READ = 5
+    WRITE = 6
+    LSTAT = 7
+    FSTAT = 8
+    OPENDIR = 11
+    READDIR = 12
+    REMOVE = 13
+    MKDIR = 14
+    RMDIR = 15
+    REALPATH = 16
+    STAT = 17
+    RENAME = 18
+    STATUS = 101
+    HANDLE = 102
+    CONTENT = 103
+    NAMES = 104
+    ATTRIBUTES = 105
+    EXTENDED = 200
+
+
+class Code(enum.IntEnum):
+    """What a status says. Those from `FILE_EXISTS` on are of later versions; some servers say them all the same."""
+
+    OK = 0
+    EOF = 1
+    NO_SUCH_FILE = 2
+    PERMISSION_DENIED = 3
+    FAILURE = 4
+    BAD_MESSAGE = 5
+    NOT_SUPPORTED = 8
+    FILE_EXISTS = 11
+    WRITE_PROTECT = 12
+    NO_SPACE = 14
+    QUOTA_EXCEEDED = 15
+    DIRECTORY_NOT_EMPTY = 18
+    NOT_A_DIRECTORY = 19
+
+
+class BadPacket(Exception):
+    """What came is not SFTP."""
+
+
+# -- requests
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, but for the id it is sent under."""
+
+    kind: int
+    body: bytes
+    answer: int = 0
+    """Bytes of a file that the answer is expected to carry."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes on the link, both ways, as far as it is known what they are."""
+        return len(self.body) + self.answer
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether only this session minds if it is done, and when."""
+        return self.kind == _Kind.CLOSE
+
+    def packet(self, number: int) -> bytes:
+        """It as bytes, under that id."""
+        return struct.pack(">IBI", 5 + len(self.body), self.kind, number) + self.body
+
+
+def _string(value: bytes) -> bytes:
+    return struct.pack(">I", len(value)) + value
+
+
+_NO_ATTRIBUTES = struct.pack(">I", 0)
+
+
+def init() -> bytes:
+    """The first packet."""
+    return struct.pack(">IBI", 5, _Kind.INIT, VERSION)
+
+
+def open_file(path: bytes, how: Open) -> Request:
+    """Answered by a `Handle`. The mode of a new file is what the server's umask leaves."""
+    return Request(_Kind.OPEN, _string(path) + struct.pack(">I", how) + _NO_ATTRIBUTES)
+
+
+def close(handle: bytes) -> Request:
+    """Answered by a `Status`, as all that follows where nothing else is said."""
+    return Request(_Kind.CLOSE, _string(handle))
+
+
+def read(handle: bytes, offset: int, size: int) -> Request:
+    """Answered by `Content`, or `EOF` where there is none."""
+    return Request(_Kind.READ, _string(handle) + struct.pack(">QI", offset, size), size)
+
+
+def write(handle: bytes, offset: int, content: bytes | memoryview) -> Request:
+    """Write those bytes there."""
+    head = _string(handle) + struct.pack(">QI", offset, len(content))
+    return Request(_Kind.WRITE, b"".join((head, content)))
+
+
+def fsync(handle: bytes) -> Request:
+    """Of OpenSSH; only where the server says that it has `FSYNC`."""
+    return Request(_Kind.EXTENDED, _string(FSYNC) + _string(handle))
+
+
+def stat(path: bytes) -> Request:
+    """Answered by `Attributes`; links are followed."""
+    return Request(_Kind.STAT, _string(path))
+
+
+def lstat(path: bytes) -> Request:
+    """Answered by `Attributes`, of a link by its own."""
+    return Request(_Kind.LSTAT, _string(path))
+
+
+def fstat(handle: bytes) -> Request:
+    """Answered by `Attributes`."""
+    return Request(_Kind.FSTAT, _string(handle))
+
+
+def open_directory(path: bytes) -> Request:
+    """Answered by a `Handle`."""
+    return Request(_Kind.OPENDIR, _string(path))
+
+
+def read_directory(handle: bytes) -> Request:
+    """Answered by some `Names`, each time others, and by `EOF` when there are no more."""
+    return Request(_Kind.READDIR, _string(handle))
+
+
+def remove(path: bytes) -> Request:
+    """Of a file."""
+    return Request(_Kind.REMOVE, _string(path))
+
+
+def make_directory(path: bytes) -> Request:
+    """Its mode is what the server's umask leaves."""
+    return Request(_Kind.MKDIR, _string(path) + _NO_ATTRIBUTES)
+
+
+def remove_directory(path: bytes) -> Request:
+    """Of an empty one."""
+    return Request(_Kind.RMDIR, _string(path))
+
+
+def real_path(path: bytes) -> Request:
+    """Answered by one of `Names`."""
+    return Request(_Kind.REALPATH, _string(path))
+
+
+def rename(source: bytes, target: bytes) -> Request:
+    """It is the server's affair what becomes of a file that has the target's name: by the draft, it refuses."""
+    return Request(_Kind.RENAME, _string(source) + _string(target))
+
+
+def posix_rename(source: bytes, target: bytes) -> Request:
+    """rename(2); of OpenSSH, only where the server says that it has `POSIX_RENAME`."""
+    return Request(_Kind.EXTENDED, _string(POSIX_RENAME) + _string(source) + _string(target))
+
+
+# -- answers
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The server's first packet."""
+
+    version: int
+    extensions: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How it went; a number that is no `Code` stays one."""
+
+    code: int
+    message: str = ""
+
+    def __str__(self) -> str:
+        named = Code(self.code).name.replace("_", " ").lower() if self.code in {*Code} else f"status {self.code}"
+        return self.message or named
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """By which an open file or folder is named."""
+
+    handle: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Bytes of a file."""
+
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names in a folder."""
+
+    names: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a server says of a file; what it keeps for itself is 0."""
+
+    size: int
+    mode: int
+    modified: int
+
+    @property
+    def kind(self) -> EntryKind:
+        """What it is."""
+        if stat_bits.S_ISREG(self.mode):
+            return EntryKind.FILE
+        return EntryKind.DIRECTORY if stat_bits.S_ISDIR(self.mode) else EntryKind.OTHER
+
+    @property
+    def stat(self) -> Stat:
+        """The same, as a transport gives it."""
+        return Stat(self.kind, self.size, float(self.modified))
+
+
+Answer = Status | Handle | Content | Names | Attributes
+
+
+class _Reader:
+    """What is left of a packet's body."""
+
+    def __init__(self, packet: bytes) -> None:
+        self._body = packet
+        self._at = 1  # Behind the type.
+
+    @property
+    def ended(self) -> bool:
+        return self._at >= len(self._body)
+
+    def take(self, size: int) -> bytes:
+        taken = self._body[self._at : self._at + size]
+        if len(taken) != size:
+            raise BadPacket(f"expected {size} bytes, got {len(taken)}")
+        self._at += size
+        return taken
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4))
+
+    def string(self) -> bytes:
+        return self.take(self.u32())
+
+    def attributes(self) -> Attributes:
+        flags = self.u32()
+        size = int.from_bytes(self.take(8)) if flags & 0x1 else 0
+        if flags & 0x2:  # The numbers of owner and group.
+            self.take(8)
+        mode = self.u32() if flags & 0x4 else 0
+        modified = 0
+        if flags & 0x8:
+            self.take(4)
+            modified = self.u32()
+        if flags & 0x80000000:
+            for _ in range(2 * self.u32()):
+                self.string()
+        return Attributes(size, mode, modified)
+
+
+class Packets:
+    """The bytes a server sends, cut into its answers."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def receive(self, received: bytes) -> Iterator[tuple[int, Answer] | Version]:
+        """Each answer that is whole now, with the id of its request.
+
+        Raises:
+            BadPacket: that is not SFTP; nothing more can be read.
+        """
+        self._buffer += received
+        at = 0
+        try:
+            while len(self._buffer) - at >= 4:
+                size = int.from_bytes(self._buffer[at : at + 4])
+                if not 0 < size <= MAX_PACKET:
+                    raise BadPacket(f"expected a packet of no more than {MAX_PACKET} bytes, got one of {size}")
+                if len(self._buffer) - at < 4 + size:
+                    break
+                packet = bytes(memoryview(self._buffer)[at + 4 : at + 4 + size])
+                at += 4 + size
+                yield _answer(packet[0], _Reader(packet))
+        finally:
+            del self._buffer[:at]
+
+
+def _answer(kind: int, body: _Reader) -> tuple[int, Answer] | Version:
+    number = body.u32()
+    match kind:
+        case _Kind.VERSION:
+            extensions = set()
+            while not body.ended:
+                extensions.add(body.string())
+                body.string()
+            return Version(number, frozenset(extensions))
+        case _Kind.STATUS:
+            # A message and its language were added by this version; a server that leaves them out is understood.
+            code = body.u32()
+            return number, Status(code, "" if body.ended else body.string().decode("utf-8", "backslashreplace"))
+        case _Kind.HANDLE:
+            return number, Handle(body.string())
+        case _Kind.CONTENT:
+            return number, Content(body.string())
+        case _Kind.NAMES:
+            names = []
+            for _ in range(body.u32()):
+                names.append(body.string())
+                body.string()  # A line as of `ls -l`.
+                body.attributes()
+            return number, Names(tuple(names))
+        case _Kind.ATTRIBUTES:
+            return number, body.attributes()
+        case _:
+            raise BadPacket(f"expected an answer, got a packet of type {kind}")

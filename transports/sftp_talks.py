@@ -1,0 +1,409 @@
+"""What is said for each operation over SFTP: a *talk* yields the requests that may fly together, is given their
+answers, and returns what came of it. So many talks can be had at once, and take the trips of the longest.
+
+What a status does not tell (version 3 has one code for most that can go wrong) is asked together with what may be
+refused: so it is known as of that moment, and for no trip more. A talk that changes something puts what takes it back
+into `undo`; to be used by who has several at once, where an earlier one fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from transports import sftp_packets as sftp
+from transports.base import EntryKind
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSpace,
+    NoSuchFile,
+    NotADirectory,
+    NotSupported,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.sftp_packets import Attributes, Code, Content, Handle, Names, Open, Request, Status
+
+Result = TypeVar("Result")
+Talk = Generator[Sequence[Request], Sequence[sftp.Answer], Result]
+
+ERRORS: dict[
+    int,
+    type[NoSuchFile | FileExists | PermissionDenied | NotADirectory | DirectoryNotEmpty | NoSpace],
+] = {
+    Code.NO_SUCH_FILE: NoSuchFile,
+    Code.PERMISSION_DENIED: PermissionDenied,
+    Code.WRITE_PROTECT: PermissionDenied,
+    Code.FILE_EXISTS: FileExists,
+    Code.NO_SPACE: NoSpace,
+    Code.QUOTA_EXCEEDED: NoSpace,
+    Code.DIRECTORY_NOT_EMPTY: DirectoryNotEmpty,
+    Code.NOT_A_DIRECTORY: NotADirectory,
+}
+"""What a server says, as what a transport raises; all else is `TransportFailed`."""
+
+TRIES = 10
+"""How often a file is read that is another each time."""
+
+LISTED = (16, 128, 1024, 8192, 65536)
+"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
+
+NO_FILE = "not a plain file"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path: `root` as the server knows it, and the name below it, as errors say it."""
+
+    root: str
+    name: str
+
+    @property
+    def path(self) -> bytes:
+        """As the server knows it."""
+        return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
+
+    @property
+    def above(self) -> list[Place]:
+        """The folders it lies in below the root, outermost first; the root itself is not looked at."""
+        parts = self.name.split("/")
+        return [Place(self.root, "/".join(parts[:count])) for count in range(1, len(parts))]
+
+
+# -- errors
+
+
+def explain(place: Place, status: Status) -> Talk[TransportError]:
+    """Why that was refused; what lies above is looked at where that may be why."""
+    error = ERRORS.get(status.code)
+    if error not in (None, NoSuchFile):
+        return error(place.name)
+    above = (yield [sftp.stat(each.path) for each in place.above]) if place.above else ()
+    for answer in above:
+        if isinstance(answer, Status):
+            return NoSuchFile(place.name)
+        if isinstance(answer, Attributes) and answer.kind is not EntryKind.DIRECTORY:
+            return NotADirectory(place.name)
+    return NoSuchFile(place.name) if error else _failed(place, status)
+
+
+def _failed(place: Place, status: Status, what: str = "") -> TransportError:
+    """The error of a status, by itself."""
+    error = ERRORS.get(status.code)
+    return error(place.name) if error else TransportFailed(place.name, f"{what}the server says: {status}")
+
+
+def _status(answer: sftp.Answer) -> Status:
+    """What was said, where a status or something else was asked for."""
+    return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
+
+
+def _refused(answer: sftp.Answer) -> Status | None:
+    """The status that says that something was not done."""
+    status = _status(answer)
+    return None if status.code == Code.OK else status
+
+
+# -- what asks
+
+
+def look(place: Place) -> Talk[Attributes | None]:
+    """What is there; None where nothing is."""
+    (answer,) = yield [sftp.stat(place.path)]
+    if isinstance(answer, Attributes):
+        return answer
+    yield from _nothing(place, answer)
+    return None
+
+
+def _nothing(place: Place, answer: sftp.Answer) -> Talk[None]:
+    """Raise why nothing can be asked of it, but where that is because it is not there."""
+    status = _status(answer)
+    if status.code != Code.NO_SUCH_FILE:
+        error = yield from explain(place, status)
+        if not isinstance(error, NoSuchFile | NotADirectory):
+            raise error
+
+
+def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
+    """The same talk where what is asked for must be there."""
+    found = yield from talk
+    if found is None:
+        raise (yield from explain(place, Status(Code.NO_SUCH_FILE)))
+    return found
+
+
+def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
+    """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
+    and is left out."""
+    for times in LISTED:
+        opened, found = yield [sftp.open_directory(place.path), sftp.stat(place.path)]
+        if not isinstance(opened, Handle):
+            if isinstance(found, Attributes) and found.kind is not EntryKind.DIRECTORY:
+                raise NotADirectory(place.name)
+            yield from _nothing(place, opened)
+            return None
+        undo[:] = [sftp.close(opened.handle)]
+        *parts, _ = yield [*[sftp.read_directory(opened.handle)] * times, sftp.close(opened.handle)]
+        undo.clear()
+        for part in parts:
+            if not isinstance(part, Names) and _status(part).code != Code.EOF:
+                raise _failed(place, _status(part))
+        if not isinstance(parts[-1], Names):
+            return _sorted(part for part in parts if isinstance(part, Names))
+    raise TransportFailed(place.name, "it has more names than can be listed")
+
+
+def _sorted(parts: Iterable[Names]) -> list[str]:
+    found = set()
+    for name in itertools.chain.from_iterable(part.names for part in parts):
+        with contextlib.suppress(UnicodeDecodeError):
+            found.add(name.decode())
+    return sorted(found - {".", ".."})
+
+
+def opened(place: Place) -> Talk[tuple[bytes, Attributes] | None]:
+    """The handle of a file to read, and what the file is; None where there is none."""
+    answer, found = yield [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
+    if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
+        if isinstance(answer, Handle):
+            yield [sftp.close(answer.handle)]
+        raise TransportFailed(place.name, "not a plain file")
+    if isinstance(answer, Handle):
+        # Deleted in between: the handle is good, and how much there is shows when it is read.
+        return answer.handle, found if isinstance(found, Attributes) else Attributes(0, 0, 0)
+    yield from _nothing(place, answer)
+    return None
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A part of a range, no larger than one read."""
+
+    at: int
+    """Which of the ranges."""
+    offset: int
+    size: int
+    """What is asked for; once the server has said that the file ends, what there is."""
+    got: bytes = b""
+
+    def ask(self, handle: bytes) -> Request:
+        return sftp.read(handle, self.offset + len(self.got), self.size - len(self.got))
+
+    def take(self, place: Place, answer: sftp.Answer) -> None:
+        if isinstance(answer, Content):
+            self.got += answer.content[: self.size - len(self.got)]
+        elif (status := _status(answer)).code == Code.EOF:
+            self.size = len(self.got)
+        else:
+            raise _failed(place, status)
+
+    @property
+    def whole(self) -> bool:
+        return len(self.got) == self.size
+
+
+def _pieces(ranges: Sequence[tuple[int, int]]) -> list[_Piece]:
+    return [
+        _Piece(at, offset + start, min(sftp.PIECE, size - start))
+        for at, (offset, size) in enumerate(ranges)
+        for start in range(0, size, sftp.PIECE)
+    ]
+
+
+def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list[bytes]:
+    parts: list[list[bytes]] = [[] for _ in ranges]
+    for piece in pieces:
+        parts[piece.at].append(piece.got)
+    return [b"".join(each) for each in parts]
+
+
+def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
+    """Ranges of an open file; shorter only at its end, which the server is asked for, since it may have grown."""
+    pieces = _pieces(ranges)
+    while missing := [piece for piece in pieces if not piece.whole]:
+        answers = yield [piece.ask(handle) for piece in missing]
+        for piece, answer in zip(missing, answers, strict=True):
+            piece.take(place, answer)
+    return _joined(ranges, pieces)
+
+
+def _read_once(place: Place, handle: bytes, pieces: Sequence[_Piece], undo: list[Request]) -> Talk[None]:
+    """Ask for all of them, and close the file in the same flight."""
+    undo[:] = [sftp.close(handle)]
+    *answers, _ = yield [*(piece.ask(handle) for piece in pieces), sftp.close(handle)]
+    undo.clear()
+    for piece, answer in zip(pieces, answers, strict=True):
+        piece.take(place, answer)
+
+
+def content(place: Place, undo: list[Request]) -> Talk[bytes | None]:
+    """All of a file in two trips, whatever its size, which is asked for first; None where there is none."""
+    for _ in range(TRIES):
+        found = yield from opened(place)
+        if found is None:
+            return None
+        handle, attributes = found
+        # One byte more than there should be: who gets it has opened another file than was looked at.
+        pieces = _pieces([(0, attributes.size + 1)])
+        yield from _read_once(place, handle, pieces, undo)
+        if sum(len(piece.got) for piece in pieces) == attributes.size:
+            return b"".join(piece.got for piece in pieces)
+    raise TransportFailed(place.name, "it is another each time it is read")
+
+
+def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
+    """Ranges of a file in two trips; shorter only at its end."""
+    for _ in range(TRIES):
+        handle, attributes = yield from must(place, opened(place))
+        pieces = _pieces(ranges)
+        yield from _read_once(place, handle, pieces, undo)
+        if all(piece.whole or piece.offset + len(piece.got) >= attributes.size for piece in pieces):
+            return _joined(ranges, pieces)
+    raise TransportFailed(place.name, "it is another each time it is read")
+
+
+def real_path(place: Place) -> Talk[bytes]:
+    """Where it leads; of what does not exist, where the last folder that does leads, and the rest."""
+    at = [Place(place.root, ""), *place.above, place]
+    answers = yield [sftp.real_path(each.path) for each in at]
+    for each, answer in zip(reversed(at), reversed(answers), strict=True):
+        if isinstance(answer, Names) and len(answer.names) == 1:
+            rest = place.name[len(each.name) :].strip("/").encode()
+            return answer.names[0].rstrip(b"/") + (b"/" + rest if rest else b"") or b"/"
+    raise _failed(place, _status(answers[0]))
+
+
+# -- what changes
+
+
+def create(place: Place) -> Talk[bytes]:
+    """The handle of a new file."""
+    how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
+    answer, there = yield [sftp.open_file(place.path, how), sftp.lstat(place.path)]
+    if isinstance(answer, Handle):
+        return answer.handle
+    raise (yield from _taken(place, answer, there))
+
+
+def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
+    """Why a name cannot be had: somebody has it, or another reason."""
+    if isinstance(there, Attributes):
+        return FileExists(place.name)
+    return (yield from explain(place, _status(answer)))
+
+
+def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+    """A new file with that content, durable where the server has `FSYNC`. What does not succeed whole is left torn."""
+    handle = yield from create(place)
+    undo[:] = [sftp.close(handle), sftp.remove(place.path)]
+    writes = [
+        sftp.write(handle, start, memoryview(whole)[start : start + sftp.PIECE])
+        for start in range(0, len(whole), sftp.PIECE)
+    ]
+    # All at once: a sync after a write that failed makes nothing worse, and what came of each is looked at.
+    answers = yield [*writes, *finish(handle, fsync=fsync)]
+    undo[:] = [sftp.remove(place.path)]
+    check_written(place, answers[: len(writes)])
+    check_finished(place, answers[len(writes) :])
+
+
+def finish(handle: bytes, *, fsync: bool) -> list[Request]:
+    """Make what was written durable, and close the file."""
+    return [*([sftp.fsync(handle)] if fsync else []), sftp.close(handle)]
+
+
+def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
+    """Raise why something was not written."""
+    for answer in answers:
+        if refused := _refused(answer):
+            raise _failed(place, refused, "not written, ")
+
+
+def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
+    """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
+    for answer in answers:
+        if refused := _refused(answer):
+            raise TransportFailed(place.name, f"sync failed, the server says: {refused}")
+
+
+def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
+    """One folder."""
+    answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
+    if _refused(answer):
+        raise (yield from _taken(place, answer, there))
+    undo[:] = [sftp.remove_directory(place.path)]
+
+
+def remove_directory(place: Place, undo: list[Request]) -> Talk[None]:
+    """One empty folder."""
+    answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
+    if refused := _refused(answer):
+        if isinstance(there, Attributes) and there.kind is not EntryKind.DIRECTORY:
+            raise NotADirectory(place.name)
+        error = yield from explain(place, refused)
+        if isinstance(there, Attributes) and isinstance(error, TransportFailed) and (yield from names(place, [])):
+            raise DirectoryNotEmpty(place.name)
+        raise error
+    undo[:] = [sftp.make_directory(place.path)]
+
+
+def delete(place: Place) -> Talk[None]:
+    """A file."""
+    (answer,) = yield [sftp.remove(place.path)]
+    if refused := _refused(answer):
+        raise (yield from explain(place, refused))
+
+
+def rename(source: Place, target: Place, *, posix: bool) -> Talk[None]:
+    """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
+    where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
+    ask = sftp.posix_rename if posix else sftp.rename
+    # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
+    before, answer, left, after = yield [
+        sftp.lstat(target.path),
+        ask(source.path, target.path),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+    refused = _refused(answer)
+    if refused is None:
+        return
+    if refused.code == Code.PERMISSION_DENIED:
+        raise PermissionDenied(target.name)
+    if not isinstance(left, Attributes):
+        raise (yield from explain(source, _status(left)))
+    there = after if isinstance(after, Attributes) else before
+    if isinstance(there, Attributes):
+        raise _in_the_way(target, left.kind, there.kind, refused, posix=posix)
+    raise (yield from explain(target, refused))
+
+
+def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Status, *, posix: bool) -> TransportError:
+    if moved is EntryKind.DIRECTORY:
+        return DirectoryNotEmpty(target.name) if there is EntryKind.DIRECTORY else NotADirectory(target.name)
+    if there is EntryKind.DIRECTORY:
+        return TransportFailed(target.name, "is a directory")
+    return _failed(target, refused) if posix else NotSupported("rename over a file")
+
+
+def sync_directory(place: Place, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+    """Make the names in a folder durable, as far as the server can: it must have `FSYNC`, and open folders."""
+    asked = [sftp.stat(place.path), *([sftp.open_file(place.path, Open.READ)] if fsync else [])]
+    found, *more = yield asked
+    if not isinstance(found, Attributes):
+        raise (yield from explain(place, _status(found)))
+    if found.kind is not EntryKind.DIRECTORY:
+        yield [sftp.close(each.handle) for each in more if isinstance(each, Handle)]
+        raise NotADirectory(place.name)
+    for each in more:
+        if isinstance(each, Handle):
+            undo[:] = [sftp.close(each.handle)]
+            answers = yield finish(each.handle, fsync=True)
+            undo.clear()
+            check_finished(place, answers)

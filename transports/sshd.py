@@ -1,0 +1,109 @@
+"""`Sshd`: a real OpenSSH server of SFTP on loopback, for tests and measurements. It runs as whoever starts it, and lets
+in the one key it makes.
+
+    with Sshd(folder) as server:
+        account = Account(server.host, port=server.port, config=str(server.config))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import Self
+
+PROGRAM = "/usr/sbin/sshd"
+"""It starts itself anew for each connection, and so must be started by its full path."""
+
+SEPARATION = Path("/run/sshd")
+"""An empty folder that a server of root's insists on; where no system starts it, nobody has made it."""
+
+ALIAS = "the-server-of-this-test"
+"""Its name in `known_hosts`, whatever port leads to it."""
+
+SERVER = """\
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+Subsystem sftp {subsystem}
+"""
+
+CLIENT = """\
+Host *
+  HostKeyAlias {alias}
+  UserKnownHostsFile {folder}/known_hosts
+  IdentityFile {folder}/user_key
+  IdentitiesOnly yes
+"""
+
+
+class Sshd:
+    """The server, as a context. `config` is a file for clients (`ssh -F`) that says all but host and port."""
+
+    def __init__(self, folder: Path, *, subsystem: str = "internal-sftp") -> None:
+        """`folder`: where its keys are made."""
+        self.folder = folder
+        self.config = folder / "config"
+        self.user = getpass.getuser()
+        self._subsystem = subsystem
+        self._sessions: list[subprocess.Popen[bytes]] = []
+        self._closing = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.host: str
+        self.port: int
+        self.host, self.port = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._serve, name="sshd")
+
+    def __enter__(self) -> Self:
+        """Begin.
+
+        Raises:
+            FileNotFoundError: there is no OpenSSH server on this machine.
+        """
+        if not os.path.exists(PROGRAM):
+            self._listener.close()
+            raise FileNotFoundError(f"{PROGRAM} is missing: install openssh-server")
+        if os.getuid() == 0:
+            SEPARATION.mkdir(mode=0o755, exist_ok=True)
+        for name in ("host_key", "user_key"):
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(self.folder / name)]
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        host_key = (self.folder / "host_key.pub").read_text()
+        (self.folder / "known_hosts").write_text(f"{ALIAS} {host_key}")
+        (self.folder / "authorized_keys").write_text((self.folder / "user_key.pub").read_text())
+        (self.folder / "sshd_config").write_text(SERVER.format(folder=self.folder, subsystem=self._subsystem))
+        self.config.write_text(CLIENT.format(folder=self.folder, alias=ALIAS))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        with contextlib.suppress(OSError):
+            socket.create_connection((self.host, self.port)).close()
+        self._thread.join()
+        self._listener.close()
+        for session in self._sessions:
+            session.terminate()
+            session.wait()
+
+    def _serve(self) -> None:
+        """A server for each connection, as inetd starts one: so the port is ours from the first moment on."""
+        command = [PROGRAM, "-i", "-e", "-f", str(self.folder / "sshd_config")]
+        while True:
+            connection, _ = self._listener.accept()
+            with connection:
+                if self._closing:
+                    return
+                fd = connection.fileno()
+                with open(self.folder / "log", "ab") as log:
+                    self._sessions.append(subprocess.Popen(command, stdin=fd, stdout=fd, stderr=log))
