@@ -95,7 +95,7 @@ class Fetched:
             self._history.receive()
         return self._history
 
-    def nothing(self, target: Repository | None = None) -> None:
+    def all_is_here(self, target: Repository | None = None) -> None:
         """Take it that all is here; `target`: and where."""
         if target is not None:
             self._target, self._guessed = target, True
@@ -116,8 +116,8 @@ class Fetched:
         self._until = until()
         self.ask(on_shadow=True)
 
-    def only(self, heads: Sequence[RevisionId]) -> None:
-        """Ask for what one revision reaches, where a look at the branch has told which it is, and nothing came yet."""
+    def narrow_to(self, heads: Sequence[RevisionId]) -> None:
+        """Have what one revision reaches asked for, where a look at the branch has told which it is; if nothing was."""
         if self._history is None and self._remote.content is not None and len(heads) == 1:
             self._until = ChosenField(newest=heads[0])
 
