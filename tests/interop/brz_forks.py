@@ -1,8 +1,8 @@
 """Brz commands as processes forked from one that has imported Breezy, so that a start takes a third of the time.
 
-Run as a program it is that process: it imports what most commands of Breezy's import, none of its plugins and nothing
-of ours, and forks for each who asks on its standard input, a socket. What belongs to a start itself (an import that is
-missing, a signal that comes meanwhile) is tried where brz is started as users do it: `Users.start`, `test_brz_process`.
+Run as a program it is that process: it imports what most commands import, of Breezy's and of ours, but no plugin, and
+forks for each who asks on its standard input, a socket. What belongs to a start itself (an import that is missing, a
+signal that comes meanwhile) is tried where brz is started as users do it: `Users.start`, `test_brz_process`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,44 @@ from pathlib import Path
 from typing import NoReturn
 
 IMPORTED = (
+    "breezy.annotate",
     "breezy.breakin",
     "breezy.builtins",
+    "breezy.bzr.branch",
     "breezy.bzr.groupcompress_repo",
+    "breezy.bzr.smart.medium",
+    "breezy.bzr.testament",
+    "breezy.bzr.transform",
     "breezy.bzr.workingtree_4",
+    "breezy.email_message",
+    "breezy.forge",
     "breezy.git",
+    "breezy.gpg",
+    "breezy.merge",
     "breezy.plugin",
+    "breezy.push",
     "breezy.revisionspec",
+    "breezy.rules",
+    "breezy.transport.http.urllib",
+    "breezy.transport.memory",
     "breezy.ui.text",
+    "breezy.views",
     "dataclasses",
+    "dulwich.config",
     "logging",
     "msgspec",
+    "smartserver.client.listing",
+    "smartserver.client.media.tcp",
+    "smartserver.client.places",
+    "smartserver.client.repository",
+    "smartserver.client.shadows",
+    "smartserver.records.bulk",
+    "smartserver.records.bzr_tree",
+    "smartserver.trace.text",
+    "smartserver.vcs.brz",
+    "smartserver.verbs.map_update",
+    "smartserver.verbs.repository_list",
+    "smartserver.verbs.repository_verify",
     "urllib.parse",
     "zstandard",
 )

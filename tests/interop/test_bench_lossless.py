@@ -16,7 +16,11 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.plugins import breezy_lossless as lossless
 
-pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.interop,
+    pytest.mark.unbanned("it pushes and pulls many times, each time as an operation of its own"),
+]
 
 SIZE = 40
 

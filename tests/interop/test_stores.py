@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from brz_sides import SHIM
-from git_sides import RTT, SETTINGS, TIMEOUT, environment
+from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 
 from netem.counter import Counts
 from netem.proxy import Proxy
@@ -36,9 +36,11 @@ class Account:
     home: Path
     proxy: Proxy
     served: Path
+    above: str
+    """What begins the URL of a repository."""
 
     def url(self, path: str) -> str:
-        return f"hpss+sftp://127.0.0.1:{self.proxy.port}{self.served}/{path}"
+        return f"{self.above}/{path}"
 
     def attempt(self, *command: str, where: str = ".") -> tuple[subprocess.CompletedProcess[str], Counts]:
         """Run a command; what passed the link."""
@@ -75,14 +77,26 @@ def account(tmp_path: Path, sshd: Sshd) -> Iterator[Account]:
     shutil.copy(sshd.config, home / ".ssh" / "config")
     (home / ".gitconfig").write_text(SETTINGS)
     with Proxy(RTT, (sshd.host, sshd.port)) as proxy:
-        yield Account(home, proxy, served)
+        yield Account(home, proxy, served, f"hpss+sftp://127.0.0.1:{proxy.port}{served}")
 
 
-def check(tool: str, counted: Sequence[tuple[str, Counts]]) -> None:
+@pytest.fixture
+def by_verbs(tmp_path: Path) -> Iterator[Account]:
+    """The same, on a server of ours that gives its files."""
+    home, folder = tmp_path / "home", tmp_path / "server"
+    home.mkdir()
+    folder.mkdir()
+    (home / ".gitconfig").write_text(SETTINGS)
+    server = Served(folder, "--anonymous", "write", "--allow-vfs", "--folder-locks")
+    yield Account(home, server.proxy, server.root, f"hpss+vfs://127.0.0.1:{server.proxy.port}")
+    assert server.close() == ""
+
+
+def check(tool: str, counted: Sequence[tuple[str, Counts]], way: str = "SFTP") -> None:
     """What was counted is in the budget."""
     found = {name: counts.rounds for name, counts in counted}
-    allowed = BUDGETS[f"{tool} over sftp"]
-    assert {name: rounds for name, rounds in found.items() if rounds > allowed[f"{tool} over SFTP: {name}"]} == {}, (
+    allowed = BUDGETS[f"{tool} over {way}"]
+    assert {name: rounds for name, rounds in found.items() if rounds > allowed[f"{tool} over {way}: {name}"]} == {}, (
         found
     )
 
@@ -94,6 +108,14 @@ def commit(account: Account, where: str, name: str) -> None:
 
 
 def test_git(account: Account) -> None:
+    check("git", use_git(account))
+
+
+def test_git_by_verbs(by_verbs: Account) -> None:
+    check("git", use_git(by_verbs), "VFS")
+
+
+def use_git(account: Account) -> list[tuple[str, Counts]]:
     url, counted = account.url("project"), []
     account.run("git", "init", "-q", "a")
     account.run("git", "remote", "add", "origin", url, where="a")
@@ -112,7 +134,7 @@ def test_git(account: Account) -> None:
         done, _ = account.attempt("git", "rev-parse", ref, where=local)
         assert done.stdout.strip() == account.tip(f"refs/heads/{ref}".encode()).hex()
     assert PackRepository(LocalTransport(account.served), "project").verify().problems == ()
-    check("git", counted)
+    return counted
 
 
 def test_brz(account: Account) -> None:

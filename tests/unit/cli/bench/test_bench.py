@@ -22,7 +22,11 @@ from smartserver.cli.histories import generate
 from smartserver.cli.main import group
 from smartserver.cli.servers import Workspace, free_port
 
-pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.interop,
+    pytest.mark.unbanned("a bench does the same many times, each time as an operation of its own"),
+]
 
 
 @pytest.fixture(scope="module")

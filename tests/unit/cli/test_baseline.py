@@ -1,0 +1,51 @@
+"""smartserver.cli.baseline: its table, its bars, and one way measured for real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from smartserver.cli.baseline.measure import Baseline, Cost
+from smartserver.cli.baseline.rows import ROWS, RPC, SFTP, VFS
+from smartserver.cli.baseline.table import markdown, page
+from smartserver.cli.baseline.ways import WAYS
+from smartserver.cli.main import group
+
+
+def test_a_bar_is_a_third_of_what_breezy_needs() -> None:
+    for row in ROWS:
+        for way, breezy in row.breezy.items():
+            assert row.bars[way] <= breezy // 3, row.name
+    assert {way.name for way in WAYS} == {RPC, VFS, SFTP}
+
+
+def test_the_table() -> None:
+    found = Baseline(
+        1.0, WAYS, {("clone", SFTP): Cost(34, 4_700, 111_500, 16.2), ("clone", RPC): Cost(2, 170, 72_700, 2.8)}
+    )
+    (line,) = [line for line in markdown(found).splitlines() if line.startswith("| clone")]
+    assert (
+        line == "| clone | 34, 4.7 KB + 111.5 KB, 16.2 s | 33 MISSED | 99 | - |  | 36 | 2, 170 B + 72.7 KB, 2.8 s | 2 |"
+    )
+    assert "| put 1 B * | - |" in markdown(found)
+    assert all(row.saved in page(found) for row in ROWS)
+    (cost,) = [each for each in found.as_json()["costs"] if each["way"] == SFTP]
+    assert (cost["rounds"], cost["bar"], cost["breezy"]) == (34, 33, 99)
+
+
+def test_a_way_that_is_none() -> None:
+    result = CliRunner().invoke(group, ["baseline", "--only", "ftp"])
+    assert result.exit_code == 2
+    assert "there is sftp, vfs, rpc" in result.output
+
+
+@pytest.mark.sockets
+@pytest.mark.interop
+def test_one_way_for_real() -> None:
+    result = CliRunner().invoke(group, ["baseline", "--rtt", "5ms", "--only", "rpc", "--json"])
+    assert result.exit_code == 0, result.output
+    costs = {each["operation"]: each["rounds"] for each in json.loads(result.stdout)["costs"]}
+    expected = ("new repository", "push one revision", "push a new branch", "pull one revision", "clone")
+    assert costs == {"lock and unlock": 1, **dict.fromkeys(expected, 2)}
