@@ -98,7 +98,11 @@ class Content:
         instead = None if inside is None else InsideField(inside.chosen, inside.trees)
         stats = self.stats is None and self.wanted.stats
         ids = [*self.wanted.ids, *self._beside]
-        content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
+        try:
+            content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
+        except MissingRevision as wrong:
+            self._absent.add(wrong.revision)  # Nobody need ask for it again.
+            raise
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted, chosen, trees = inside, inside.chosen, inside.trees
