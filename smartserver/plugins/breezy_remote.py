@@ -138,6 +138,10 @@ class Remote:
         value = self.knowledge.ref(self.name())
         return value[0].attributes if value is not None else b""
 
+    def is_inside(self) -> bool:
+        """Whether the path was seen to lead into the branch."""
+        return self._state is not None and bool(self._state.inner)
+
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
         return self.server is other.server
