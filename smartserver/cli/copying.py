@@ -19,10 +19,10 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.place import count, is_store_url, is_url, open_store
-from smartserver.cli.session import AGENT, cache_folder, client_for
+from smartserver.cli.session import AGENT, client_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
-from smartserver.client.knowledge import Knowledge
+from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import BodySource, Refusal
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, call_of, map_updated, updated

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.session import AGENT, BadFlag, cache_folder, client_for
-from smartserver.client.knowledge import Knowledge
+from smartserver.cli.session import AGENT, BadFlag, client_for
+from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import parse_place
 from smartserver.client.plain import plain

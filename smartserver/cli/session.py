@@ -1,5 +1,4 @@
-"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for,
-and the place of the cache.
+"""What the commands that talk to a server share: a client for a URL, with the tracer where it was asked for.
 
 `git-remote-hpss` starts for every command of git: nothing here takes time to load.
 """
@@ -76,17 +75,6 @@ def _watcher(flags: list[str]) -> Observer:
         return watcher(flags)
     except BadRule as wrong:
         raise BadFlag(str(wrong)) from None
-
-
-def cache_folder(environment: Mapping[str, str]) -> str | None:
-    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
-    base = environment.get("XDG_CACHE_HOME")
-    if not base or not os.path.isabs(base):
-        home = environment.get("HOME")
-        if not home:
-            return None
-        base = os.path.join(home, ".cache")
-    return os.path.join(base, "smartserver", "remotes")
 
 
 def _say(line: str) -> None:

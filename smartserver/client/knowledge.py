@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Protocol
 
 import msgspec
@@ -46,6 +46,17 @@ class Remembered(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
+
+
+def cache_folder(environment: Mapping[str, str]) -> str | None:
+    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
+    base = environment.get("XDG_CACHE_HOME")
+    if not base or not os.path.isabs(base):
+        home = environment.get("HOME")
+        if not home:
+            return None
+        base = os.path.join(home, ".cache")
+    return os.path.join(base, "smartserver", "remotes")
 
 
 def decode(content: bytes, url: str) -> Remembered:

@@ -11,6 +11,9 @@ from smartserver.wire.errors import RemoteProtocolError
 AT_ONCE = MAX_REPOSITORIES
 """Repositories asked for in one call."""
 
+MOST_ANSWERS = 1000
+"""Answers after which there is taken to be no end: a million repositories. Our server looks into 100,000 folders."""
+
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
     """Those at and below a path, by path; `refs`: with the names of their refs.
@@ -20,12 +23,12 @@ def repositories(client: Client, path: str, *, refs: bool) -> Iterator[Repositor
         MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, or one that leads nowhere.
     """
     last = ""
-    more = True
-    while more:
+    for _ in range(MOST_ANSWERS):
         answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)
         yield from answer.repositories
-        more = answer.more
-        if more:
-            before, last = last, answer.repositories[-1].path if answer.repositories else ""
-            if last.split("/") <= before.split("/"):
-                raise RemoteProtocolError(f"expected repositories after {before!r}, of which it says there are more")
+        if not answer.more:
+            return
+        before, last = last, answer.repositories[-1].path if answer.repositories else ""
+        if last.split("/") <= before.split("/"):
+            raise RemoteProtocolError(f"expected repositories after {before!r}, of which it says there are more")
+    raise RemoteProtocolError(f"{MOST_ANSWERS} answers name repositories, and it says there are more")

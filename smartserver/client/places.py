@@ -50,6 +50,11 @@ def served_by(place: Place) -> str:
     return place.key.removesuffix(place.path)
 
 
+def how_to_serve(place: Place, push: str) -> str:
+    """That something is not served, and what to do; `push`: the command that would make a repository of it."""
+    return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
+
+
 def connect(place: Place, ssh: str, *, fast_open: bool = False) -> Medium:
     """A connection to a place; `ssh`: the command that logs in where that is needed. `fast_open`: as `TcpMedium`.
 

@@ -26,7 +26,7 @@ class Location(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """The one spelling under which knowledge of the remote is kept."""
-        return f"hpss://{self.host.lower()}:{self.port}/{self.path}"
+        return f"hpss://{self.where.lower()}/{self.path}"
 
     @property
     def where(self) -> str:

@@ -19,7 +19,7 @@ from smartserver.plugins.breezy_specs import TIP, Named
 from smartserver.plugins.breezy_wanted import Wanted
 from smartserver.records.bzr_revision import read_inventory, read_revision
 from smartserver.records.bzr_tree import BzrTree
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
+from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz_compat import StoreKey
@@ -98,7 +98,11 @@ class Content:
         instead = None if inside is None else InsideField(inside.chosen, inside.trees)
         stats = self.stats is None and self.wanted.stats
         ids = [*self.wanted.ids, *self._beside]
-        content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
+        try:
+            content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
+        except MissingRevision as wrong:
+            self._absent.add(wrong.revision)  # Nobody need ask for it again.
+            raise
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted, chosen, trees = inside, inside.chosen, inside.trees
@@ -122,12 +126,15 @@ class Content:
         """Take in what came; the first revision of it.
 
         Raises:
-            WrongContent: a record is another revision's, or names other parents than the graph.
+            WrongContent: a record is another revision's, or names other parents than the graph, or the graph does than
+                it did before.
         """
         first: RevisionId | None = None
         for part in parts:
             first = first or part.revision
-            self.parents[part.revision] = parents = tuple([parent.id for parent in part.parents])
+            parents = tuple([parent.id for parent in part.parents])
+            if self.parents.setdefault(part.revision, parents) != parents:
+                raise WrongContent(part.revision, "the graph names other parents than it did before")
             for record in part.records:
                 _check(record, part.revision, parents)
                 # An inventory without its pages is none.
@@ -295,8 +302,12 @@ class Content:
 
 
 def _check(record: Record, revision: RevisionId, parents: tuple[RevisionId, ...]) -> None:
-    """Check that a record is of the revision it came with, and names the parents that this came with."""
-    if record.kind in (REVISION, INVENTORY) and record.key != revision:
+    """Check that a record is of the revision it came with, and names the parents that this came with.
+
+    Raises:
+        WrongContent: it is not, or does not.
+    """
+    if record.kind in (REVISION, SIGNATURE, INVENTORY) and record.key != revision:
         raise WrongContent(record.key, f"it came with the revision {shown(revision)}")
     if record.kind == REVISION:
         try:

@@ -117,9 +117,13 @@ class HpssDir(BzrDir):
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
             if is_running("switch", *LOOKS_TWICE):
-                remote = beside.setdefault(remote.path, remote)
-            elif is_running("pull"):
-                remote = beside.get(remote.path, remote)
+                asked = beside.setdefault(remote.path, remote)
+            else:
+                asked = beside.get(remote.path, remote) if is_running("pull") else remote
+            if asked.is_inside():
+                remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
+            else:
+                remote = asked
             self._remotes[name] = remote
         return self._remotes[name]
 
@@ -299,8 +303,7 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
         return HpssDir(place, HpssDirFormat(), remote), ""
     inner = remote.look().inner
-    if not inner:
-        kept[remote.path] = remote
+    kept[remote.path] = remote
     above = place.above(len(inner.split("/")) if inner else 0)
     return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
 

@@ -60,8 +60,14 @@ class Fetched:
             self._target, self._guessed = repository, True
 
     def is_alone(self) -> bool:
-        """Whether nothing is here that could spare the server a part."""
-        return not self._here()
+        """Whether nothing is here that is likely to spare the server a part: no tip of the remote, nor of a branch that
+        was opened beside it. Whatever else the target holds may be another project's.
+        """
+        if self.target is None:
+            return True
+        target = BrzRepository(self.target)
+        with target.locked():
+            return not target.parents([*self._remote.knowledge.tips(), *local_tips()])
 
     def _here(self) -> Sequence[RevisionId]:
         """What the target has of it, as far as that can be told."""
@@ -89,7 +95,7 @@ class Fetched:
             self._history.receive()
         return self._history
 
-    def nothing(self, target: Repository | None = None) -> None:
+    def all_is_here(self, target: Repository | None = None) -> None:
         """Take it that all is here; `target`: and where."""
         if target is not None:
             self._target, self._guessed = target, True
@@ -110,8 +116,8 @@ class Fetched:
         self._until = until()
         self.ask(on_shadow=True)
 
-    def only(self, heads: Sequence[RevisionId]) -> None:
-        """Ask for what one revision reaches, where a look at the branch has told which it is, and nothing came yet."""
+    def narrow_to(self, heads: Sequence[RevisionId]) -> None:
+        """Have what one revision reaches asked for, where a look at the branch has told which it is; if nothing was."""
         if self._history is None and self._remote.content is not None and len(heads) == 1:
             self._until = ChosenField(newest=heads[0])
 
@@ -154,7 +160,7 @@ class Fetched:
                     raise
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
                 remote.learn_refusal()
-                if not haves:
+                if not self._rests_on_shadow and self.is_alone():
                     remote.look_at_graph()
                 return
             self._history = History(pulled.body, pulled.result.segments, KINDS)

@@ -147,7 +147,7 @@ class FetchFromServer(InterRepository):
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
         heads, fetched = list(heads), self.source.remote.fetched
-        fetched.only(heads)
+        fetched.narrow_to(heads)
         came = fetched.history().parents
         with self.target.lock_read():
             elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()

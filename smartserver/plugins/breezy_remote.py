@@ -24,7 +24,7 @@ from smartserver.plugins.breezy_fetched import KINDS, Fetched
 from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder
-from smartserver.plugins.breezy_specs import look
+from smartserver.plugins.breezy_specs import what_to_look_at
 from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.check_bzr import INVENTORY
@@ -125,7 +125,7 @@ class Remote:
             if target is None or state.tip is None or not target.has_revision(state.tip):
                 self._state = None
                 return
-            self.fetched.nothing()
+            self.fetched.all_is_here()
         self.assumed, self.is_assumed = state, True
 
     def confirm(self) -> None:
@@ -137,6 +137,10 @@ class Remote:
         """The attributes of the tip."""
         value = self.knowledge.ref(self.name())
         return value[0].attributes if value is not None else b""
+
+    def is_inside(self) -> bool:
+        """Whether the path was seen to lead into the branch."""
+        return self._state is not None and bool(self._state.inner)
 
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
@@ -168,7 +172,7 @@ class Remote:
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
-                first = look() if asked is None else None
+                first = what_to_look_at() if asked is None else None
                 if first is not None and self.fetched.is_alone():
                     self._ask_content(Wanted(first))
                 else:
@@ -196,7 +200,7 @@ class Remote:
         self.learned()
         self.content = content
         if content is None:
-            self.fetched.nothing()
+            self.fetched.all_is_here()
 
     def state(self) -> State:
         """What it is.
@@ -341,7 +345,7 @@ class Remote:
 
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
-        self.fetched.nothing(target)
+        self.fetched.all_is_here(target)
         self.learned()
 
     def make(self) -> bool:

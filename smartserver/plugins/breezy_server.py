@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from breezy import bedding
 from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 from breezy.plugins import hpss
 
 import smartserver
+from smartserver.client import knowledge
 from smartserver.client.call import Client
 from smartserver.client.medium import Medium
 from smartserver.client.places import connect, served_by
@@ -116,11 +115,9 @@ def server_of(location: Place) -> Server:
 
 
 def cache_folder() -> str | None:
-    """Where knowledge of remotes is kept, that of git's users too: beside the folder of Breezy's own caches."""
-    try:
-        folder = bedding.cache_dir()  # Which it makes.
-    except OSError:
-        return None
-    if not os.path.isabs(folder):  # Where XDG_CACHE_HOME is no place: it would be another in each folder.
-        return None
-    return os.path.join(os.path.dirname(folder), "smartserver", "remotes")
+    """Where knowledge of remotes is kept, that of git's users too.
+
+    Not beside what `bedding.cache_dir` names: that makes a folder, in the current one where XDG_CACHE_HOME is no place.
+    """
+    found = {name: Option(name, override_from_env=[name]).get_override() for name in ("XDG_CACHE_HOME", "HOME")}
+    return knowledge.cache_folder({name: value for name, value in found.items() if value is not None})

@@ -265,12 +265,12 @@ class Shadow:
 
     def shows(self, revisions: Collection[RevisionId]) -> set[RevisionId]:
         """Those that the branch reaches, or the local repository has."""
-        shown = self.parents().keys() & revisions
+        reached = self.parents().keys() & revisions
         target = self._remote.fetched.target
-        if target is not None and len(shown) < len(revisions):
+        if target is not None and len(reached) < len(revisions):
             with target.lock_read():
-                shown = shown | set(target.get_parent_map(set(revisions) - shown))
-        return shown
+                reached = reached | set(target.get_parent_map(set(revisions) - reached))
+        return reached
 
     def repository(self) -> Any:
         """A repository that has all the branch reaches."""

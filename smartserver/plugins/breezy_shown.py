@@ -68,8 +68,8 @@ class Shown(Texts):
         wanted = list(dict.fromkeys(keys))
         if self._name not in NAMED_BY_REVISION:
             return wanted
-        shown = self._shadow.shows([key[-1] for key in wanted])
-        return [key for key in wanted if key[-1] in shown]
+        reached = self._shadow.shows([key[-1] for key in wanted])
+        return [key for key in wanted if key[-1] in reached]
 
     def _read(self, read: Callable[[Any], Any]) -> Any:
         return self._shadow.try_twice(lambda: read(self._shadow.store(self._name)))
@@ -82,19 +82,19 @@ class Shown(Texts):
 
     def get_parent_map(self, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[StoreKey, ...] | None]:
         """The parents of those of `keys` that are there."""
-        shown = self._shown(keys)
-        found: dict[StoreKey, tuple[StoreKey, ...] | None] = self._read(lambda store: store.get_parent_map(shown))
+        there = self._shown(keys)
+        found: dict[StoreKey, tuple[StoreKey, ...] | None] = self._read(lambda store: store.get_parent_map(there))
         return found
 
     def get_known_graph_ancestry(self, keys: Iterable[StoreKey]) -> Any:
         """The graph of `keys` and all below them."""
-        shown = self._shown(keys)
-        return self._read(lambda store: store.get_known_graph_ancestry(shown))
+        there = self._shown(keys)
+        return self._read(lambda store: store.get_known_graph_ancestry(there))
 
     def get_sha1s(self, keys: Iterable[StoreKey]) -> dict[StoreKey, bytes]:
         """The SHA-1 of each of those of `keys` that are there."""
-        shown = self._shown(keys)
-        found: dict[StoreKey, bytes] = self._read(lambda store: store.get_sha1s(shown))
+        there = self._shown(keys)
+        found: dict[StoreKey, bytes] = self._read(lambda store: store.get_sha1s(there))
         return found
 
     def get_record_stream(self, keys: Iterable[StoreKey], ordering: str, include_delta_closure: bool) -> Iterator[Any]:

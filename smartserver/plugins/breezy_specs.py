@@ -95,7 +95,7 @@ def until() -> ChosenField | None:
     return None if named is None else ChosenField(newest=named)
 
 
-def look() -> ChosenField | None:
+def what_to_look_at() -> ChosenField | None:
     """What of a branch tells which revision it is whose history a command wants, and that `until` cannot name."""
     try:
         revision(_up_to())

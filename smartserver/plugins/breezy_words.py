@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from breezy import errors
 
 from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.places import how_to_serve
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
 from smartserver.errors import (
@@ -70,6 +71,4 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
 def _instead(found: str, location: Place) -> str:
     """What lies where no repository is, and how it would be served."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
-    there = f"{location.key.removesuffix(location.path)}ANOTHER-PATH"
-    how = "" if push is None else f", which is not served: to have it served, run `{push} {there}` in it"
-    return f"there is {found}{how}"
+    return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"

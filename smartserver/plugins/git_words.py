@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smartserver.client.certainty import NoServer
-from smartserver.client.places import served_by
+from smartserver.client.places import how_to_serve
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
 from smartserver.records import limits
 from smartserver.vcs.base import VcsError, WrongContent
@@ -30,8 +30,7 @@ def in_words(error: CodedError | VcsError, location: Place) -> str:
         case WrongContent():
             return f"{_repository(location)} seems to be damaged: {error} {ADVICE}"
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:
-            there = f"{served_by(location)}ANOTHER-PATH"
-            return f"{error}, which is not served: to have it served, run `git push --mirror {there}` in it"
+            return f"{error}, {how_to_serve(location, 'git push --mirror')}"
         case NoServer():
             return f"{location.where}: {error}"
         case LimitExceeded(what=limits.BYTES_OF_RECORD):  # A server that takes less than this client thinks.

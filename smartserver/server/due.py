@@ -1,4 +1,7 @@
-"""Which repositories wait to be tidied, and whether one of them waits for too long."""
+"""Which repositories wait to be tidied, and whether one of them waits for too long.
+
+They are told apart by their paths: a site forgets a repository that was not asked for in a while, and opens it anew.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class Due:
     """Repositories that were changed since they were tidied; usable from several threads."""
 
     def __init__(self) -> None:
-        self._changes: dict[PackRepository, int] = {}
+        self._changes: dict[str, int] = {}
         self._pressing = 0
         self._guard = threading.Lock()
 
@@ -31,11 +34,11 @@ class Due:
     def add(self, repository: PackRepository) -> bool:
         """Note a change of a repository; whether it did not wait before."""
         with self._guard:
-            changes = self._changes[repository] = self._changes.get(repository, 0) + 1
+            changes = self._changes[repository.path] = self._changes.get(repository.path, 0) + 1
             self._pressing += changes == AHEAD
             return changes == 1
 
     def take(self, repository: PackRepository) -> None:
         """It waits no longer."""
         with self._guard:
-            self._pressing -= self._changes.pop(repository) >= AHEAD
+            self._pressing -= self._changes.pop(repository.path) >= AHEAD

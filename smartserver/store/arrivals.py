@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from smartserver.errors import shown
 from smartserver.records.delta import decompress
-from smartserver.records.model import Key, Record
+from smartserver.records.model import Key, Record, made
 from smartserver.store.index import Row
 
 TEXT_BYTES = 64 << 20
@@ -165,7 +165,7 @@ class Arrivals:
 
     def row(self, number: int) -> Row:
         """Depth, chain and lineage of a copy."""
-        return tuple.__new__(Row, (self._depths[number], self._chains[number], self._lineages[number]))
+        return made(Row, (self._depths[number], self._chains[number], self._lineages[number]))
 
     def key(self, number: int) -> Key:
         """The key of a copy."""

@@ -42,6 +42,9 @@ Plan = Callable[[RepositoryTransaction], bytes]
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
+AHEAD = 4
+"""Packs that may come, from any process, while others are joined at a slow pace, before that is left: with as many no
+more than 15 packs were seen in `smartserver bench pushes`, without a bound 23 (doc/performance.md)."""
 FAR_PACKS = 48
 """Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
 bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
@@ -331,7 +334,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
-            paced = partial(self._unless_awaited, pace)
+            paced = partial(self._unless_pressed, pace, len(snapshot.packs))
             return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
         finally:
             self._repacking.release()
@@ -359,9 +362,13 @@ class PackRepository:
                 progress(before - left, before)
             return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
 
-    def _unless_awaited(self, pace: Pace) -> None:
-        """Keep to a pace unless somebody waits for the end."""
-        if not self._awaited.is_set():
+    def _unless_pressed(self, pace: Pace, packs: int) -> None:
+        """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
+
+        They are seen as requests here read the root, whoever brought them.
+        """
+        latest = self._latest
+        if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:

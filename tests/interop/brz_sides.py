@@ -124,13 +124,17 @@ class Users:
 
     def ask(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> str:
         """Run brz with a command that has a budget; what it said."""
+        return CLOSING.sub("", self.run_within(budget, where, *words, status=status, **variables).said)
+
+    def run_within(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> Done:
+        """The same; what it said, with what went over the link."""
         trips = BUDGETS[budget]
         done = self.run(where, *words, "-Dhpss", **variables)
         assert done.status == status, done.said
         closing = CLOSING.findall(done.err)
         assert closing == ([(str(trips), "0")] if trips else []), done.said
         assert done.counts.rounds == (trips + 1 if trips else 0), (done.counts, done.said)  # One more to connect.
-        return CLOSING.sub("", done.said)
+        return done
 
     def _plain(self, said: bytes) -> str:
         text = said.decode("utf-8", "backslashreplace")

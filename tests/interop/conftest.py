@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -106,9 +107,18 @@ def _forks_end() -> Iterator[None]:
 def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     """What users of brz begin with, made once: to be copied, as whoever uses it learns what is on the server."""
     start = make_start(tmp_path_factory.mktemp(START) / "users", served)
-    made = sorted(start.folder.rglob("*"))
+    made = _files(start.folder)
     yield start
-    assert sorted(start.folder.rglob("*")) == made, "a test ran with what all others begin with"
+    assert _files(start.folder) == made, "a test ran with what all others begin with"
+
+
+def _files(folder: Path) -> dict[Path, tuple[int, int]]:
+    """All there is below a folder; of a file its size and when it was changed."""
+    found = {path: path.lstat() for path in folder.rglob("*")}
+    return {
+        path: (0, 0) if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
+        for path, status in found.items()
+    }
 
 
 @pytest.fixture

@@ -53,6 +53,17 @@ def test_two_users_in_turn(users: Users) -> None:
     assert users.tags("a") == users.tags("b")
 
 
+@pytest.mark.parametrize("place", ["", "relative"])
+def test_a_cache_folder_that_is_no_place(users: Users, place: str) -> None:
+    """It is where git's users of the same environment have it, and nothing is made in the current folder."""
+    before = sorted(users.path("a").iterdir())
+    for name in ("x", "y"):
+        users.commit("a", name)
+        fine(users.run("a", "push", XDG_CACHE_HOME=place))
+    assert sorted(users.path("a").iterdir()) == sorted([*before, users.path("a") / "x", users.path("a") / "y"])
+    assert list((users.folder / ".home" / ".cache" / "smartserver" / "remotes").iterdir())
+
+
 def test_nothing_is_remembered(large: Users) -> None:
     large.forget("a")
     large.commit("a", "more")

@@ -19,6 +19,7 @@ from smartserver.records.segment import (
     frames,
 )
 from smartserver.records.varint import Malformed
+from smartserver.store.headers import decode_header
 
 KINDS = (
     Kind("object", "git-sha1", True),
@@ -100,7 +101,7 @@ def test_segments(parts: tuple[bytes, list[Parent], list[Entry], list[bytes]], b
     segment = decode_segment(before + whole + after, len(before), KINDS)
     frames_at = len(whole) - sum(map(len, contents))
     assert segment[:5] == (revision, tuple(parents), tuple(entries), frames_at, len(whole))
-    assert segment.headers == decode_segment(whole, 0, KINDS).headers
+    assert [decode_header(whole[at:], revision, KINDS) for at in segment.headers] == entries
     assert list(frames(segment, before + whole + after, len(before))) == contents
 
 

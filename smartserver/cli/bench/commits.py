@@ -20,9 +20,8 @@ from smartserver.cli.bench.report import Progress, Report, median, percentile
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy
 from smartserver.cli.servers import Say, Server, Workspace, run
-from smartserver.cli.session import cache_folder
 from smartserver.client.call import Client
-from smartserver.client.knowledge import Knowledge
+from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate

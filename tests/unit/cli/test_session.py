@@ -5,29 +5,12 @@ from __future__ import annotations
 import pytest
 
 from smartserver.cli import session
-from smartserver.cli.session import _progress, cache_folder, client_for
+from smartserver.cli.session import _progress, client_for
 from smartserver.client import places
 from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import BadUrl
 from smartserver.verbs.server_ping import PingRequest, server_ping
-
-
-@pytest.mark.parametrize(
-    ("environment", "folder"),
-    [
-        ({"HOME": "/h"}, "/h/.cache/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
-        ({"XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/smartserver/remotes"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/smartserver/remotes"),
-        ({"XDG_CACHE_HOME": "relative"}, None),
-        ({"HOME": ""}, None),
-        ({}, None),
-    ],
-)
-def test_cache_folder(environment: dict[str, str], folder: str | None) -> None:
-    assert cache_folder(environment) == folder
 
 
 def test_a_url_that_is_none_is_refused_before_anything_is_said() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import HELD, PIECE, Nothing, Plan, announcing, sending, unpacked
+from smartserver.client.body import PIECE, Nothing, Plan, announcing, sending, unpacked
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import Announced, Key
@@ -17,6 +17,9 @@ from smartserver.wire.messages import RequestFlag
 
 GRAPH = [Announced(b"%020d" % number, ()) for number in range(3)]
 NOISE = random.Random(0)
+
+LITTLE = 80 * 1024
+"""Bytes: 64 KiB and what is read at once; zstd by itself holds back 128 KiB."""
 
 
 class Made:
@@ -122,7 +125,7 @@ def test_a_bulk_stream_holds_little_back() -> None:
     came = -len(encode_graph(GRAPH))
     for piece, _ in body():
         came += sum(map(len, decoder.feed(piece)))
-        assert made - came < HELD + 2 * PIECE
+        assert made - came <= LITTLE
     assert came == sum(map(len, segments))
 
 

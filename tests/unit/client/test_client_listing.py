@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import pytest
 from remotes import saying
 from scripted import Server, done
 
+from smartserver.client import listing
 from smartserver.client.listing import repositories
 from smartserver.verbs.repository_list import ListResult, RepositoryField
 from smartserver.wire.errors import RemoteProtocolError
@@ -35,3 +38,13 @@ def test_a_server_that_has_more_and_tells_nothing_new(pages: list[list[str]]) ->
     server = Server([saying(*[page(*paths) for paths in pages])])
     with server.client() as client, pytest.raises(RemoteProtocolError, match="of which it says there are more"):
         list(repositories(client, "", refs=False))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_server_that_has_always_more(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    monkeypatch.setattr(listing, "MOST_ANSWERS", 3)
+    server = Server([saying(page("a"), page("aa"), page("aaa", more=not ends), page("aaaa", more=False))])
+    with server.client() as client, contextlib.ExitStack() as stack:
+        if not ends:
+            stack.enter_context(pytest.raises(RemoteProtocolError, match="3 answers name repositories"))
+        assert [each.path for each in repositories(client, "", refs=False)] == ["a", "aa", "aaa"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, decode, encode
+from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, cache_folder, decode, encode
 from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
@@ -341,3 +341,20 @@ def test_maps_are_kept_and_changed_by_what_an_answer_names(tmp_path: Path) -> No
         assert each.map("config", b"a") == {b"": b"c"}
     knowledge.learn(State(HERE, 3, None, {}, {"config": {}}))
     assert knowledge.map("tags") == knowledge.map("config") == {}
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"HOME": "/h"}, "/h/.cache/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/smartserver/remotes"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/smartserver/remotes"),
+        ({"XDG_CACHE_HOME": "relative"}, None),
+        ({"HOME": ""}, None),
+        ({}, None),
+    ],
+)
+def test_cache_folder(environment: dict[str, str], folder: str | None) -> None:
+    assert cache_folder(environment) == folder

@@ -12,7 +12,7 @@ from smartserver.client import ssh_url, store_url
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect
-from smartserver.client.places import SCHEMES, connect, is_ours, parse_place, served_by
+from smartserver.client.places import SCHEMES, connect, how_to_serve, is_ours, parse_place, served_by
 from smartserver.client.url import BadUrl
 
 
@@ -20,6 +20,7 @@ from smartserver.client.url import BadUrl
     ("url", "served"),
     [
         ("hpss://h/a/b", "hpss://h:4155/"),
+        ("hpss://[::1]/a/b", "hpss://[::1]:4155/"),
         ("hpss+ssh://h/srv/a", "hpss+ssh://h/srv/"),
         ("hpss+sftp://me@h/srv/a", "hpss+sftp://me@h/srv/"),
         ("hpss+vfs://h/a/b", "hpss+vfs://h/"),
@@ -27,6 +28,8 @@ from smartserver.client.url import BadUrl
 )
 def test_what_a_server_serves(url: str, served: str) -> None:
     assert served_by(parse_place(url)) == served
+    assert served_by(parse_place(f"{served}x")) == served
+    assert f"run `brz push {served}ANOTHER-PATH` in it" in how_to_serve(parse_place(url), "brz push")
     assert is_ours(url)
 
 

@@ -77,7 +77,7 @@ def test_bad(url: str, why: str) -> None:
     [
         ("hpss://Example.ORG/Project/", "hpss://example.org:4155/Project", "Example.ORG:4155"),
         ("hpss://example.org:4155/Project", "hpss://example.org:4155/Project", "example.org:4155"),
-        ("hpss://[::1]:7/a", "hpss://::1:7/a", "[::1]:7"),
+        ("hpss://[::1]:7/a", "hpss://[::1]:7/a", "[::1]:7"),
     ],
 )
 def test_one_spelling_for_what_is_kept_and_for_messages(url: str, key: str, where: str) -> None:

@@ -13,7 +13,7 @@ from smartserver.client.content import Part
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_stores import Store
 from smartserver.plugins.breezy_wanted import Wanted
-from smartserver.records.check_bzr import INVENTORY, REVISION
+from smartserver.records.check_bzr import INVENTORY, REVISION, SIGNATURE
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
 from smartserver.verbs.repository_pull import ChosenField, PullResult
@@ -61,9 +61,21 @@ def test_the_graph_says_what_the_parents_are() -> None:
         (Part(ONE, (), (Record(REVISION, ONE, b"", b"no revision"),)), ONE, "cannot be read as a revision"),
         (Part(ONE, (), SECOND[:1]), TWO, f"it came with the revision {ONE.decode()}"),
         (Part(ONE, (), SECOND[1:2]), TWO, f"it came with the revision {ONE.decode()}"),
+        (Part(ONE, (), (Record(SIGNATURE, TWO, b"", b"signed"),)), TWO, f"it came with the revision {ONE.decode()}"),
     ],
 )
 def test_a_revision_that_is_not_as_the_graph_says(part: Part, named: bytes, why: str) -> None:
     with pytest.raises(WrongContent, match=why) as wrong:
         read(part)
     assert wrong.value.key == named
+
+
+@pytest.mark.parametrize("later", [(), (Parent(ONE),), (Parent(b"other"), *SECOND_PARENTS)])
+def test_a_graph_that_changes_its_mind(later: tuple[Parent, ...]) -> None:
+    """Whether the record came before or comes after."""
+    whole, bare = Part(TWO, SECOND_PARENTS, SECOND[:1]), Part(TWO, later, ())
+    assert read(whole, Part(TWO, SECOND_PARENTS, ())).parents[TWO] == tuple([each.id for each in SECOND_PARENTS])
+    for parts in ((whole, bare), (bare, whole)):
+        with pytest.raises(WrongContent, match="names other parents than it did before") as wrong:
+            read(*parts)
+        assert wrong.value.key == TWO

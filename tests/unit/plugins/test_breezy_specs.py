@@ -6,7 +6,7 @@ import pytest
 from breezy.errors import CommandError
 from brz_running import running, specs
 
-from smartserver.plugins.breezy_specs import UP_TO_ONE, look, one, until
+from smartserver.plugins.breezy_specs import UP_TO_ONE, one, until, what_to_look_at
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
 
@@ -78,13 +78,13 @@ def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
 def test_what_is_looked_at_to_find_the_revision(said: str, expected: ChosenField | None) -> None:
     for command in UP_TO_ONE:
         with running(command, revision=specs(said)):
-            assert look() == expected
+            assert what_to_look_at() == expected
     for given in (None, specs("1.2.3", "1.2.4")):
         with running("branch", revision=given):
-            assert look() is None
+            assert what_to_look_at() is None
     with running("log", revision=specs("1.2.3")):
-        assert look() is None
-    assert look() is None
+        assert what_to_look_at() is None
+    assert what_to_look_at() is None
 
 
 def test_what_is_not_utf_8_is_no_revisions_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.client.certainty import NoServer
-from smartserver.client.url import Location
+from smartserver.client.url import Location, parse
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.plugins.git_words import ADVICE, in_words
 from smartserver.records import limits
@@ -58,6 +58,12 @@ from transports.errors import CodedError, NoSpace
 )
 def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
     assert in_words(error, Location("h", 1, "p")) == words
+
+
+def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:
+    said = in_words(NoSuchRepository("p", A_GIT_REPOSITORY), Location("::1", 1, "p"))
+    assert "`git push --mirror hpss://[::1]:1/ANOTHER-PATH`" in said
+    assert parse("hpss://[::1]:1/ANOTHER-PATH") == Location("::1", 1, "ANOTHER-PATH")
 
 
 def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ def test_one_tidying_of_a_repository_waits(served: Served, monkeypatch: pytest.M
             tidy_later(served.site, stepped, repository)  # A push that comes while it is tidied.
 
     monkeypatch.setattr(tidying, "tidy", tidy)
-    for repository in (first, first, second, first, second):
+    again = PackRepository(served.transport, PATH)  # As the site has it once it has forgotten the first.
+    for repository in (first, again, second, first, second):
         tidy_later(served.site, stepped, repository)
     assert len(stepped.waiting) == 2
     stepped.run_all()

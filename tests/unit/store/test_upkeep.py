@@ -12,7 +12,7 @@ from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
 from smartserver.store.repack import MOST_PACKS
-from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
+from smartserver.store.repository import AHEAD, COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.faulty import FaultyTransport
 from transports.memory import MemoryTransport
@@ -210,6 +210,26 @@ def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackReposito
     waiting.join()
     assert len(rests) == 1
     assert len(repository.snapshot().packs) == 1
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_repack_that_falls_behind_rests_no_more(
+    repository: PackRepository, history: History, storage: MemoryTransport, beside: bool
+) -> None:
+    """Be it another process that brings the packs: they are seen where this one is asked anything."""
+    push_each(repository, history, MOST_PACKS + 1)
+    more = iter(history.line(AHEAD + 2, None, "more"))
+    other = PackRepository(storage, randomness=Repeatable(3)) if beside else repository
+    rests: list[None] = []
+
+    def rest() -> None:
+        rests.append(None)
+        push(other, history, [next(more)])
+        if beside:
+            repository.snapshot()
+
+    assert repository.repack_if_needed(rest)
+    assert len(rests) == AHEAD + (0 if beside else 1)  # What the last push left has not been looked at yet.
 
 
 def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
