@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from breezy.repository import Repository
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
-from smartserver.client.push import PushSource
+from smartserver.client.push import Changes, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
@@ -319,10 +319,11 @@ class Remote:
         maps: Sequence[MapUpdateRequest],
         source: PushSource | None = None,
         new: NewRepository | None = None,
+        anew: Callable[[], Changes] | None = None,
     ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`."""
+        """Send a change, all of it or nothing; to be called in `words`. `anew`: as in `RemoteRepository.push_all`."""
         self.server.settle()
-        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
+        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew)
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
