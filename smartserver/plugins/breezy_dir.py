@@ -302,7 +302,7 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     if not inner:
         kept[remote.path] = remote
     above = place.above(len(inner.split("/")) if inner else 0)
-    return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+    return HpssDir(above, HpssDirFormat(), remote), inner
 
 
 def branches_below(place: HpssTransport) -> list[Branch]:
