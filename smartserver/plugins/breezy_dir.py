@@ -116,7 +116,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("switch", *LOOKS_TWICE):
+            if is_running("branches", "switch", *LOOKS_TWICE):
                 remote = beside.setdefault(remote.path, remote)
             elif is_running("pull"):
                 remote = beside.get(remote.path, remote)
@@ -284,8 +284,11 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
     revision: RevisionId | None = asked.get("revision_id")
-    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision):
-        push(branch, target, stop_revision=revision, hooks=False, new=True)
+    if isinstance(branch, HpssBranch):
+        if copy(branch.remote, target.remote, revision):
+            return made
+        branch.repository.bring()
+    push(branch, target, stop_revision=revision, hooks=False, new=True)
     return made
 
 

@@ -18,7 +18,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
 from smartserver.plugins import breezy_advice
-from smartserver.plugins.breezy_beside import learn_beside
+from smartserver.plugins.breezy_beside import learn_beside, makes_elsewhere
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_fetched import KINDS, Fetched
 from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
@@ -182,7 +182,9 @@ class Remote:
         return self._state
 
     def _better_whole(self, asked: Wanted) -> bool:
-        """Whether whole revisions are fewer bytes than what a command reads."""
+        """Whether whole revisions are what a command reads in the end, or fewer bytes than that."""
+        if makes_elsewhere(self):
+            return True
         # Only an answer tells where in the path the branch ends; at its own path every tree is read, too.
         may_be_inside = self.knowledge.leads_inside or (asked.is_deep and not self.knowledge.met)
         if asked.inside is not None and asked.inside.history and may_be_inside:

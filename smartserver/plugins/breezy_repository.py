@@ -267,7 +267,7 @@ class HpssRepository:
         found = []
         for ref in sorted(self.remote.knowledge.refs()):
             path = urlutils.escape(path_of(ref))
-            found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
+            found.append(type(control)(place.clone(path) if path else place, control._format).unasked(""))
         return found
 
     def revision_tree(self, revision_id: RevisionId) -> Any:
@@ -336,6 +336,12 @@ class HpssRepository:
                 shadow.lock_read()
             self._shadow = shadow
         return self._shadow
+
+    def bring(self) -> None:
+        """Have the history come as a whole, where less of it was read: it goes elsewhere."""
+        if self.remote.content is not None:
+            self.remote.content = self._shadow = None
+            self.remote.fetched.ask_anew()
 
     in_memory = staticmethod(in_memory)
 
