@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy import trace
 from breezy.errors import CommandError
 from breezy.repository import Repository
 
@@ -231,8 +232,12 @@ class Remote:
                     if self.knowledge.vcs in ("", VCS):
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
-            if self.content.gone is not None and is_running("annotate", "update", "version-info"):
-                raise CommandError(GONE.format(shown(self.content.gone), self.url))
+            if self.content.gone is not None:
+                gone = GONE.format(shown(self.content.gone), self.url)
+                if is_running("annotate", "commit", "update", "version-info"):
+                    raise CommandError(gone)
+                if is_running("status"):
+                    trace.warning("hpss: %s", gone)  # Breezy is going to say that an update is the way out.
             if self.content.needs_history:
                 self.content = None
                 self.fetched.ask(on_shadow=True)
