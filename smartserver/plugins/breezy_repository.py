@@ -106,8 +106,8 @@ class HpssRepository:
         return True
 
     def is_shared(self) -> bool:
-        """Any number of branches share one."""
-        return True
+        """Any number of branches share one; `brz upgrade` is not to upgrade each of them besides: all is in one."""
+        return not is_running("upgrade")
 
     def make_working_trees(self) -> bool:
         """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
