@@ -54,6 +54,10 @@ PLANS = 4
 """Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew."""
 
 
+Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
+"""Of refs, and of maps after them."""
+
+
 class PushSource(Protocol):
     """The local repository a push reads."""
 
@@ -76,6 +80,7 @@ class Push:
         check_only: bool,
         bulk: bool,
         on_plan: Callable[[int], None],
+        anew: Callable[[], Changes] | None,
     ) -> None:
         """The arguments are those of `RemoteRepository.push_all`."""
         self._remote = remote
@@ -88,6 +93,7 @@ class Push:
         self._bulk = bulk
         """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
         self._on_plan = on_plan
+        self._anew = anew
         known = remote.knowledge
         self._haves = known.tips()
         """What the remote is taken to hold."""
@@ -114,6 +120,8 @@ class Push:
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self._updates], [])
                 if left and self._learns(refusal, outgoing.flags, is_first=left == PLANS - 1):
+                    if self._anew is not None:
+                        self._updates, self._maps = self._anew()
                     continue
                 return self._refused(refusal, outgoing)
             return self._done(answer)
@@ -229,6 +237,7 @@ class Push:
             check_only=self._check_only,
             bulk=self._bulk,
             on_plan=self._on_plan,
+            anew=None,
         )
         try:
             again = rest.run()

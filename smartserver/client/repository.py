@@ -13,7 +13,7 @@ from smartserver.client.body import unpacked
 from smartserver.client.call import Client
 from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.push import Push, PushSource
+from smartserver.client.push import Changes, Push, PushSource
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate, Updated
 from smartserver.errors import OutcomeUnknown, WrongVcs
@@ -204,14 +204,27 @@ class RemoteRepository:
         check_only: bool = False,
         bulk: bool = False,
         on_plan: Callable[[int], None] = lambda revisions: None,
+        anew: Callable[[], Changes] | None = None,
     ) -> Pushed:
-        """As `push`, and change maps after the refs.
+        """As `push`, and change maps after the refs. `anew`: says what is to be changed where the remote turned out
+        to be another than it was taken for.
 
         Raises:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `push`.
         """
-        push = Push(self, updates, maps, source, new, atomic=atomic, check_only=check_only, bulk=bulk, on_plan=on_plan)
+        push = Push(
+            self,
+            updates,
+            maps,
+            source,
+            new,
+            atomic=atomic,
+            check_only=check_only,
+            bulk=bulk,
+            on_plan=on_plan,
+            anew=anew,
+        )
         return push.run()
 
     # -- what a push is made of

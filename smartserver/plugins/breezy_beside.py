@@ -59,6 +59,16 @@ def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
     return _on_server_of(remote, place)
 
 
+def makes_elsewhere(remote: Remote) -> bool:
+    """Whether a checkout of this branch is switched to a new one outside of its repository, as far as that is known."""
+    at = remote.knowledge.at
+    if at is None or not (is_running("switch") and given("create_branch")):
+        return False
+    place = str(given("to_location") or "")
+    made = _on_server_of(remote, place if is_ours(place) else urlutils.join(remote.url, "..", urlutils.escape(place)))
+    return made is None or (at != "" and not f"{made.path}/".startswith(f"{at}/"))
+
+
 def _pulled(remote: Remote) -> Remote | None:
     """The branch that is pulled, if it is likely to lie in the same repository."""
     place = str(given("location") or _parent(remote) or "")

@@ -75,6 +75,8 @@ class Content:
             return
         try:
             self._ask(wanted.chosen, wanted.trees, wanted.inside)
+            had = () if wanted.trees is None else wanted.trees.had[:1]
+            self.gone = next(filter(self.is_absent, had), None)
         except (MissingRevision, NoSuchRevisionNumber) as wrong:
             rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
             if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:

@@ -12,6 +12,7 @@ from smartserver.errors import BranchExists, StaleLease
 from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
+from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How
 from smartserver.verbs.rules import Create, Rule
 
@@ -25,6 +26,8 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
     Raises:
         AlreadyBranchError: there is a branch.
     """
+    if source.name() == HERE:
+        source.confirm()  # What is sent to the new branch can give it no name: that it stays cannot be a condition.
     state = source.state()
     if revision not in (None, state.tip) or not _is_below(target.path, state.at) or not source.is_beside(target):
         return False
@@ -47,11 +50,11 @@ def _is_below(path: str, at: str) -> bool:
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
     """Make the branch if the other one is still there; False: it is not."""
-    stays = RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)
+    stays = [] if ref == HERE else [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
     entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
     with target.words():
         try:
-            target.change([stays, *made(tip.id, tip.attributes)], tags_updates(entries))
+            target.change([*stays, *made(tip.id, tip.attributes)], tags_updates(entries))
         except StaleLease:
             return False
         except BranchExists:

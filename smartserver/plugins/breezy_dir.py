@@ -116,7 +116,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("switch", *LOOKS_TWICE):
+            if is_running("branches", "switch", *LOOKS_TWICE):
                 asked = beside.setdefault(remote.path, remote)
             else:
                 asked = beside.get(remote.path, remote) if is_running("pull") else remote
@@ -288,8 +288,11 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
     revision: RevisionId | None = asked.get("revision_id")
-    if not isinstance(branch, HpssBranch) or not copy(branch.remote, target.remote, revision):
-        push(branch, target, stop_revision=revision, hooks=False, new=True)
+    if isinstance(branch, HpssBranch):
+        if copy(branch.remote, target.remote, revision):
+            return made
+        branch.repository.bring()
+    push(branch, target, stop_revision=revision, hooks=False, new=True)
     return made
 
 
@@ -305,7 +308,7 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     inner = remote.look().inner
     kept[remote.path] = remote
     above = place.above(len(inner.split("/")) if inner else 0)
-    return HpssDir(above, HpssDirFormat(), remote), urlutils.unescape(inner)
+    return HpssDir(above, HpssDirFormat(), remote), inner
 
 
 def branches_below(place: HpssTransport) -> list[Branch]:

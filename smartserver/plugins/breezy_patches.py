@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from breezy import trace
+from breezy import trace, urlutils
 from breezy.controldir import ControlDir
 
 from smartserver.plugins.breezy_checkouts import opened
@@ -85,7 +85,12 @@ def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) 
     that, makes a branch, and reads the new tree.
     """
     if not is_ours(url):
-        return stock(source, url, *arguments, **options)
+        try:
+            return stock(source, url, *arguments, **options)
+        except OSError as wrong:
+            if wrong.filename is None and isinstance(source.root_transport, HpssTransport):
+                wrong.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+            raise
     from smartserver.plugins.breezy_dir import sprout
 
     return sprout(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)

@@ -11,13 +11,14 @@ from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.client.body import Nothing
+from smartserver.client.push import Changes
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_fetched import KINDS
-from smartserver.plugins.breezy_remembered import stays
+from smartserver.plugins.breezy_remembered import TAGS, stays
 from smartserver.plugins.breezy_remote import VCS
 from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
@@ -144,12 +145,7 @@ class _Push:
         for _ in range(TRIES):
             if self._violates() and not is_sure:
                 remote.look_again()  # What is remembered refuses nothing.
-            if self._violates():
-                raise errors.AppendRevisionsOnlyViolation(self.target.base)
-            update, options = self._update()
-            tags = tags_updates(_changes(self.tags, remote.remembered_tags(), self.how))
-            updates = made(self.tip, update.attributes) if self.create is Create.MUST else [update]
-            pushed = remote.push(updates, [*options, *tags], source, NewRepository(VCS, KINDS))
+            pushed = remote.push(*self._planned(), source, NewRepository(VCS, KINDS), self._planned)
             error = pushed.error()
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
@@ -164,7 +160,20 @@ class _Push:
             raise errors.AlreadyBranchError(self.target.base)
         if error is not None:
             raise error
-        return pushed.refs[0].old, self.tip, outcomes(pushed.maps[len(options) :])
+        return pushed.refs[0].old, self.tip, outcomes([each for each in pushed.maps if each.update.map == TAGS])
+
+    def _planned(self) -> Changes:
+        """What is sent to the branch as it is known.
+
+        Raises:
+            AppendRevisionsOnlyViolation: its options forbid it.
+        """
+        if self._violates():
+            raise errors.AppendRevisionsOnlyViolation(self.target.base)
+        update, options = self._update()
+        tags = tags_updates(_changes(self.tags, self.target.remote.remembered_tags(), self.how))
+        updates = made(self.tip, update.attributes) if self.create is Create.MUST else [update]
+        return updates, [*options, *tags]
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from breezy import trace
 from breezy.errors import CommandError
 from breezy.repository import Repository
 
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
-from smartserver.client.push import PushSource
+from smartserver.client.push import Changes, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
 from smartserver.plugins import breezy_advice
-from smartserver.plugins.breezy_beside import learn_beside
+from smartserver.plugins.breezy_beside import learn_beside, makes_elsewhere
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_fetched import KINDS, Fetched
 from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
@@ -186,7 +187,9 @@ class Remote:
         return self._state
 
     def _better_whole(self, asked: Wanted) -> bool:
-        """Whether whole revisions are fewer bytes than what a command reads."""
+        """Whether whole revisions are what a command reads in the end, or fewer bytes than that."""
+        if makes_elsewhere(self):
+            return True
         # Only an answer tells where in the path the branch ends; at its own path every tree is read, too.
         may_be_inside = self.knowledge.leads_inside or (asked.is_deep and not self.knowledge.met)
         if asked.inside is not None and asked.inside.history and may_be_inside:
@@ -233,8 +236,12 @@ class Remote:
                     if self.knowledge.vcs in ("", VCS):
                         raise
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
-            if self.content.gone is not None and is_running("annotate", "update", "version-info"):
-                raise CommandError(GONE.format(shown(self.content.gone), self.url))
+            if self.content.gone is not None:
+                gone = GONE.format(shown(self.content.gone), self.url)
+                if is_running("annotate", "commit", "update", "version-info"):
+                    raise CommandError(gone)
+                if is_running("status"):
+                    trace.warning("hpss: %s", gone)  # Breezy is going to say that an update is the way out.
             if self.content.needs_history:
                 self.content = None
                 self.fetched.ask(on_shadow=True)
@@ -323,10 +330,11 @@ class Remote:
         maps: Sequence[MapUpdateRequest],
         source: PushSource | None = None,
         new: NewRepository | None = None,
+        anew: Callable[[], Changes] | None = None,
     ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`."""
+        """Send a change, all of it or nothing; to be called in `words`. `anew`: as in `RemoteRepository.push_all`."""
         self.server.settle()
-        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True)
+        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew)
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None

@@ -106,8 +106,8 @@ class HpssRepository:
         return True
 
     def is_shared(self) -> bool:
-        """Any number of branches share one."""
-        return True
+        """Any number of branches share one; `brz upgrade` is not to upgrade each of them besides: all is in one."""
+        return not is_running("upgrade")
 
     def make_working_trees(self) -> bool:
         """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
@@ -267,7 +267,7 @@ class HpssRepository:
         found = []
         for ref in sorted(self.remote.knowledge.refs()):
             path = urlutils.escape(path_of(ref))
-            found.append(type(control)(place.clone(path) if path else place, control._format).open_branch(""))
+            found.append(type(control)(place.clone(path) if path else place, control._format).unasked(""))
         return found
 
     def revision_tree(self, revision_id: RevisionId) -> Any:
@@ -336,6 +336,12 @@ class HpssRepository:
                 shadow.lock_read()
             self._shadow = shadow
         return self._shadow
+
+    def bring(self) -> None:
+        """Have the history come as a whole, where less of it was read: it goes elsewhere."""
+        if self.remote.content is not None:
+            self.remote.content = self._shadow = None
+            self.remote.fetched.ask_anew()
 
     in_memory = staticmethod(in_memory)
 

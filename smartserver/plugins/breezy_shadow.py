@@ -94,6 +94,11 @@ class Shadow:
         self._parents: Mapping[RevisionId, tuple[RevisionId, ...]] | None = None
         self._is_settled = self._is_mended = False
 
+    @property
+    def _url(self) -> str:
+        """What it is a shadow of, as messages name it: the command's URL may lead into a branch."""
+        return served_by(self._remote.location) + (self._remote.knowledge.at or "")
+
     # -- before the server is asked
 
     def is_there(self) -> bool:
@@ -127,7 +132,7 @@ class Shadow:
         known = self._remote.knowledge
         if known.known is None or known.at is None:
             return None
-        place = self._kept.place(served_by(self._remote.location) + known.at, known.known.incarnation)
+        place = self._kept.place(self._url, known.known.incarnation)
         if self._place is None or self._place.name != place.name:
             self._place = place
         return self._place
@@ -150,7 +155,7 @@ class Shadow:
             self._place.throw_away()
         self._leave()
         raise_bug(wrong)
-        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._remote.url, _why(wrong))
+        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._url, _why(wrong))
 
     # -- when it has answered
 
@@ -181,7 +186,7 @@ class Shadow:
             self._keep(history)
         except DAMAGE as wrong:
             raise_bug(wrong)
-            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._remote.url, _why(wrong))
+            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, _why(wrong))
             self._leave()
             self._is_settled = True
 
@@ -220,7 +225,7 @@ class Shadow:
                 if not alone:
                     return False
                 if not place.takes(history.size):
-                    trace.note("hpss: the history of %s takes more than hpss.shadow_size: not kept", self._remote.url)
+                    trace.note("hpss: the history of %s takes more than hpss.shadow_size: not kept", self._url)
                     return False
                 is_there = place.use()
                 path = place.path if is_there else place.begin()
@@ -239,7 +244,7 @@ class Shadow:
         except (OSError, BzrError, VcsError) as wrong:
             if is_there and not _is_no_room(wrong):
                 raise
-            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._remote.url, _why(wrong))
+            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, _why(wrong))
             return False
 
     # -- what is read of it

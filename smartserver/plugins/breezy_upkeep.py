@@ -53,6 +53,8 @@ class Checked:
             trace.note("checked repository %s format %s", repository.user_url, repository._format)
             trace.note("%6d revisions", found.segments)
             trace.note("%6d records", found.records)
+            if found.ghosts:
+                trace.note("%6d ghost revisions", found.ghosts)
             if verbose:
                 trace.note("%6d packs, %d bytes", found.packs, found.size)
         raise_damage(found)

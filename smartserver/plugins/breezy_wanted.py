@@ -267,10 +267,12 @@ def _uncommit(arguments: Arguments) -> Wanted | None:
 
 
 def _status(arguments: Arguments) -> Wanted | None:
-    """Of a lightweight checkout the tree itself says nearly all."""
-    if checkout_of((arguments.get("file_list") or ["."])[0]) is None or arguments.get("revision"):
+    """Of a lightweight checkout the tree itself says nearly all; but whether what it rests on is there still."""
+    checkout = checkout_of((arguments.get("file_list") or ["."])[0])
+    if checkout is None or arguments.get("revision"):
         return None
-    return Wanted(later=TreesField([], texts=False))
+    basis = checkout.parents()[:1]
+    return Wanted(trees=TreesField(texts=False, had=basis) if basis else None, later=TreesField([], texts=False))
 
 
 def _tags(arguments: Arguments) -> Wanted:

@@ -57,6 +57,8 @@ from transports.steps import (
 
 TRIES = 8
 """Times a creation begins anew because one that was given up took its folders away."""
+LOOKED_AT = 100
+"""Folders in which a repository is looked for that a message would name: a store behind a link takes two trips each."""
 BESIDE_KEPT = 24 * 3600
 """Seconds what was made beside a place and not renamed to it is kept: its maker may be at it."""
 
@@ -169,6 +171,9 @@ class Creation:
             raise InvalidPath(path, f"{other} is there")
         for name in folder.list_directory(""):
             if name not in NAMES and not name.startswith(TEMPORARY):
+                below = _repository_below(above, _below(path, name))
+                if below is not None:
+                    raise InvalidPath(path, f"there is a repository at {below!r}: none can be made above it")
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
         left = remains(folder)
         if left is not None:
@@ -442,6 +447,20 @@ def _holds_repository(above: Transport, place: str) -> bool:
     except (NoSuchFile, NotADirectory):
         return False
     return folder.exists(FORMAT) and _is_live(content)
+
+
+def _repository_below(above: Transport, place: str) -> str | None:
+    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
+    todo = [place]
+    for _ in range(LOOKED_AT):
+        if not todo:
+            break
+        at = todo.pop(0)
+        if _holds_repository(above, at):
+            return at
+        with contextlib.suppress(TransportError):
+            todo += [_below(at, name) for name in above.list_directory(at)]
+    return None
 
 
 def _is_live(root: bytes) -> bool:

@@ -414,3 +414,5 @@ class VerifyReport(msgspec.Struct, frozen=True):
     records: int
     size: int
     problems: tuple[str, ...]
+    ghosts: int = 0
+    """Parents that are stored nowhere, of which those who pushed have said that they lack them: no damage."""

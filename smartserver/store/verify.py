@@ -18,7 +18,7 @@ from smartserver.errors import (
 )
 from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import decode_segment, frames
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
@@ -72,6 +72,8 @@ class _Verification:
         self._segments = 0
         self._records = 0
         self._problems: list[str] = []
+        self._ghosts: set[RevisionId] = set()
+        """Parents that are said to be absent; some may have been stored since."""
         self._ancestry = Ancestry(Graph())
         self._references = ReferenceCache()
         self._recent = RecentRecords()
@@ -88,7 +90,9 @@ class _Verification:
         if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
-        return VerifyReport(len(self._root.packs), self._segments, self._records, self._done, tuple(self._problems))
+        ghosts = sum(snapshot.ordinal(each) is None for each in self._ghosts)
+        read = len(self._root.packs), self._segments, self._records, self._done
+        return VerifyReport(*read, tuple(self._problems), ghosts)
 
     def _open(self) -> Snapshot:
         """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""
@@ -198,6 +202,7 @@ class _Verification:
         named = []
         for parent in segment.parents:
             if parent.absent:
+                self._ghosts.add(parent.id)
                 continue
             found = snapshot.ordinal(parent.id)
             if found is None or found >= ordinal:

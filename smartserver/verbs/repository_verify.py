@@ -11,17 +11,21 @@ class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class VerifyResult(Result, frozen=True, array_like=True):
-    """What was read (`size` in bytes), and a line for each damage found: none means all is well."""
+    """What was read (`size` in bytes), and a line for each damage found: none means all is well. `ghosts`: parents that
+    are stored nowhere, which is no damage.
+    """
 
     packs: int
     segments: int
     records: int
     size: int
     problems: list[str]
+    ghosts: int = 0
 
 
 @verb("Repository.verify", effect=Effect.READ, long=True, errors=(NoSuchRepository,))
 def repository_verify(context: Context, request: VerifyRequest) -> VerifyResult:
     """Read every pack, decode every record and check each against its key, parents and references."""
     report = context.verify()
-    return VerifyResult(report.packs, report.segments, report.records, report.size, list(report.problems))
+    read = report.packs, report.segments, report.records, report.size
+    return VerifyResult(*read, list(report.problems), report.ghosts)

@@ -29,6 +29,8 @@ from smartserver.plugins import (  # noqa: F401  # What the commands run in proc
     breezy_tags,
     breezy_transport,
 )
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -357,6 +359,19 @@ def test_a_repository_is_made(users: Users) -> None:
     made = users.run("", "init", f"{there}/x")
     assert made.status == 3
     assert "made by the first push" in made.err
+
+
+def test_a_push_to_where_a_repository_was_deleted(users: Users) -> None:
+    """Tags and all in the request after the one that tells: users have seen it with them there."""
+    place = f"{users.place}-anew"
+    users.commit("b", "beside")
+    assert users.run("a", "push", users.served.url(f"{place}/t")).status == 0
+    for where in ("b", "a"):
+        shutil.rmtree(users.served.root / place)
+        users.ask("push, repository made anew", "a", "push", "-d", f"../{where}", users.served.url(f"{place}/t"))
+        assert users.served_tip(".", f"{place}/t") == users.tip(where)
+        view = PackRepository(LocalTransport(users.served.root), f"{place}/t").snapshot().view
+        assert [key for key, _ in view.map("tags").items()] == [b".\0v1"]
 
 
 def test_from_one_place_on_the_server_to_another(users: Users) -> None:

@@ -88,7 +88,18 @@ def test_diff(light: Users) -> None:
     assert "-three" not in said
 
 
-@pytest.mark.parametrize("words", [["annotate", "three"], ["version-info"], ["info", "-v"], ["diff"], ["update"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["annotate", "three"],
+        ["version-info"],
+        ["info", "-v"],
+        ["diff"],
+        ["update"],
+        ["status"],
+        ["commit", "-m", "changed"],
+    ],
+)
 def test_a_repository_that_was_made_anew(light: Users, words: list[str]) -> None:
     """What the tree rests on is nowhere: that is said in words."""
     assert light.run("a", "remove-branch", light.url()).status == 0
@@ -101,4 +112,7 @@ def test_a_repository_that_was_made_anew(light: Users, words: list[str]) -> None
     assert "Traceback" not in done.said
     assert "object at" not in done.said
     assert "memory://" not in done.said
-    assert ("is not in the repository of" in done.err) == (words[0] in ("annotate", "update", "version-info"))
+    assert ("is not in the repository of" in done.err) == (words[0] not in ("info", "diff"))
+    assert ("brz update" in done.err) == (words[0] == "status")  # Breezy says it all the same.
+    assert ("  three\n" in done.out) == (words[0] == "status")
+    assert done.counts.rounds == 2 or words[0] not in ("commit", "status")  # One is to connect.

@@ -107,6 +107,30 @@ def test_cat_of_a_revision_that_must_be_looked_for(users: Users, revision: str, 
     assert users.ask("cat -r TAG", "empty", "cat", users.url("trunk/doc/index.txt"), "-r", revision) == said
 
 
+def test_names_that_a_url_escapes(users: Users) -> None:
+    users.make("names")
+    users.commit_all("names", "before")
+    (users.path("names") / "ünï").mkdir()
+    for name in ("ünï/ñ.txt", "100%25.txt", "a b#?,=.txt"):
+        (users.path("names") / name).write_text(f"{name}\n")
+    users.commit_all("names", "odd names")
+    assert users.run("names", "push", "-q", users.url("%C3%B1ames")).status == 0
+    there = users.url("%C3%B1ames")
+    for escaped, name in (
+        ("%C3%BCn%C3%AF/%C3%B1.txt", "ünï/ñ.txt"),
+        ("100%2525.txt", "100%25.txt"),
+        ("a%20b%23%3F%2C%3D.txt", "a b#?,=.txt"),
+    ):
+        assert users.ask("cat", "", "cat", f"{there}/{escaped}") == f"{name}\n"
+        assert users.ask("log, one file", "", "log", "--line", f"{there}/{escaped}").startswith("2: Joe ")
+        assert users.ask("annotate", "", "annotate", f"{there}/{escaped}").endswith(f"| {name}\n")
+    assert users.ask("ls", "", "ls", "--kind=file", f"{there}/%C3%BCn%C3%AF").endswith("/ñ.txt\n")
+    users.ask("export", "", "export", "exported", f"{there}/%C3%BCn%C3%AF")
+    assert os.listdir(users.path("exported")) == ["ñ.txt"]
+    assert "+ünï/ñ.txt" in users.ask("diff -r", "", "diff", "-r1..2", f"{there}/%C3%BCn%C3%AF", status=1)
+    assert users.ask("log, a folder", "", "log", "--line", f"{there}/%C3%BCn%C3%AF").startswith("2: Joe ")
+
+
 def test_cat_of_what_is_not_there(users: Users) -> None:
     said = users.ask("cat", "empty", "cat", users.url("trunk/doc/none"), status=3)
     assert said.startswith("brz: ERROR: 'URL/trunk/doc/none' is not present in revision")

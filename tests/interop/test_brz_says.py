@@ -3,8 +3,10 @@ says where a server or a user stops it."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -102,6 +104,17 @@ def test_a_tag_that_is_not_utf_8(users: Users) -> None:
 def test_a_cache_that_is_no_place_is_none(users: Users) -> None:
     assert users.run("a", "revno", users.url(), XDG_CACHE_HOME="").status == 0
     assert not users.path("a/smartserver").exists()
+
+
+def test_a_disk_that_takes_no_more_is_named(users: Users) -> None:
+    users.commit("a", "large", bytes(400_000))
+    assert users.run("a", "push").status == 0
+    users.as_whom = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (200_000, 200_000))
+    try:
+        done = users.run("", "branch", users.url(), "full")
+    finally:
+        users.as_whom = None
+    assert (done.status, done.err) == (3, "brz: ERROR: [Errno 27] File too large: 'HERE/full/'\n")
 
 
 def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@ plugins.breezy_checkouts, plugins.breezy_dir."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from brz_sides import Users
 
@@ -18,6 +21,38 @@ def test_a_checkout_is_switched_to_a_branch_that_is_made(users: Users) -> None:
     said = users.ask("switch -b, lightweight", "light", "switch", "-b", "beside")
     assert "Switched to branch at URL/beside/" in said
     assert users.served_tip("made") == users.served_tip("beside") == users.served_tip()
+
+
+def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> None:
+    """A sibling of it is another repository, what lies below it a branch of the same."""
+    own = f"{users.place}-own"
+    assert users.run("a", "push", users.served.url(own)).status == 0
+    for met in (True, False):
+        checkout = ("checkout", "--lightweight", users.served.url(own), f"light{met}")
+        assert users.run("", *checkout).status == 0
+        if not met:
+            users.forget(checkout[-1])
+        made = f"{own}/below{met}"
+        users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", users.served.url(made))
+        assert users.served_tip(f"below{met}", own) == users.served_tip()
+        assert users.run(checkout[-1], "switch", users.served.url(own)).status == 0
+        budget = "switch -b, lightweight" if met else "switch -b, lightweight, another repository, not met"
+        if not met:
+            users.forget(checkout[-1])
+        users.ask(budget, checkout[-1], "switch", "-b", f"sibling{met}")
+        assert users.served_tip(".", f"{Path(own).parent}/sibling{met}".removeprefix("./")) == users.served_tip()
+        assert users.run(checkout[-1], "status").said == ""
+        for gone in ("siblingTrue", "siblingFalse"):
+            shutil.rmtree(users.served.root / gone, ignore_errors=True)
+
+
+def test_branches_of_a_lightweight_checkout(users: Users) -> None:
+    for name in ("more", "other/one"):
+        assert users.run("a", "push", users.url(name)).status == 0
+    assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    for _ in range(2):
+        assert users.ask("branches, lightweight", "light", "branches").split() == ["more", "other/one", "*", "trunk"]
+        users.forget("light")
 
 
 @pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])

@@ -7,7 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from brz_sides import LOOPBACK, SHIM, Users
+from breezy.workingtree import WorkingTree
+from brz_sides import LOOPBACK, SHIM, Users, in_process
 
 from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
     breezy_beside,
@@ -47,6 +48,23 @@ def test_check_and_reconcile(users: Users) -> None:
     said = users.ask("reconcile", "", "reconcile", users.url())
     assert "Reconciling branch URL/trunk/\n" in said
     assert "there is nothing to reconcile.\nReconciliation complete.\n" in said
+
+
+def test_a_check_tells_of_ghosts(users: Users) -> None:
+    assert "ghost" not in users.ask("check", "", "check", users.url())
+    with in_process():
+        tree = WorkingTree.open(str(users.path("a")))
+        tree.set_parent_ids([tree.last_revision(), b"ghost"])
+        tree.commit("a ghost", committer="a <a@example.org>")
+    assert users.run("a", "push").status == 0
+    assert "     1 ghost revisions\n" in users.ask("check", "", "check", users.url())
+
+
+def test_there_is_nothing_to_upgrade(users: Users) -> None:
+    """And what there is, is looked at once."""
+    said = users.run("", "upgrade", users.url()).said
+    assert said.count("is already at the most recent format") == 1, said
+    assert "dependent" not in said
 
 
 def test_what_is_damaged_is_listed(users: Users) -> None:

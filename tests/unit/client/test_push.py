@@ -43,6 +43,7 @@ from smartserver.errors import (
 )
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
+from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
@@ -115,6 +116,18 @@ def test_a_repository_that_is_gone_is_made_anew() -> None:
     assert updated.outcome is Outcome.DONE
     assert source.haves == [[TIP], []]
     assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
+    server, source = Server([saying(NoSuchRepository("project"), MADE)]), Source()
+    there = remote(server, state(TIP))
+
+    def anew() -> tuple[list[RefUpdate], list[MapUpdateRequest]]:
+        assert there.knowledge.refs() == {}, "it is known what there is"
+        return [RefUpdate(TOPIC, TIP)], []
+
+    pushed = there.push_all([RefUpdate(MAIN, TIP)], [], source, NEW, anew=anew)
+    assert [each.update.ref for each in pushed.refs] == [TOPIC]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,8 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     assert asked("revert", file_list=None, revision=specs("-1")) == Wanted(trees=moved)
     of_files = Wanted(trees=TreesField(files=files, texts=False))
     assert asked("diff", file_list=None) == asked("revert", file_list=None) == of_files
-    assert asked("status", file_list=None) == Wanted(later=TreesField([], texts=False))
+    there = TreesField(texts=False, had=[b"one"])
+    assert asked("status", file_list=None) == Wanted(trees=there, later=TreesField([], texts=False))
     assert asked("commit", selected_list=None) == Wanted(trees=TreesField(texts=False, had=[b"one", b"ghost"]), ids=[])
     shown = TreesField(texts=False, had=[b"one", b"ghost"], files=files)
     assert asked("commit", selected_list=None, show_diff=True) == Wanted(trees=shown, ids=[])

@@ -12,7 +12,7 @@ from builders import MAIN, Lockless
 from root_cases import create, make, many, new_root, tip
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
-from smartserver.store.creation import Creation, instead
+from smartserver.store.creation import LOOKED_AT, Creation, instead
 from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
 from transports.decorators.faulty import FaultyTransport
@@ -81,9 +81,18 @@ def test_no_repository_inside_another(storage: Transport) -> None:
     with pytest.raises(NestedRepository) as raised:
         make(storage, {}, "a/packs/b")
     assert (raised.value.path, raised.value.inside) == ("a/packs/b", "a")
-    make(storage, {}, "b/c")
-    with pytest.raises(InvalidPath, match="the folder holds 'c'"):
-        make(storage, {}, "b")
+
+
+def test_no_repository_above_another(storage: Transport) -> None:
+    make(storage, {}, "a/b/c")
+    for above in ("a", "a/b"):
+        with pytest.raises(InvalidPath, match="there is a repository at 'a/b/c': none can be made above it"):
+            make(storage, {}, above)
+    for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
+        storage.make_directory(path)
+    make(storage, {}, "d/x/later/e")  # Further down than is looked.
+    with pytest.raises(InvalidPath, match="the folder holds 'x', which belongs to no repository"):
+        make(storage, {}, "d")
 
 
 @pytest.mark.parametrize(("name", "what"), [(".git", "a git repository"), (".hg", "a Mercurial"), (".bzr", "a Bazaar")])

@@ -52,7 +52,7 @@ def test_open_finds_nothing() -> None:
 
 
 def test_verify_passes_the_report_on(project: Project) -> None:
-    assert repository_verify.function(project.context(), VerifyRequest()) == VerifyResult(1, 2, 3, 4, ["a line"])
+    assert repository_verify.function(project.context(), VerifyRequest()) == VerifyResult(1, 2, 3, 4, ["a line"], 5)
     assert REPORT.size == 4
 
 

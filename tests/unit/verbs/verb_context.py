@@ -14,7 +14,7 @@ from smartserver.verbs.declare import Files, Permission, ServerFacts
 from transports.memory import MemoryTransport
 
 LISTED = [Listed("a", "git sha1", (b"refs/heads/main",)), Listed("b", "", (), "damaged")]
-REPORT = VerifyReport(1, 2, 3, 4, ("a line",))
+REPORT = VerifyReport(1, 2, 3, 4, ("a line",), 5)
 
 
 class NotedContext:
