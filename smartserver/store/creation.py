@@ -196,9 +196,9 @@ class Creation:
         """
         for _ in range(TRIES):
             self._prepare_in_place()
-            with contextlib.suppress(NoSuchFile, NotADirectory), self._file.locked():
+            with contextlib.suppress(NoSuchFile, NotADirectory), self._file.locked() as held:
                 self._make_folders()  # Who gave up a creation of it took them away meanwhile.
-                self._file.begin(vcs, kinds)
+                self._file.begin(held, vcs, kinds)
                 self._made.clear()
                 return
         raise TransportFailed(self._file.path, f"its folders were taken away {TRIES} times while it was made")

@@ -1,9 +1,10 @@
 """The lock folder: how the writers of a `folder` repository exclude each other, on a store that has only files.
 
-A writer makes a folder of its own in `lock/`, says in it who it is, and gives it the name `lock/held`, which the store
-refuses while another folder has that name. What replaces the root is written into the held folder and renamed from
-there: a writer whose lock was broken has nothing left to rename, whatever it believes. No lock is broken by guess, and
-who is not told that he has it looks whose it is.
+A writer makes a folder of its own in `lock/`, with one in it that has its nonce for a name, and gives it the name
+`lock/held`, which the store refuses while another has that name and is not empty. Everything the holder does goes
+through `lock/held/<nonce>`: what replaces the root is written there and renamed from there, and to let go is to move
+that folder out. So a writer whose lock was broken, whatever he believes, has nothing to rename, and frees no other's.
+No lock is broken by guess, and who is not told that he has it looks whose it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import os
 import pwd
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -19,13 +21,15 @@ from typing import NamedTuple
 
 from smartserver.store.format import LOCK, ROOT
 from transports.base import Transport
-from transports.errors import DirectoryNotEmpty, FileExists, Locked, NoSuchFile, NotADirectory, TransportError
+from transports.errors import DirectoryNotEmpty, Locked, NoSuchFile, NotADirectory, TransportError, TransportFailed
 from transports.steps import Delete, Get, GetStat, ListDirectory, MakeDirectory, Put, RemoveDirectory, Rename, Step
 
 HELD = f"{LOCK}/held"
-"""The folder of whoever has the lock."""
+"""The folder that holds the folder of whoever has the lock; where it is empty, nobody has."""
 WHO = "info"
-"""The file in it that says who that is."""
+"""The file in the holder's folder that says who that is."""
+NONCE = re.compile(r"[0-9a-f]{16}")
+"""The name of a writer's folder."""
 LONGEST_WHO = 4096
 """Bytes of that file that are looked at; this release's takes some 120."""
 FIRST_PAUSE = 0.01
@@ -35,13 +39,10 @@ LONGEST_PAUSE = 0.5
 a slow link takes."""
 GROWTH = 1.5
 """By what a pause is longer than the one before it."""
-LONG = 30.0
-"""Seconds after which who has the lock looks, before he lets go of it, whether it is still his: others wait as long
-before they are told who has it, and no person breaks it sooner."""
 
 
 class Holder(NamedTuple):
-    """Who has a lock, as he wrote it there himself."""
+    """Who has a lock, as he wrote it there himself; what is not known is empty."""
 
     user: str
     host: str
@@ -49,7 +50,7 @@ class Holder(NamedTuple):
     since: int
     """Milliseconds since the epoch, by his clock."""
     nonce: str
-    """16 random hex digits, which nobody else has."""
+    """16 random hex digits, which nobody else has: the name of his folder."""
 
     @classmethod
     def myself(cls, nonce: str) -> Holder:
@@ -62,30 +63,40 @@ class Holder(NamedTuple):
 
     def encode(self) -> bytes:
         """The content of `info`."""
-        return "".join(f"{name} {value}\n" for name, value in zip(self._fields, self, strict=True)).encode()
+        said = {"user": self.user, "host": self.host, "pid": self.pid, "since": self.since}
+        return "".join(f"{word} {value}\n" for word, value in said.items()).encode()
 
     def __str__(self) -> str:
+        process = f"process {self.pid}" if self.pid else ""
+        where = " ".join(filter(None, (process, f"on {self.host}" if self.host else "")))
+        return "".join((self.user or "somebody who left no name", f" ({where})" if where else "", self._when()))
+
+    def _when(self) -> str:
         try:
-            since = f"{datetime.fromtimestamp(self.since // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            when = f"{datetime.fromtimestamp(self.since // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
         except (ValueError, OverflowError, OSError):
-            since = "a time nobody knows"
-        return f"{self.user} (process {self.pid} on {self.host}) since {since}"
+            when = "a time nobody knows"
+        return f" since {when}" if self.since else ""
 
 
-_NUMBERS = ("pid", "since")
+class Held(NamedTuple):
+    """A lock that is held."""
 
-NOBODY = Holder("somebody", "a machine", 0, 0, "")
-"""Who left no word of himself, or one that cannot be read."""
+    root: bytes | None
+    """The root as it was read then; None where there is none."""
+    folder: str = ""
+    """What the names of the holder's temporary files begin with, from the repository's folder on."""
 
 
-def decode(content: bytes | None) -> Holder:
-    """Who `info` says has the lock; what it does not say is as in `NOBODY`."""
+def decode(content: bytes | None, nonce: str) -> Holder:
+    """Who `info` says has the lock, in the folder of that name."""
     said: dict[str, str] = {}
     for line in (content or b"")[:LONGEST_WHO].decode("utf-8", "replace").splitlines():
         word, _, value = line.partition(" ")
         said[word] = "".join(each if each.isprintable() else "?" for each in value)
-    pid, since = (int(each) if each.isascii() and each.isdigit() else 0 for each in map(said.get, _NUMBERS, "00"))
-    return Holder(said.get("user", NOBODY.user), said.get("host", NOBODY.host), pid, since, said.get("nonce", ""))
+    numbers = [said.get(word, "") for word in ("pid", "since")]
+    pid, since = (int(each) if each.isascii() and each.isdigit() else 0 for each in numbers)
+    return Holder(said.get("user", ""), said.get("host", ""), pid, since, nonce)
 
 
 class LockFolder:
@@ -98,12 +109,11 @@ class LockFolder:
         self._held = self._below + HELD
         self._randomness = randomness
         self._kept: set[str] = set()
-        """What this process could not let go of: nobody else will."""
+        """What this process may not have let go of: nobody else will."""
 
     @contextlib.contextmanager
-    def hold(self, wait: float, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
-        """Hold the lock; gives the root as it was read then, None where there is none. `wait`: seconds, at most;
-        `first`: what is done before, whether the lock can be had or not.
+    def hold(self, wait: float, first: Sequence[Step] = ()) -> Iterator[Held]:
+        """Hold the lock. `wait`: seconds, at most; `first`: what is done before, whether the lock can be had or not.
 
         Raises:
             Locked: another writer held it all the time.
@@ -111,12 +121,10 @@ class LockFolder:
             TransportError: the store failed; the lock is not held.
         """
         nonce = self._randomness(8).hex()
-        root = self._take(nonce, wait, first)
-        since = time.monotonic()
         try:
-            yield root
+            yield Held(self._take(nonce, wait, first), f"{HELD}/{nonce}/")
         finally:
-            self._let_go(nonce, look=time.monotonic() - since >= LONG)
+            self._let_go(nonce)
 
     def holder(self) -> Holder | None:
         """Who has the lock; None where nobody does.
@@ -124,24 +132,27 @@ class LockFolder:
         Raises:
             TransportError: the store failed.
         """
-        held, who = GetStat(self._held), Get(self._held + f"/{WHO}")
-        self._above.perform([held, who])
-        return None if held.result is None else decode(who.result)
+        names = ListDirectory(self._held)
+        self._above.perform([names])
+        nonce = _holding(names.result)
+        return None if nonce is None else self._who(nonce)
 
-    def break_lock(self, holder: Holder) -> Holder | None:
-        """Take the lock from who has it, dead or alive; a live one will change nothing any more. Gives who else had it
-        by then, and lost it; None where it was `holder`.
+    def _who(self, nonce: str) -> Holder:
+        who = Get(f"{self._held}/{nonce}/{WHO}")
+        self._above.perform([who])
+        return decode(who.result, nonce)
+
+    def break_lock(self, holder: Holder) -> None:
+        """Take the lock from who has it, dead or alive; a live one will change nothing any more.
 
         Raises:
-            NoSuchFile: nobody has it.
+            NoSuchFile: that one does not have it.
             TransportError: the store failed.
         """
         gone = self._below + f"{LOCK}/{self._randomness(8).hex()}"
-        who = Get(f"{gone}/{WHO}")
-        self._above.perform([Rename(self._held, gone), who])
+        self._above.perform([Rename(f"{self._held}/{holder.nonce}", gone)])
+        self._tidy()
         self._remove(gone)
-        found = decode(who.result)
-        return None if found.nonce == holder.nonce else found
 
     def sweep(self, old: Callable[[float], bool]) -> int:
         """Remove what dead writers left that waited for the lock; how many. `old`: whether that time of last change is
@@ -162,67 +173,94 @@ class LockFolder:
 
     def _take(self, nonce: str, wait: float, first: Sequence[Step]) -> bytes | None:
         own = self._below + f"{LOCK}/{nonce}"
+        inner = f"{own}/{nonce}"
         end = time.monotonic() + wait
         content = Holder.myself(nonce).encode()
-        steps: list[Step] = [*first, MakeDirectory(own), Put(f"{own}/{WHO}", content)]
-        pause, unexplained = FIRST_PAUSE, 0
-        with contextlib.ExitStack() as undo:
-            undo.callback(self._remove, own)
-            while True:
-                root = Get(self._below + ROOT)
-                try:
-                    self._above.perform([*steps, Rename(own, self._held), root])
-                    undo.pop_all()
-                    return root.result
-                except (NoSuchFile, NotADirectory):
+        steps: list[Step] = [*first, MakeDirectory(own), MakeDirectory(inner), Put(f"{inner}/{WHO}", content)]
+        pause, unexplained, missed = FIRST_PAUSE, 0, False
+        while True:
+            root = Get(self._below + ROOT)
+            try:
+                self._above.perform([*steps, Rename(own, self._held), root])
+                return root.result
+            except TransportError as wrong:
+                if steps and isinstance(wrong, NoSuchFile | NotADirectory):
                     raise
-                except TransportError as wrong:
-                    held, ready, root = Get(self._held + f"/{WHO}"), Get(f"{own}/{WHO}"), Get(self._below + ROOT)
-                    self._above.perform([held, ready, root])
-                    there = decode(held.result)
-                    if there.nonce == nonce:  # The answer was lost, or what came after it.
-                        undo.pop_all()
-                        return root.result
-                    refused = held.result is not None or isinstance(wrong, DirectoryNotEmpty | FileExists)
-                    unexplained = 0 if refused else unexplained + 1
-                    if ready.result != content or unexplained > 1:
-                        raise
-                steps = []
-                if there.nonce in self._kept:
-                    self._let_go(there.nonce, look=False)
-                    if there.nonce not in self._kept:
-                        continue
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise Locked(self._below + LOCK, int(wait), str(there))
-                time.sleep(min(left, pause * random.uniform(0.5, 1)))
-                pause = min(pause * GROWTH, LONGEST_PAUSE)
+                names, ready, root = ListDirectory(self._held), Get(f"{inner}/{WHO}"), Get(self._below + ROOT)
+                self._above.perform([names, ready, root])
+                there = _holding(names.result)
+                if there == nonce:  # The answer was lost, or what came after it.
+                    return root.result
+                refused = isinstance(wrong, DirectoryNotEmpty) or self._is_held(wrong)
+                if steps and first and not refused:
+                    raise  # The last step was not come to, as far as is known: nor may the first have been done.
+                unexplained = 0 if refused or there is not None else unexplained + 1
+                if ready.result != content and isinstance(wrong, NoSuchFile | NotADirectory) and root.result:
+                    why = "the lock was broken before its holder knew that he had it"
+                    raise TransportFailed(self._below + LOCK, why) from wrong
+                if ready.result != content or unexplained > 1:
+                    raise
+            steps = []
+            if names.result == []:
+                self._tidy()  # For a store that refuses to replace even an empty folder.
+            missed = there is None and not missed
+            if missed:
+                continue  # It was let go of meanwhile.
+            if there in self._kept:
+                self._let_go(there)
+                if there not in self._kept:
+                    continue
+            left = end - time.monotonic()
+            if left <= 0:
+                who = decode(None, "") if there is None else self._who(there)
+                raise Locked(self._below + LOCK, int(wait), str(who))
+            time.sleep(min(left, pause * random.uniform(0.5, 1)))
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
 
-    def _let_go(self, nonce: str, *, look: bool) -> None:
-        """Free the lock; where the store fails, the next writer of this process tries again. `look`: first, whether it
-        is that one still."""
-        own = self._below + f"{LOCK}/{nonce}"
-        with contextlib.suppress(TransportError):
-            if not look or self._has(nonce):
-                self._above.perform([Rename(self._held, own), Delete(f"{own}/{WHO}"), RemoveDirectory(own)])
-            self._kept.discard(nonce)
+    def _is_held(self, wrong: TransportError) -> bool:
+        """Whether it is the last step of taking the lock that a store speaks of."""
+        named = str(getattr(wrong, "path", ""))
+        return named == self._held or named.endswith(f"/{self._held}")
+
+    def _let_go(self, nonce: str) -> None:
+        """Free the lock where that writer has it, and remove what he made to get it. Where the store fails, the next
+        writer of this process tries again."""
+        own, mine = self._below + f"{LOCK}/{nonce}", f"{self._held}/{nonce}"
+        self._kept.add(nonce)  # First: who is interrupted in here may have the lock still.
+        for _ in range(2):
+            with contextlib.suppress(TransportError):
+                free = [Rename(mine, own), RemoveDirectory(self._held)]
+                self._above.perform([*free, Delete(f"{own}/{WHO}"), RemoveDirectory(own)])
+                self._kept.discard(nonce)
+                return
+            self._remove(own)  # Before the look: then no rename that is under way can make it the held one.
+            there = GetStat(mine)
+            with contextlib.suppress(TransportError):
+                self._above.perform([there])
+                if there.result is not None:
+                    continue
+                self._kept.discard(nonce)
+                self._tidy()
             return
-        try:
-            (self._kept.add if self._has(nonce) else self._kept.discard)(nonce)
-        except TransportError:
-            self._kept.add(nonce)
-        self._remove(own)
 
-    def _has(self, nonce: str) -> bool:
-        who = Get(self._held + f"/{WHO}")
-        self._above.perform([who])
-        return decode(who.result).nonce == nonce
+    def _tidy(self) -> None:
+        """Remove the folder `held` where nobody is in it."""
+        with contextlib.suppress(TransportError):
+            self._above.perform([RemoveDirectory(self._held)])
 
     def _remove(self, path: str) -> None:
-        """Remove a folder that is not the held one, as far as that works: a sweep does the rest."""
+        """Remove a folder that is not in the held one, as far as that works: a sweep does the rest."""
         with contextlib.suppress(TransportError):
             names = ListDirectory(path)
             self._above.perform([names])
             if names.result is not None:
-                below: list[Step] = [Delete(f"{path}/{name}") for name in names.result]
+                folders = [name for name in names.result if NONCE.fullmatch(name)]
+                for name in folders:
+                    self._remove(f"{path}/{name}")
+                below: list[Step] = [Delete(f"{path}/{name}") for name in names.result if name not in folders]
                 self._above.perform([*below, RemoveDirectory(path)])
+
+
+def _holding(names: Sequence[str] | None) -> str | None:
+    """Whose folder is among what is in the held one; None where nothing is."""
+    return min(names or (), key=lambda name: not NONCE.fullmatch(name), default=None)

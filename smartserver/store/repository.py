@@ -409,16 +409,15 @@ class PackRepository:
         self._check_lock_folder()
         return self._file.lock_folder.holder()
 
-    def break_lock(self, holder: Holder) -> Holder | None:
-        """Take the lock from who has it, dead or alive; a live one changes nothing any more. Gives who had it by then,
-        where that was not `holder`.
+    def break_lock(self, holder: Holder) -> None:
+        """Take the lock from who has it, dead or alive; a live one changes nothing any more.
 
         Raises:
-            NoSuchFile: nobody has it by now.
+            NoSuchFile: that one does not have it by now.
             NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
         """
         self._check_lock_folder()
-        return self._file.lock_folder.break_lock(holder)
+        self._file.lock_folder.break_lock(holder)
 
     def _check_lock_folder(self) -> None:
         if self.format().discipline is not Discipline.FOLDER:

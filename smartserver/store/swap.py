@@ -18,18 +18,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.far import is_far
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
-from smartserver.store.lock_folder import HELD, LockFolder
+from smartserver.store.lock_folder import HELD, Held, LockFolder
 from transports.base import Capability, Transport
 from transports.errors import (
     FileExists,
     Locked,
     NoSuchFile,
     NotADirectory,
+    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
@@ -96,8 +97,8 @@ class RootFile:
         """
         return self._read_format()
 
-    def begin(self, vcs: str, kinds: Sequence[Kind]) -> None:
-        """Put a format and an empty tombstone where there is no root: for a creation that holds the lock.
+    def begin(self, held: Held, vcs: str, kinds: Sequence[Kind]) -> None:
+        """Put a format and an empty tombstone where there is no root, under the lock that is `held`.
 
         Raises:
             CorruptFile, Unsupported: a root is there that cannot be read.
@@ -107,10 +108,10 @@ class RootFile:
             self.folder.sync_directory("")  # Whoever put it there may have died before he did.
             return
         if self._read_format() is None:
-            self._put(FORMAT, self.new.line())
+            self._put(held, FORMAT, self.new.line())
             self._format = self.new
         empty = empty_root(self.randomness(16), vcs, kinds, now=0)
-        self._put(ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
+        self._put(held, ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
     def swapping(self, first: Sequence[Step] = ()) -> Iterator[Swap]:
@@ -129,16 +130,16 @@ class RootFile:
         if first and not is_far(self.above):
             self.above.perform(first)  # Others of this process need not wait for that.
             first = ()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as until:
             try:
-                content = held.enter_context(self.locked(first))
+                held = until.enter_context(self.locked(first))
             except (NoSuchFile, NotADirectory):
                 raise NoSuchRepository(self.path) from None
-            root = self._decode(content)
+            root = self._decode(held.root)
             if root is None:
                 raise NoSuchRepository(self.path)
             check_writable(root)
-            yield Swap(self, root)
+            yield Swap(self, held, root)
 
     def sweep(self, *, half_made: bool = False) -> list[str]:
         """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is
@@ -154,9 +155,8 @@ class RootFile:
         return left
 
     @contextlib.contextmanager
-    def locked(self, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
-        """Hold the repository's lock; gives the root's content under it, None where there is none. `first`: as of
-        `swapping`.
+    def locked(self, first: Sequence[Step] = ()) -> Iterator[Held]:
+        """Hold the repository's lock, with the root's content read under it. `first`: as of `swapping`.
 
         Raises:
             Locked: for `LOCK_WAIT` it could not be had.
@@ -166,18 +166,18 @@ class RootFile:
         start = time.monotonic()
         if not self._turn.acquire(timeout=LOCK_WAIT):
             raise Locked(f"{self.path}/{LOCK}".lstrip("/"), int(LOCK_WAIT))
-        with contextlib.ExitStack() as held:
-            held.callback(self._turn.release)
+        with contextlib.ExitStack() as until:
+            until.callback(self._turn.release)
             now = time.monotonic()
             wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
             try:
-                content = held.enter_context(self._lock(wait, first))
+                held = until.enter_context(self._lock(wait, first))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
                 raise Locked(wrong.path, int(LOCK_WAIT), wrong.holder) from None
             self._stuck_until = 0.0
-            yield content
+            yield held
 
     @contextlib.contextmanager
     def try_locked(self) -> Iterator[bool]:
@@ -216,21 +216,20 @@ class RootFile:
             raise Unsupported(what, "swap=folder there")
         return False
 
-    def temporary(self, name: str) -> str:
+    def temporary(self, held: Held, name: str) -> str:
         """A path under which something is written that gets this name then, by the holder of the lock."""
-        beside = f"{name}.{self.randomness(8).hex()}"
-        return f"{HELD}/{beside}" if self.in_folder() else beside
+        return f"{held.folder}{name}.{self.randomness(8).hex()}"
 
     @contextlib.contextmanager
-    def _lock(self, wait: float, first: Sequence[Step] = ()) -> Iterator[bytes | None]:
+    def _lock(self, wait: float, first: Sequence[Step] = ()) -> Iterator[Held]:
         if self.check_lock():
-            with self.lock_folder.hold(wait, first) as content:
-                yield content
+            with self.lock_folder.hold(wait, first) as held:
+                yield held
             return
         with self.folder.lock(LOCK, wait):
             root = Get(ROOT)
             self.folder.perform([root])
-            yield root.result
+            yield Held(root.result)
 
     def _find(self) -> Root | None:
         root = Get(ROOT)
@@ -266,10 +265,10 @@ class RootFile:
             raise Unsupported(f"a repository with swap={found.discipline.value}", SPOKEN)
         return found
 
-    def _put(self, name: str, content: bytes) -> None:
+    def _put(self, held: Held, name: str, content: bytes) -> None:
         """Make a whole file appear, durably, in place of what was there: for a holder of the lock."""
         with contextlib.ExitStack() as undo:
-            temporary = self.temporary(name)
+            temporary = self.temporary(held, name)
             write_new(self.folder, [Put(temporary, content)], undo)
             self.folder.rename(temporary, name)
             undo.pop_all()
@@ -279,10 +278,11 @@ class RootFile:
 class Swap:
     """The right to replace the root, while the lock is held."""
 
-    def __init__(self, file: RootFile, current: Root) -> None:
+    def __init__(self, file: RootFile, held: Held, current: Root) -> None:
         self.current = current
         """The root as read under the lock; a tombstone is one with `deleted` set."""
         self._file = file
+        self._held = held
 
     def replace(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> None:
         """Make `files` durable, then `root` the repository's root.
@@ -299,7 +299,7 @@ class Swap:
         ):
             new, there = (f"version {each.version} of {each.incarnation.hex()}" for each in (root, old))
             raise RootMoved(f"{new} cannot follow {there}")
-        folder, temporary = self._file.folder, self._file.temporary(ROOT)
+        folder, temporary = self._file.folder, self._file.temporary(self._held, ROOT)
         puts = [Put(path, content) for path, content in files]
         syncs = [SyncDirectory(name) for name in sorted({path.rpartition("/")[0] for path, _ in files})]
         steps: list[Step] = [*puts, *syncs, Put(temporary, encode_root(root))]
@@ -313,7 +313,7 @@ class Swap:
             written = undo.pop_all()
         try:
             folder.rename(temporary, ROOT)
-        except (NoSuchFile, PermissionDenied):
+        except (NoSuchFile, PermissionDenied, NotSupported):
             written.close()
             raise
         except TransportError as wrong:
@@ -326,7 +326,8 @@ class Swap:
 
     def _replace_at_once(self, steps: Sequence[Step], temporary: str) -> None:
         """Write, rename and sync in one go, for a store behind a link: what it refuses before the rename changed
-        nothing, and of what else fails nobody knows."""
+        nothing; what it refuses there or later, neither where the old root is there still; of what else fails nobody
+        knows."""
         folder = self._file.folder
         try:
             folder.perform([*steps, Rename(temporary, ROOT), SyncDirectory("")])
@@ -334,8 +335,9 @@ class Swap:
             raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
         except TransportError as wrong:
             refused = str(getattr(wrong, "path", ""))
-            before = [step.path for step in steps]
-            if not any(refused == path or refused.endswith(f"/{path}") for path in before):
+            before = [f"{self._file.path}/{step.path}".lstrip("/") for step in steps]
+            named = any(refused == path or refused.endswith(f"/{path}") for path in before)
+            if not named and not self._is_current():
                 raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
             for step in steps:
                 if isinstance(step, Put):
@@ -343,6 +345,14 @@ class Swap:
             if isinstance(wrong, NoSuchFile) and f"{HELD}/" in refused:
                 raise LockBroken(refused, "the lock was broken while it was held; nothing was changed") from wrong
             raise
+
+    def _is_current(self) -> bool:
+        """Whether the root is surely the one that was read under the lock."""
+        try:
+            there = self._file.read()
+        except (NoSuchRepository, CorruptFile, Unsupported, TransportError):
+            return False
+        return (there.incarnation, there.version) == (self.current.incarnation, self.current.version)
 
     def settle(
         self,

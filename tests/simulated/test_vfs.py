@@ -101,12 +101,14 @@ def change(transport: VfsTransport) -> None:
 
 def take_lock(transport: VfsTransport) -> None:
     root = Get("root")
-    transport.perform([MakeDirectory("lock/1"), Put("lock/1/info", b"me"), Rename("lock/1", "lock/held"), root])
+    made = [MakeDirectory("lock/1"), MakeDirectory("lock/1/1"), Put("lock/1/1/info", b"me")]
+    transport.perform([*made, Rename("lock/1", "lock/held"), root])
     assert root.content == b"root 1"
 
 
 def let_go(transport: VfsTransport) -> None:
-    transport.perform([Rename("lock/held", "lock/1"), Delete("lock/1/info"), RemoveDirectory("lock/1")])
+    free = [Rename("lock/held/1", "lock/1"), RemoveDirectory("lock/held")]
+    transport.perform([*free, Delete("lock/1/info"), RemoveDirectory("lock/1")])
 
 
 def swap(transport: VfsTransport) -> None:

@@ -108,16 +108,20 @@ def test_put_2(transport: SftpTransport) -> None:
 def test_lock(transport: SftpTransport) -> None:
     root = Get("f1")
     mine = "lock/0123456789abcdef"
-    transport.perform([MakeDirectory(mine), Put(f"{mine}/info", b"me"), Rename(mine, "lock/held"), root])
+    inner = f"{mine}/0123456789abcdef"
+    made = [MakeDirectory(mine), MakeDirectory(inner), Put(f"{inner}/info", b"me")]
+    transport.perform([*made, Rename(mine, "lock/held"), root])
     assert root.content == b"1" * 1000
 
 
 @pytest.mark.max_round_trips("sftp: unlock")
 def test_unlock(transport: SftpTransport, tmp_path: Path, link: Proxy) -> None:
-    (tmp_path / "lock" / "held").mkdir()
-    (tmp_path / "lock" / "held" / "info").write_bytes(b"me")
-    mine = "lock/0123456789abcdef"
-    transport.perform([Rename("lock/held", mine), Delete(f"{mine}/info"), RemoveDirectory(mine)])
+    nonce = "0123456789abcdef"
+    (tmp_path / "lock" / "held" / nonce).mkdir(parents=True)
+    (tmp_path / "lock" / "held" / nonce / "info").write_bytes(b"me")
+    mine = f"lock/{nonce}"
+    free = [Rename(f"lock/held/{nonce}", mine), RemoveDirectory("lock/held")]
+    transport.perform([*free, Delete(f"{mine}/info"), RemoveDirectory(mine)])
     assert list((tmp_path / "lock").iterdir()) == []
 
 
