@@ -67,6 +67,22 @@ def open_store(place: str) -> Transport:
         raise CommandError(str(wrong)) from None
 
 
+def near(place: str) -> str:
+    """The same place: the folder where it is one of this machine by its URL, file:///srv/code.
+
+    Raises:
+        CommandError: the URL is not a right one.
+    """
+    if not place.startswith("file://"):
+        return place
+    from transports.local import folder_of
+
+    try:
+        return folder_of(place)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+
+
 def check_folder(path: str) -> None:
     """Accept a folder that can be read.
 

@@ -46,6 +46,26 @@ def client_for(
         BadFlag: a rule is none.
     """
     location = parse_place(url)
+    fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
+
+    def connected() -> Medium:
+        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
+
+    progress = _progress if sys.stderr.isatty() else None
+    with (
+        observers_for(flags, environment) as observers,
+        Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client,
+    ):
+        yield client, location
+
+
+@contextmanager
+def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) -> Iterator[list[Observer]]:
+    """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
+
+    Raises:
+        BadFlag: a rule is none.
+    """
     given = environment.get("SMARTSERVER_DEBUG", "")
     words = {*flags, *given.split(",")}
     recorder = text.printing(_say, stacks="hpssvfs" in words) if words & {"hpss", "hpssvfs"} else None
@@ -53,18 +73,11 @@ def client_for(
     banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
     if banning:
         observers.append(_watcher(banning))
-    fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
-
-    def connected() -> Medium:
-        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
-
-    progress = _progress if sys.stderr.isatty() else None
-    with Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client:
-        try:
-            yield client, location
-        finally:
-            if recorder is not None:
-                _say(text.summary(recorder, time.monotonic()))
+    try:
+        yield observers
+    finally:
+        if recorder is not None:
+            _say(text.summary(recorder, time.monotonic()))
 
 
 def _watcher(flags: list[str]) -> Observer:

@@ -292,9 +292,14 @@ def _log(arguments: Arguments) -> Wanted | None:
     given = arguments.get("revision") or arguments.get("change") or []
     shown = bool(arguments.get("show_diff"))
     each = TreesField(each=True, texts=shown, changed=shown) if shown or arguments.get("verbose") else None
+    merged = (
+        arguments.get("include_merged") or arguments.get("include_merges") or arguments.get("levels") not in (None, 1)
+    )
     try:
         ends = [revision(spec) for spec in given]
     except Unclear as unclear:
+        if merged or len(given) > 1:  # It shows several, and looks at others.
+            return Wanted(ChosenField(left_hand=not merged), later=each)
         return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
     if files and not given and not is_ours(files[0]) and _is_folder(files[0]):
@@ -310,9 +315,6 @@ def _log(arguments: Arguments) -> Wanted | None:
         inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
     if place.get("paths", [b""]) != [b""]:
         return None if inside.history else inside
-    merged = (
-        arguments.get("include_merged") or arguments.get("include_merges") or arguments.get("levels") not in (None, 1)
-    )
     limit = 0 if given or merged or any(arguments.get(name) for name in _LOG_FILTERS) else arguments.get("limit") or 0
     return Wanted(ChosenField(batched(limit), not merged, False, newest, oldest), each, inside=inside)
 

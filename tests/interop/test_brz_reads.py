@@ -211,6 +211,20 @@ def test_log(both: Both, words: list[str]) -> None:
     both.ask("log", "log", *words, "URL")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n0", "-r", "date:2023-11-14.."],
+        ["-n0", "-r", "before:v1"],
+        ["-n0", "-r", "v1..tag:v1"],
+        ["-r", "v1.."],
+        ["-r", "1..v1"],
+    ],
+)
+def test_log_of_revisions_that_must_be_looked_for(both: Both, words: list[str]) -> None:
+    both.ask("log -r TAG..TAG", "log", *words, "URL")
+
+
 def test_log_of_a_number_that_is_not_there(both: Both) -> None:
     both.users.ask("log -r, not there", "empty", "log", "-r", "9999", both.users.url(), status=3)
 

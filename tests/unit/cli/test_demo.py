@@ -33,7 +33,12 @@ def test_every_operation_is_shown_beside_gits(tmp_path: Path, temporary: Path) -
         assert len(line.removeprefix(operation).split()) == 12, line  # A size is two words.
 
 
-def test_too_many_trips_and_wrong_results_are_told(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_trips_and_wrong_results_are_told(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source.git"
+    generate(source, os.environ, ("main",), 5)
+
     class Wrong(demo_run.Comparison):
         def operations(self) -> list[demo_run.Operation]:
             found = [demo_run.Operation(o.name, o.run, o.before, 1) for o in super().operations()[:2]]
@@ -43,7 +48,7 @@ def test_too_many_trips_and_wrong_results_are_told(temporary: Path, monkeypatch:
             self.git(side, 0, "branch", "lost")
 
     monkeypatch.setattr(demo, "Comparison", Wrong)
-    result = CliRunner().invoke(group, ["demo", "--rtt", "1ms"], catch_exceptions=False)
+    result = CliRunner().invoke(group, ["demo", str(source), "--rtt", "1ms"], catch_exceptions=False)
     assert (result.exit_code, list(temporary.iterdir())) == (1, [])
     assert "wrong: clone: 2 round trips, expected 1 at most" in result.stderr
     assert "wrong: hpss: refs/heads/lost is None" in result.stderr

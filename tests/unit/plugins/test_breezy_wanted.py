@@ -151,6 +151,8 @@ def test_a_log_of_a_folder_or_file_in_a_url_reads_something_else() -> None:
         assert found.inside is not None
         assert found.inside.history is history
     assert asked("log", file_list=[URL], revision=specs("tag:v1")) == Wanted(ChosenField(left_hand=True))
+    assert asked("log", file_list=[URL], revision=specs("v1", "v2")) == Wanted(ChosenField(left_hand=True))
+    assert asked("log", file_list=[URL], revision=specs("v1"), levels=0) == Wanted(ChosenField())
 
 
 @pytest.mark.parametrize(("limit", "read"), [(0, 0), (1, 9), (9, 9), (10, 9 + 13), (22, 22), (23, 22 + 19)])
