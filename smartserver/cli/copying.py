@@ -96,7 +96,7 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
     above, name = _parts(place)
-    site = Site(open_store(above), name=above, tidies=False)
+    site = Site(open_store(above, flags), name=above, tidies=False)
     with Client(lambda: SameProcess(site, invoking_user(user())), agent=AGENT) as client:
         yield RemoteRepository(client, name, Knowledge(None, place))
 
