@@ -343,9 +343,18 @@ def from_url(url: str) -> LocalTransport:
     """A folder of this machine: `file:///srv/repositories`.
 
     Raises:
+        ValueError: as `folder_of`.
+    """
+    return LocalTransport(folder_of(url))
+
+
+def folder_of(url: str) -> str:
+    """The folder that a file:// URL names.
+
+    Raises:
         ValueError: it names another machine, or no absolute path.
     """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValueError(f"{url!r} is not a folder of this machine: file:///PATH")
-    return LocalTransport(unquote(parts.path))
+    return unquote(parts.path)

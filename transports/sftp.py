@@ -65,7 +65,7 @@ class Line:
         self._connect = connect
         self._guard = threading.Lock()
         self._session: Session | None = None
-        self._end: Callable[[], object] = lambda: None
+        self._abandoned: weakref.finalize[[], Line] | None = None
 
     def session(self) -> Session:
         """One that was not lost when last heard of. What fails on it is not tried again: nobody knows how far it came.
@@ -75,16 +75,22 @@ class Line:
         """
         with self._guard:
             if self._session is None or self._session.lost:
-                self._end()
+                self._close()
                 self._session = self._connect()
-                # When the last transport and file let go of it, too.
-                self._end = weakref.finalize(self, self._session.close)
+                # When the last transport and file let go of it.
+                self._abandoned = weakref.finalize(self, self._session.abandon)
             return self._session
 
     def close(self) -> None:
         """End it; whoever uses it again begins a new one."""
         with self._guard:
-            self._end()
+            self._close()
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        if self._abandoned is not None:
+            self._abandoned.detach()
 
 
 class _SftpReadFile(ReadFile):

@@ -82,7 +82,8 @@ class _Way:
     """Its name in `known_hosts`."""
     known_hosts: tuple[str, ...]
     identities: tuple[str, ...]
-    agent: bool
+    identities_only: bool
+    """Whether the agent is asked for the keys of those files alone."""
     command: str
     """What carries the connection instead of TCP; empty for TCP."""
 
@@ -105,7 +106,7 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
         carrier = _Carrier(way)
     try:
         with _told(f"cannot log in to {way.where}"):
-            return Session(carrier.channel(way), way.where, patience=patience)
+            return Session(carrier.channel(way, patience), way.where, patience=patience)
     except BaseException:
         carrier.close()
         raise
@@ -151,8 +152,8 @@ class _Carrier:
         self._connection = paramiko.Transport(self._socket)  # Compression is off unless asked for.
         self._channel: paramiko.Channel | None = None
 
-    def channel(self, way: _Way) -> Self:
-        """Log in, and open the one channel there is; it is then used by `recv` and `sendall`."""
+    def channel(self, way: _Way, patience: float) -> Self:
+        """Log in, and open the one channel there is; it is then used by `recv` and `sendall`, which wait so long."""
         connection = self._connection
         connection.banner_timeout = connection.handshake_timeout = connection.auth_timeout = TIMEOUT
         known = _Known(way)
@@ -165,6 +166,7 @@ class _Carrier:
         # that function waits for the answer.
         setattr(self._channel, "_wait_for_event", lambda: None)  # noqa: B010 - mypy knows no such function
         self._channel.invoke_subsystem("sftp")
+        self._channel.settimeout(patience)
         return self
 
     def recv(self, nbytes: int, /) -> bytes:
@@ -183,6 +185,11 @@ class _Carrier:
             self._channel.sendall(s)
         except (paramiko.SSHException, EOFError) as wrong:
             raise OSError(_words(wrong)) from None
+
+    def hang_up(self) -> None:
+        """Let paramiko's own thread see the end, and by it whoever waits."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End it; twice is nothing."""
@@ -209,7 +216,8 @@ def _way(account: Account) -> _Way:
     if not command and (jump := str(options.get("proxyjump", "none"))) != "none":
         *first, last = jump.split(",")
         through = ["-J", ",".join(first)] if first else []
-        command = shlex.join(["ssh", *through, "-W", f"[{host}]:{port}", last])  # What ssh itself does.
+        # What ssh itself does; but it would ask for a passphrase, or whether a host is the right one.
+        command = shlex.join(["ssh", "-o", "BatchMode=yes", *through, "-W", f"[{host}]:{port}", last])
     files = [
         *(str(options.get("userknownhostsfile", "")).split() or KNOWN_HOSTS),
         *(str(options.get("globalknownhostsfile", "")).split() or SYSTEM_KNOWN_HOSTS),
@@ -222,7 +230,7 @@ def _way(account: Account) -> _Way:
         known_as=known if port == PORT or "hostkeyalias" in options else f"[{known}]:{port}",
         known_hosts=tuple(map(os.path.expanduser, files)),
         identities=tuple(map(os.path.expanduser, options.get("identityfile", IDENTITIES))),
-        agent=options.get("identitiesonly", "no") != "yes",
+        identities_only=options.get("identitiesonly", "no") == "yes",
         command=command,
     )
 
@@ -316,7 +324,7 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
     """Try one key after the other."""
     tried: list[str] = []
     with contextlib.closing(paramiko.Agent()) as agent:
-        for name, key in _keys(way, agent if way.agent else None, tried):
+        for name, key in _keys(way, agent, tried):
             try:
                 more = connection.auth_publickey(way.user, key)
             except paramiko.BadAuthenticationType as wrong:
@@ -333,9 +341,10 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
     raise _Refused(f"it takes none of our keys ({'; '.join(tried) or 'there are none'})")
 
 
-def _keys(way: _Way, agent: paramiko.Agent | None, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
     """Each key with its name; of one that cannot be used `tried` says why. Those in files come first, because whoever
     has many in his agent says in a file which one is meant: a server takes six."""
+    offered = set[bytes]()
     for path in way.identities:
         try:
             key = paramiko.PKey.from_path(path)
@@ -344,6 +353,18 @@ def _keys(way: _Way, agent: paramiko.Agent | None, tried: list[str]) -> Iterator
         except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType) as wrong:
             tried.append(f"{path} cannot be used: {_words(wrong)}")
         else:
+            offered.add(key.asbytes())
             yield path, key
-    for key in agent.get_keys() if agent else ():
-        yield f"the agent's {fingerprint(key.asbytes())}", key
+    meant = {_public(path) for path in way.identities} if way.identities_only else None
+    for key in agent.get_keys():
+        blob = key.asbytes()
+        if blob not in offered and (meant is None or blob in meant):
+            yield f"the agent's {fingerprint(blob)}", key
+
+
+def _public(identity: str) -> bytes:
+    """The public key that lies beside one, or is named in its stead; nothing where there is none."""
+    path = f"{identity.removesuffix('.pub')}.pub"
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path, "rb") as line:
+        return base64.b64decode(line.read().split()[1], validate=True)
+    return b""

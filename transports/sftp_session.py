@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -19,8 +20,8 @@ WINDOW = 4 * 1024 * 1024
 """Bytes of files under way at most, of one exchange: 32 Mbit/s on a link of 1000 ms, and what memory is taken."""
 
 PATIENCE = 120.0
-"""Seconds without a byte from the server, though answers are due, after which it counts as gone: the client of our own
-protocol waits as long (`IDLE_TIMEOUT`)."""
+"""Seconds without a byte from the server, though answers are due, or in which it takes none, after which it counts as
+gone: the client of our own protocol waits as long (`IDLE_TIMEOUT`)."""
 
 CHUNK = 256 * 1024
 """Bytes taken from the channel at once."""
@@ -30,17 +31,26 @@ class Channel(Protocol):
     """What carries the bytes: of paramiko, or of a test."""
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Wait for bytes; none at the end."""
+        """Wait for bytes; none at the end.
+
+        Raises:
+            TimeoutError: none came for as long as its owner is patient; it may be called again.
+            OSError: it is closed.
+        """
 
     def sendall(self, s: bytes, /) -> None:
         """Take all of them.
 
         Raises:
+            TimeoutError: none were taken for so long; nobody knows how many were before.
             OSError: it is closed.
         """
 
     def close(self) -> None:
-        """End it, and whoever waits in `recv`."""
+        """End it, and whoever waits in `recv` or `sendall`."""
+
+    def hang_up(self) -> None:
+        """Let `recv` come to its end, without taking a lock or waiting."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
@@ -59,11 +69,12 @@ class Session:
         self._sending = threading.Lock()
         """Who holds it may wait for the channel."""
         self._guard = threading.Lock()
-        """Of the three that follow. Nobody waits who holds it."""
+        """Of the two that follow. Nobody waits who holds it."""
         self._due: dict[int, tuple[_Box, int]] = {}
-        self._later: list[sftp.Request] = []
         self._why = ""
         """Why it is of no more use."""
+        self._later: deque[sftp.Request] = deque()
+        """Added to without a lock: a file that is collected does so, in whatever its thread was doing."""
         self._number = 0
         self._heard = 0
         """Times the server has sent something."""
@@ -123,12 +134,17 @@ class Session:
 
     def later(self, request: sftp.Request) -> None:
         """Send it before whatever is sent next, and do not mind its answer: a trip of its own is saved."""
-        with self._guard:
-            self._later.append(request)
+        self._later.append(request)
 
     def close(self) -> None:
         """End it. Twice is nothing."""
         self._end("it is closed")
+
+    def abandon(self) -> None:
+        """End it from a finalizer, which may run in a thread that holds any lock, of paramiko's too: the reading thread
+        does what takes one."""
+        self._why = self._why or "it is closed"
+        self._channel.hang_up()
 
     # -- within
 
@@ -137,9 +153,8 @@ class Session:
             with self._guard:
                 self._check()
                 unminded: _Box = queue.SimpleQueue()
-                places = [(request, (unminded, 0)) for request in self._later]
+                places = [(self._later.popleft(), (unminded, 0)) for _ in range(len(self._later))]
                 places += [(request, (box, place)) for place, request in enumerate(requests, first)]
-                self._later.clear()
                 packets = []
                 for request, place in places:
                     self._number = (self._number + 1) & 0xFFFFFFFF
@@ -148,11 +163,22 @@ class Session:
             self._send(b"".join(packets))
 
     def _send(self, packets: bytes) -> None:
+        """What is not sent whole ends it: the server would take what comes next for the rest."""
         try:
             self._channel.sendall(packets)
+        except TimeoutError:
+            self._end(self._takes_nothing)
+            self._check()
         except OSError as wrong:
             self._end(str(wrong))
             self._check()
+        except BaseException as wrong:
+            self._end(f"sending was interrupted ({type(wrong).__name__})")
+            raise
+
+    @property
+    def _takes_nothing(self) -> str:
+        return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
         """What has come, waiting for the first."""
@@ -197,7 +223,7 @@ class Session:
         """What the reading thread does."""
         packets = sftp.Packets()
         try:
-            while received := self._channel.recv(CHUNK):
+            while received := self._receive():
                 self._heard += 1
                 for answer in packets.receive(received):
                     self._answered(answer)
@@ -205,6 +231,18 @@ class Session:
             self._end(str(wrong))
         began = "" if self._greeted.is_set() else " before it said anything: has it SFTP?"
         self._end(f"the server ended it{began}")  # Unless there was another reason.
+
+    def _receive(self) -> bytes:
+        """What comes next, however long that takes, unless somebody is sending all the while."""
+        before = -1
+        while True:
+            try:
+                return self._channel.recv(CHUNK)
+            except TimeoutError:
+                sending = self._number if self._sending.locked() else -1
+                if sending == before != -1:  # What carries the bytes is full, where no timeout of the channel counts.
+                    self._end(self._takes_nothing)
+                before = sending
 
     def _answered(self, answer: tuple[int, sftp.Answer] | sftp.Version) -> None:
         if isinstance(answer, sftp.Version):

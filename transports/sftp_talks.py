@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -54,6 +54,10 @@ LISTED = (16, 128, 1024, 8192, 65536)
 """Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
 
 NO_FILE = "not a plain file"
+
+PIECES = 1024
+"""Reads in one flight: 32 MiB, eight times what a session has under way. A file that is larger takes a flight more for
+each of them; one whose server only says so costs no more than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def opened(place: Place) -> Talk[tuple[bytes, Attributes] | None]:
     if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
         if isinstance(answer, Handle):
             yield [sftp.close(answer.handle)]
-        raise TransportFailed(place.name, "not a plain file")
+        raise TransportFailed(place.name, NO_FILE)
     if isinstance(answer, Handle):
         # Deleted in between: the handle is good, and how much there is shows when it is read.
         return answer.handle, found if isinstance(found, Attributes) else Attributes(0, 0, 0)
@@ -189,8 +193,9 @@ class _Piece:
     """Which of the ranges."""
     offset: int
     size: int
-    """What is asked for; once the server has said that the file ends, what there is."""
     got: bytes = b""
+    ended: bool = False
+    """Whether the server has said that the file ends in it."""
 
     def ask(self, handle: bytes) -> Request:
         return sftp.read(handle, self.offset + len(self.got), self.size - len(self.got))
@@ -199,21 +204,23 @@ class _Piece:
         if isinstance(answer, Content):
             self.got += answer.content[: self.size - len(self.got)]
         elif (status := _status(answer)).code == Code.EOF:
-            self.size = len(self.got)
+            self.ended = True
         else:
             raise _failed(place, status)
 
     @property
-    def whole(self) -> bool:
-        return len(self.got) == self.size
+    def short(self) -> bool:
+        return len(self.got) < self.size
 
 
-def _pieces(ranges: Sequence[tuple[int, int]]) -> list[_Piece]:
-    return [
-        _Piece(at, offset + start, min(sftp.PIECE, size - start))
-        for at, (offset, size) in enumerate(ranges)
-        for start in range(0, size, sftp.PIECE)
-    ]
+def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
+    """Made when they are asked for: how much there is may be a claim of the server's. `ended`: ranges of which there is
+    no more; whoever reads adds to it."""
+    for at, (offset, size) in enumerate(ranges):
+        for start in range(0, size, sftp.PIECE):
+            if at in ended:
+                break
+            yield _Piece(at, offset + start, min(sftp.PIECE, size - start))
 
 
 def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list[bytes]:
@@ -225,33 +232,55 @@ def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list
 
 def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
     """Ranges of an open file; shorter only at its end, which the server is asked for, since it may have grown."""
-    pieces = _pieces(ranges)
-    while missing := [piece for piece in pieces if not piece.whole]:
-        answers = yield [piece.ask(handle) for piece in missing]
-        for piece, answer in zip(missing, answers, strict=True):
-            piece.take(place, answer)
+    pieces, ended = list[_Piece](), set[int]()
+    to_come = _pieces(ranges, ended)
+    while missing := list(itertools.islice(to_come, PIECES)):
+        pieces += missing
+        while missing:
+            answers = yield [piece.ask(handle) for piece in missing]
+            for piece, answer in zip(missing, answers, strict=True):
+                piece.take(place, answer)
+            ended.update(piece.at for piece in missing if piece.ended)
+            missing = [piece for piece in missing if piece.short and not piece.ended]
     return _joined(ranges, pieces)
 
 
-def _read_once(place: Place, handle: bytes, pieces: Sequence[_Piece], undo: list[Request]) -> Talk[None]:
-    """Ask for all of them, and close the file in the same flight."""
-    undo[:] = [sftp.close(handle)]
-    *answers, _ = yield [*(piece.ask(handle) for piece in pieces), sftp.close(handle)]
-    undo.clear()
-    for piece, answer in zip(pieces, answers, strict=True):
-        piece.take(place, answer)
+def _read_once(
+    place: Place, handle: bytes, ranges: Sequence[tuple[int, int]], undo: list[Request]
+) -> Talk[list[_Piece]]:
+    """Ask for all of them, each range until it comes short, and close the file in the last flight."""
+    pieces, ended = list[_Piece](), set[int]()
+    to_come = _pieces(ranges, ended)
+    close, last = sftp.close(handle), False
+    undo[:] = [close]
+    while not last:
+        asked = list(itertools.islice(to_come, PIECES))
+        last = len(asked) < PIECES
+        answers = yield [*(piece.ask(handle) for piece in asked), *([close] if last else [])]
+        if last:
+            undo.clear()
+        try:
+            for piece, answer in zip(asked, answers, strict=not last):  # What is said of the close is of no interest.
+                piece.take(place, answer)
+        except TransportError:
+            if not last:
+                yield [close]
+                undo.clear()
+            raise
+        ended.update(piece.at for piece in asked if piece.short)
+        pieces += asked
+    return pieces
 
 
 def content(place: Place, undo: list[Request]) -> Talk[bytes | None]:
-    """All of a file in two trips, whatever its size, which is asked for first; None where there is none."""
+    """All of a file, whose size is asked for first, in two trips if that flies together; None where there is none."""
     for _ in range(TRIES):
         found = yield from opened(place)
         if found is None:
             return None
         handle, attributes = found
         # One byte more than there should be: who gets it has opened another file than was looked at.
-        pieces = _pieces([(0, attributes.size + 1)])
-        yield from _read_once(place, handle, pieces, undo)
+        pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo)
         if sum(len(piece.got) for piece in pieces) == attributes.size:
             return b"".join(piece.got for piece in pieces)
     raise TransportFailed(place.name, "it is another each time it is read")
@@ -261,9 +290,8 @@ def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Requ
     """Ranges of a file in two trips; shorter only at its end."""
     for _ in range(TRIES):
         handle, attributes = yield from must(place, opened(place))
-        pieces = _pieces(ranges)
-        yield from _read_once(place, handle, pieces, undo)
-        if all(piece.whole or piece.offset + len(piece.got) >= attributes.size for piece in pieces):
+        pieces = yield from _read_once(place, handle, ranges, undo)
+        if all(not piece.short or piece.ended or piece.offset + len(piece.got) >= attributes.size for piece in pieces):
             return _joined(ranges, pieces)
     raise TransportFailed(place.name, "it is another each time it is read")
 

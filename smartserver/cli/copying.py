@@ -13,19 +13,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from urllib.parse import unquote, urlsplit
 
 import click
 
-from smartserver.cli.errors import CommandError
+from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import count, is_store_url, is_url, open_store
-from smartserver.cli.session import AGENT, client_for
+from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
-from smartserver.client.repository import RemoteRepository
+from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
-from smartserver.client.updates import Outcome, Pushed, RefUpdate, call_of, map_updated, updated
+from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
 from smartserver.errors import NoSuchRepository, NotDone, shown
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RefValue, RevisionId
@@ -48,6 +48,9 @@ from transports.errors import CodedError
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
 """What git's refs begin with."""
+
+HOME = "~"
+"""First in the path of an sftp:// URL it is the home of the account."""
 
 AT_ONCE = 1 << 20
 """Bytes of segments read at a time."""
@@ -90,6 +93,7 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
 
     Raises:
         CommandError: it is no place.
+        BadFlag: as `client_for`.
     """
     if is_url(place):
         with client_for(place, flags) as (client, location):
@@ -97,16 +101,31 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         return
     above, name = _parts(place)
     site = Site(open_store(above, flags), name=above, tidies=False)
-    with Client(lambda: SameProcess(site, invoking_user(user())), agent=AGENT) as client:
+    with (
+        observers_for(flags) as observers,
+        Client(lambda: SameProcess(site, invoking_user(user())), observers, agent=AGENT) as client,
+    ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 
 
 def _parts(place: str) -> tuple[str, str]:
-    """The folder that is served, and the path there: so that the repository's own folder need not be there yet."""
-    whole = place.rstrip("/") if is_store_url(place) else os.path.abspath(place)
-    above, _, name = whole.rpartition("/")
-    # What no server would serve under that name, or has nothing above it, is served itself: it must be there.
-    return (above, name) if above and not above.endswith(("/", ":")) and jail.is_name(name) else (whole or "/", "")
+    """The folder that is served, and the path there: so that the repository's own folder need not be there yet.
+
+    What no server would serve under that name, or has nothing above it, is served itself: it must be there.
+    """
+    if not is_store_url(place):
+        whole = os.path.abspath(place)
+        above, _, name = whole.rpartition("/")
+        return (above, name) if above and jail.is_name(name) else (whole, "")
+    try:
+        parts = urlsplit(place)
+    except ValueError:
+        return place, ""  # `open_store` says why it is none.
+    above, _, last = parts.path.rstrip("/").rpartition("/")
+    name = unquote(last, errors="surrogateescape")
+    if "/" in name or not jail.is_name(name) or (not above and name == HOME):
+        return place, ""
+    return parts._replace(path=above or "/").geturl(), name
 
 
 # -- what is copied
@@ -211,24 +230,29 @@ def of_remote(known: Knowledge) -> Copied:
 
 
 class Stored:
-    """A `PushSource`: whatever lies there is sent as it lies."""
+    """A `PushSource`: whatever lies there is sent as it lies. What goes wrong with it is a `CommandError` that names
+    the place, so that it is not taken for an error of the other side."""
 
-    def __init__(self, repository: PackRepository, progress: Shown) -> None:
+    def __init__(self, repository: PackRepository, place: str, progress: Shown) -> None:
         self._transaction = repository.begin(b"", "")
         self.snapshot = repository.snapshot()
+        self._place = place
         self._progress = progress
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StoredPlan:
         """What lies there of `tips` and not of `haves`."""
-        return StoredPlan(self.snapshot, self._transaction.plan_pull(list(tips), list(haves)), self._progress)
+        with one_line(self._place):
+            plan = self._transaction.plan_pull(list(tips), list(haves))
+            return StoredPlan(self.snapshot, plan, self._place, self._progress)
 
 
 class StoredPlan:
     """The revisions of a push."""
 
-    def __init__(self, snapshot: Snapshot, plan: PullPlan, progress: Shown) -> None:
+    def __init__(self, snapshot: Snapshot, plan: PullPlan, place: str, progress: Shown) -> None:
         self._snapshot = snapshot
         self._plan = plan
+        self._place = place
         self._progress = progress
         ordinals = [ordinal for start, stop in plan.ranges for ordinal in range(start, stop)]
         self.graph: Sequence[Announced] = [
@@ -243,8 +267,9 @@ class StoredPlan:
                 sizes = [self._snapshot.size(((start, start + 1),))]
                 while start + len(sizes) < stop and sum(sizes) < AT_ONCE:
                     sizes.append(self._snapshot.size(((start + len(sizes), start + len(sizes) + 1),)))
-                reader = self._snapshot.read_ranges(((start, start + len(sizes)),))
-                whole = memoryview(reader.read(reader.left))
+                with one_line(self._place):
+                    reader = self._snapshot.read_ranges(((start, start + len(sizes)),))
+                    whole = memoryview(reader.read(reader.left))
                 for size in sizes:
                     yield bytes(whole[:size])
                     whole = whole[size:]
@@ -265,20 +290,25 @@ class StoredPlan:
 # -- what became of it
 
 
-def report(pushed: Pushed, revisions: int, kept: int, *, created: bool = False) -> None:
-    """Say what changed; `kept`: entries of maps that differ and were not to be replaced.
+def report(pushed: Pushed, kept: int) -> None:
+    """Say what was done; `kept`: entries of maps that differ and were not to be replaced.
 
     Raises:
         CommandError: something was refused.
     """
-    made = " (a new repository)" if created else ""
+    refused = [
+        *[(each.update.ref, each.error) for each in pushed.refs],
+        *[(each.update.map.encode(), each.error) for each in pushed.maps],
+    ]
+    wrong = [f"{shown(name)}: {error}" for name, error in refused if not isinstance(error, NotDone | None)]
     changed = [each for each in pushed.refs if each.outcome is Outcome.DONE]
     entries = [entry for update in pushed.maps for entry in update.entries]
     done = sum(entry.verdict is Verdict.DONE for entry in entries)
-    if changed or done or revisions:
+    if changed or done or pushed.revisions or pushed.created:
         also = f", {_entries(done)}" if done else ""
-        click.echo(f"{count(revisions, 'revision')}, {count(len(changed), 'ref')}{also}{made}")
-    else:
+        made = " (a new repository)" if pushed.created else ""
+        click.echo(f"{count(pushed.revisions, 'revision')}, {count(len(changed), 'ref')}{also}{made}")
+    elif not wrong:
         click.echo("nothing new")
     for each in changed:
         click.echo(f"    {shown(each.update.ref)}")
@@ -287,11 +317,6 @@ def report(pushed: Pushed, revisions: int, kept: int, *, created: bool = False) 
         if kept > 1:
             left = "differ and were left as they are (--force replaces them)"
         click.echo(f"{_entries(kept)} {left}", err=True)
-    refused = [
-        *[(each.update.ref, each.error) for each in pushed.refs],
-        *[(each.update.map.encode(), each.error) for each in pushed.maps],
-    ]
-    wrong = [f"{shown(name)}: {error}" for name, error in refused if not isinstance(error, NotDone | None)]
     if wrong:
         raise CommandError("; ".join(wrong))
 
@@ -308,20 +333,30 @@ def on_terminal(what: str) -> Shown:
 # -- a pull
 
 
-def bring(there: RemoteRepository, here: RemoteRepository, names: Sequence[str], *, force: bool) -> None:
+@dataclass(frozen=True)
+class Side:
+    """One of the two repositories, and what the user calls it."""
+
+    place: str
+    repository: RemoteRepository
+
+
+def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> None:
     """Ask one repository for what the other lacks, put it there, and say what became of it.
 
     Raises:
-        CodedError, MediumError, ProtocolError, NotOurProtocol: either side failed.
-        CommandError: there is no such ref.
+        CommandError: there is no such ref, or something was refused, or one side failed: the message names it.
     """
+    there, here = source.repository, target.repository
     made = False
-    try:
-        here.learn_refs()
-    except NoSuchRepository:
-        made = True
+    with one_line(target.place):
+        try:
+            here.learn_refs()
+        except NoSuchRepository:
+            made = True
     wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
-    pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
+    with one_line(source.place):
+        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
     copied = of_remote(there.knowledge).only(names)
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
@@ -332,37 +367,58 @@ def bring(there: RemoteRepository, here: RemoteRepository, names: Sequence[str],
     if pulled.result.segments:
         calls.append((repository_insert_pack, InsertPackRequest()))
         flags = RequestFlag.BODY
-        body = partial(_passed, pulled.body, pulled.result.segments, pulled.result.size, on_terminal("pull"))
+        body = Passed(source.place, pulled, on_terminal("pull"))
     refs = copied.ref_updates(force=force)
     maps = copied.map_updates(here.knowledge, force=force)
     before = len(calls)
     calls += [call_of(update) for update in refs]
     calls += [(map_update, update) for update in maps]
     if not calls:
-        report(Pushed([], []), 0, 0)
+        report(Pushed([], []), 0)
         return
     results: Sequence[Result | CodedError]
-    try:
-        results = here.exchange(here.outgoing(calls, flags, body)).results[before:]
-    except Refusal as refusal:
-        if len(refusal.outcomes) != len(calls):
-            raise refusal.error from None
-        results = [error or NotDone() for error in refusal.outcomes[before:]]
+    with one_line(target.place):
+        try:
+            results = here.exchange(here.outgoing(calls, flags, body)).results
+        except Refusal as refusal:
+            if len(refusal.outcomes) != len(calls):
+                raise refusal.error from None
+            results = [error or NotDone() for error in refusal.outcomes]
+    of_refs, of_maps = results[before : before + len(refs)], results[before + len(refs) :]
     pushed = Pushed(
-        [updated(*each) for each in zip(refs, results[: len(refs)], strict=True)],
-        [map_updated(*each) for each in zip(maps, results[len(refs) :], strict=True)],
+        [updated(*each) for each in zip(refs, of_refs, strict=True)],
+        [map_updated(*each) for each in zip(maps, of_maps, strict=True)],
+        *brought(results),
     )
-    report(pushed, pulled.result.segments, copied.differing(here.knowledge), created=made)
+    report(pushed, copied.differing(here.knowledge))
 
 
-def _passed(body: Iterator[bytes], segments: int, size: int, progress: Shown) -> Iterator[tuple[bytes, int]]:
-    """A body that comes, as one that goes; it can be passed on once."""
-    done, held = 0, b""
-    for chunk in body:
-        if held:
-            yield held, 0
-        held = chunk
-        done += len(chunk)
-        progress(done, size)
-    progress.end()
-    yield held, segments
+class Passed:
+    """A body that comes, as one that goes: a `BodySource`. What goes wrong with where it comes from is a
+    `CommandError`: whoever sends it on would take another for the end of his own connection, and try again."""
+
+    def __init__(self, place: str, pulled: Pulled, progress: Shown) -> None:
+        self._place = place
+        self._pulled = pulled
+        self._progress = progress
+        self._begun = False
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        """The pieces of it.
+
+        Raises:
+            CommandError: where it comes from failed, or it was passed on before.
+        """
+        if self._begun:
+            raise CommandError(f"{self._place}: what it sent cannot be passed on twice; try again")
+        self._begun = True
+        done, held = 0, b""
+        with one_line(self._place):
+            for chunk in self._pulled.body:
+                if held:
+                    yield held, 0
+                held = chunk
+                done += len(chunk)
+                self._progress(done, self._pulled.result.size)
+        self._progress.end()
+        yield held, self._pulled.result.segments

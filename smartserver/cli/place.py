@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.session import observers_for
+from smartserver.cli.session import lasting_observers
 from smartserver.cli.user import user
 from smartserver.client.places import parse_place
 from smartserver.client.store_url import PREFIX, VFS
@@ -67,8 +67,24 @@ def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
             if place.startswith(f"{VFS}://"):
                 from smartserver.client.vfs_transport import from_url  # Loaded where it is used.
 
-                return from_url(place, observers_for(flags))
+                return from_url(place, lasting_observers(flags))
             return open_url(place)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+
+
+def near(place: str) -> str:
+    """The same place: the folder where it is one of this machine by its URL, file:///srv/code.
+
+    Raises:
+        CommandError: the URL is not a right one.
+    """
+    if not place.startswith("file://"):
+        return place
+    from transports.local import folder_of
+
+    try:
+        return folder_of(place)
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
 

@@ -29,7 +29,12 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
     if is_url(target):
         raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
     # Loaded late, as in `push`.
-    from smartserver.cli.copying import bring, repository_at
+    from smartserver.cli.copying import Side, bring, repository_at
 
-    with one_line(source), repository_at(source, flags) as there, repository_at(target, flags) as here:
-        bring(there, here, refs, force=force)
+    with (
+        one_line(target),
+        repository_at(target, flags) as here,
+        one_line(source),
+        repository_at(source, flags) as there,
+    ):
+        bring(Side(source, there), Side(target, here), refs, force=force)

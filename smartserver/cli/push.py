@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from smartserver.cli.errors import CommandError, one_line
@@ -36,22 +38,17 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     from smartserver.errors import NoSuchRepository
 
     with repository_in(source, flags) as repository:
-        stored = Stored(repository, on_terminal("push"))
+        stored = Stored(repository, source, on_terminal("push"))
         root = stored.snapshot.root
         copied = of_snapshot(stored.snapshot).only(refs)
-    sent: list[int] = []
     with one_line(target), repository_at(target, flags) as remote:
-        met = True
         if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
-            try:
+            with contextlib.suppress(NoSuchRepository):
                 remote.learn_refs()
-            except NoSuchRepository:
-                met = False
         pushed = remote.push_all(
             copied.ref_updates(force=force),
             copied.map_updates(remote.knowledge, force=force),
             stored,
             NewRepository(root.vcs, root.kinds, dict(root.settings)),
-            on_plan=sent.append,
         )
-    report(pushed, sent[-1] if sent else 0, copied.differing(remote.knowledge), created=not met)
+    report(pushed, copied.differing(remote.knowledge))

@@ -15,7 +15,7 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.logs import is_journal, log_to_stderr
-from smartserver.cli.place import is_store_url, open_store
+from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import Banned
@@ -146,6 +146,7 @@ def command(
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
     log_to_stderr(verbose, journal=is_journal(2, os.environ))
+    root = near(root)
     remote = is_store_url(root)
     if remote and not stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")

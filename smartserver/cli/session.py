@@ -47,27 +47,40 @@ def client_for(
         BadFlag: a rule is none.
     """
     location = parse_place(url)
-    observers = observers_for(flags, environment)
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connected() -> Medium:
         return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
 
     progress = _progress if sys.stderr.isatty() else None
-    with Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client:
-        try:
-            yield client, location
-        finally:
-            for each in observers:
-                if isinstance(each, Recorder):
-                    _say(text.summary(each, time.monotonic()))
+    with (
+        observers_for(flags, environment) as observers,
+        Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client,
+    ):
+        yield client, location
 
 
-def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:
-    """What is to see the calls of one client, by its flags and the environment, as for `client_for`.
+@contextmanager
+def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) -> Iterator[list[Observer]]:
+    """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
 
     Raises:
         BadFlag: a rule is none.
+    """
+    observers = lasting_observers(flags, environment)
+    try:
+        yield observers
+    finally:
+        for each in observers:
+            if isinstance(each, Recorder):
+                _say(text.summary(each, time.monotonic()))
+
+
+def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:
+    """The same for a client that lasts as long as the program; nothing is summed up.
+
+    Raises:
+        BadFlag: as `observers_for`.
     """
     given = environment.get("SMARTSERVER_DEBUG", "")
     words = {*flags, *given.split(",")}

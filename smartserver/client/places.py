@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     Place = Location | SshLocation | StoreLocation
 
-SCHEMES = ("hpss", "hpss+ssh", "hpss+sftp", "hpss+vfs")
+OF_STORES = ("hpss+sftp", "hpss+vfs")
+"""Of repositories in somebody's files: `store_url`."""
+
+SCHEMES = ("hpss", "hpss+ssh", *OF_STORES)
 """Each is what git's program `git-remote-...` is called after."""
 
 
@@ -38,7 +41,7 @@ def parse_place(url: str) -> Place:
         from smartserver.client.ssh_url import parse_ssh
 
         return parse_ssh(url)
-    if scheme in ("hpss+sftp", "hpss+vfs"):
+    if scheme in OF_STORES:
         from smartserver.client.store_url import parse_store
 
         return parse_store(url)

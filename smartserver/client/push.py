@@ -21,6 +21,7 @@ from smartserver.client.updates import (
     Pushed,
     RefUpdate,
     Updated,
+    brought,
     call_of,
     map_updated,
     updated,
@@ -79,7 +80,6 @@ class Push:
         atomic: bool,
         check_only: bool,
         bulk: bool,
-        on_plan: Callable[[int], None],
         anew: Callable[[], Changes] | None,
     ) -> None:
         """The arguments are those of `RemoteRepository.push_all`."""
@@ -92,7 +92,6 @@ class Push:
         self._check_only = check_only
         self._bulk = bulk
         """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
-        self._on_plan = on_plan
         self._anew = anew
         known = remote.knowledge
         self._haves = known.tips()
@@ -131,7 +130,6 @@ class Push:
         plan = self._source.plan([update.tip for update in self._updates if update.tip is not None], self._haves)
         if self._unusable:
             plan = plan.without_bases(self._unusable)
-        self._on_plan(len(plan.graph))
         return plan
 
     def _outgoing(self, plan: Plan) -> Outgoing:
@@ -224,8 +222,9 @@ class Push:
         done = [updated(*each) for each in zip(self._updates, of_refs, strict=True)]
         lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
         later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
+        revisions, created = brought(answer.results)
         if not lacking or len(lacking) + len(later) == len(self._updates) + len(self._maps):
-            return Pushed(done, mapped)
+            return Pushed(done, mapped, revisions, created)
         # Made anew, and something could be done there all the same: what is known now plans the rest.
         rest = Push(
             self._remote,
@@ -236,7 +235,6 @@ class Push:
             atomic=self._atomic,
             check_only=self._check_only,
             bulk=self._bulk,
-            on_plan=self._on_plan,
             anew=None,
         )
         try:
@@ -247,12 +245,13 @@ class Push:
                 [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
             )
         except (CodedError, MediumError, ProtocolError, NotOurProtocol):
-            return Pushed(done, mapped)  # What was done is done, and why the rest was not is said already.
+            # What was done is done, and why the rest was not is said already.
+            return Pushed(done, mapped, revisions, created)
         for number, of_ref in zip(lacking, again.refs, strict=True):
             done[number] = of_ref
         for number, of_map in zip(later, again.maps, strict=True):
             mapped[number] = of_map
-        return Pushed(done, mapped)
+        return Pushed(done, mapped, revisions + again.revisions, created or again.created)
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:

@@ -177,7 +177,6 @@ class RemoteRepository:
         atomic: bool = False,
         check_only: bool = False,
         bulk: bool = False,
-        on_plan: Callable[[int], None] = lambda revisions: None,
     ) -> list[Updated]:
         """Move refs and bring what they need, in one request; `new` allows the repository to be made.
 
@@ -188,9 +187,7 @@ class RemoteRepository:
             OutcomeUnknown: as `Client.request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        pushed = self.push_all(
-            updates, (), source, new, atomic=atomic, check_only=check_only, bulk=bulk, on_plan=on_plan
-        )
+        pushed = self.push_all(updates, (), source, new, atomic=atomic, check_only=check_only, bulk=bulk)
         return pushed.refs
 
     def push_all(
@@ -203,7 +200,6 @@ class RemoteRepository:
         atomic: bool = False,
         check_only: bool = False,
         bulk: bool = False,
-        on_plan: Callable[[int], None] = lambda revisions: None,
         anew: Callable[[], Changes] | None = None,
     ) -> Pushed:
         """As `push`, and change maps after the refs. `anew`: says what is to be changed where the remote turned out
@@ -222,7 +218,6 @@ class RemoteRepository:
             atomic=atomic,
             check_only=check_only,
             bulk=bulk,
-            on_plan=on_plan,
             anew=anew,
         )
         return push.run()

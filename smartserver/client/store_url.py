@@ -19,8 +19,6 @@ PREFIX = "hpss+"
 
 SFTP, VFS = "sftp", "vfs"
 
-SCHEMES = (PREFIX + SFTP, PREFIX + VFS)
-
 
 class StoreLocation(NamedTuple):
     """Where a repository is. `served` is the URL of the folder that is served, as a transport reads it, and `path`

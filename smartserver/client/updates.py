@@ -17,6 +17,8 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.verbs.repository_create import CreateResult
+from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.rules import Create, Rule
 from transports.errors import CodedError
 
@@ -62,10 +64,14 @@ class MapUpdated(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """What became of each update, in their order."""
+    """What became of each update, in their order, and what came with them."""
 
     refs: list[Updated]
     maps: list[MapUpdated]
+    revisions: int = 0
+    """Those that are new there."""
+    created: bool = False
+    """Whether the repository was made."""
 
     def error(self) -> CodedError | None:
         """Why something was refused, None where nothing was. `NotDone`, of one that another kept back, says least."""
@@ -89,6 +95,12 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(
         update.ref, update.tip, update.rule, update.create, update.expected or b"", update.attributes
     )
+
+
+def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
+    """How many revisions the calls of one request brought, and whether they made the repository."""
+    new = sum(each.new for each in results if isinstance(each, InsertPackResult))
+    return new, any(each.created for each in results if isinstance(each, CreateResult))
 
 
 def updated(update: RefUpdate, result: Result | CodedError) -> Updated:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from smartserver.client.medium import ConnectionLost
 from smartserver.server.access import Access
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
@@ -30,13 +31,20 @@ class SameProcess:
     # -- the client's medium
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """What can go on: writing always can, and there is nothing to wait for."""
-        return read and bool(self._answers or self._closed), write
+        """What can go on, at once: nothing comes by waiting. Writing always can; who would wait for an answer alone,
+        where none is owed, can read too, and is told."""
+        return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:
-        """What was answered; empty when nothing is."""
+        """What was answered; empty at the end.
+
+        Raises:
+            ConnectionLost: nothing was, and nothing can come before more is written.
+        """
         if not self._answers:
-            return b""
+            if self._closed:
+                return b""
+            raise ConnectionLost("this process has answered all that it was asked")
         first = self._answers.popleft()
         if len(first) > size:
             self._answers.appendleft(first[size:])
@@ -47,7 +55,13 @@ class SameProcess:
         return first
 
     def write_some(self, data: memoryview) -> int:
-        """Have it done."""
+        """Have it done.
+
+        Raises:
+            ConnectionLost: either side has closed.
+        """
+        if self._closed:
+            raise ConnectionLost("the connection to this process is closed")
         self._session.data_received(bytes(data))
         return len(data)
 

@@ -39,7 +39,7 @@ MAX_FILE_PATH = 4096
 
 MAX_CONTENT = 64 * 1024
 """Bytes of content in the arguments of a call, and in all results of a request: the largest root of a repository. What
-is longer is in a body, of which neither side holds more than a piece."""
+is longer is in a body. Of that a server holds no more than a piece; a client that wants a file whole has it whole."""
 
 MAX_RANGES = 4096
 """Ranges of a `readv`: the records of a large tree are some thousand, and more calls may be in the request."""

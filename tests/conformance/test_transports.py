@@ -80,7 +80,7 @@ class TestSlow(TransportSuite):
 class TestBanOfOther(TransportSuite):
     @pytest.fixture
     def transport(self) -> Transport:
-        return BanTransport(MemoryTransport(), ["*:elsewhere/*"])
+        return BanTransport(MemoryTransport(), [("*", "elsewhere/*")])
 
 
 class TestDecoratorsInDecorators(TransportSuite):
@@ -89,7 +89,7 @@ class TestDecoratorsInDecorators(TransportSuite):
         storage = MemoryTransport()
         storage.make_directory("tree")
         slow = SlowTransport(FaultyTransport(CountedTransport(storage)), 1.0, lambda _: None)
-        return CountedTransport(BanTransport(ChrootTransport(slow, "tree"), ["lock:elsewhere"]))
+        return CountedTransport(BanTransport(ChrootTransport(slow, "tree"), [("lock", "elsewhere")]))
 
 
 class TestReadonly(ReadSuite):

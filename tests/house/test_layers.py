@@ -49,6 +49,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.errors",
         VERSION,
     ),
+    "smartserver.server.same_process": ("smartserver.client.medium", "smartserver.server"),
     "smartserver.trace": ("smartserver.wire",),
     "smartserver.trace.bans": (
         "smartserver.wire",

@@ -360,10 +360,14 @@ def test_a_repository_of_another_system(work: Work) -> None:
     assert not remote.knowledge.met
 
 
-def test_plans_are_told(work: Work) -> None:
-    told: list[int] = []
-    work.remote.push([RefUpdate(MAIN, work.line[5])], work.source, NEW, on_plan=told.append)
-    assert told == [2]
+def test_what_was_brought_is_told(work: Work) -> None:
+    pushed = work.remote.push_all([RefUpdate(MAIN, work.line[5])], [], work.source, NEW)
+    assert (pushed.revisions, pushed.created) == (2, False)
+    again = work.remote.push_all([RefUpdate(MAIN, work.line[1])], [], work.source, NEW)
+    assert (again.revisions, again.created, again.refs[0].outcome) == (0, False, Outcome.REFUSED)
+    remote = work.joint.remote("another", work.client)
+    made = remote.push_all([RefUpdate(MAIN, work.line[5])], [], work.source, NEW)
+    assert (made.revisions, made.created) == (6, True)
 
 
 def test_a_large_push_announces_its_graph(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 from builders import GIT, KINDS, MAIN, History
 from simulated_joint import HistorySource
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer
+from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchRepository
 from smartserver.server import same_process
-from smartserver.server.access import invoking_user
+from smartserver.server.access import Access, invoking_user
+from smartserver.server.executor import Executor
 from smartserver.server.same_process import SameProcess
+from smartserver.server.session import Shell
 from smartserver.server.site import Site
 from transports.memory import MemoryTransport
 
@@ -46,3 +53,68 @@ def test_closing_it_twice_is_harmless() -> None:
     medium.close()
     assert medium.poll(read=True, write=True) == (True, True)
     assert medium.read(10) == b""
+    with pytest.raises(ConnectionLost, match="is closed"):
+        medium.write_some(memoryview(b"x"))
+
+
+class _Player:
+    """A peer in the place of a session."""
+
+    def __init__(self, peer: Peer, shell: Shell) -> None:
+        self._peer = peer
+        self._shell = shell
+
+    def begin(self) -> None:
+        if self._peer is Peer.SAYS_TEXT:
+            self._shell.write(TEXT)
+            self._shell.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._peer in (Peer.ECHOES, Peer.BREAKS_OFF):
+            self._shell.write(data)
+        if self._peer is Peer.BREAKS_OFF:
+            self._shell.close()
+
+    def pause_writing(self) -> None:
+        pass
+
+    def resume_writing(self) -> None:
+        pass
+
+    def connection_lost(self) -> None:
+        pass
+
+
+class TestSameProcess(MediumSuite):
+    """Nothing runs beside the client: two promises that speak of time are others here."""
+
+    @pytest.fixture
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Peer], Medium]:
+        def make(peer: Peer) -> Medium:
+            players: list[_Player] = []
+
+            def session(site: Site, access: Access, shell: Shell, executor: Executor, name: str) -> _Player:
+                players.append(_Player(peer, shell))
+                return players[0]
+
+            monkeypatch.setattr(same_process, "Session", session)
+            medium = SameProcess(Site(MemoryTransport()), invoking_user("tester"))
+            players[0].begin()
+            return medium
+
+        return make
+
+    def test_nothing_is_there_to_read_before_anything_comes(self, connect: Callable[[Peer], Medium]) -> None:
+        """Nothing comes while one waits: who would wait for that alone is told."""
+        with contextlib.closing(connect(Peer.ECHOES)) as medium:
+            assert medium.poll(read=True, write=True, timeout=30) == (False, True)
+            assert medium.poll(read=False, write=False, timeout=0) == (False, False)
+            assert medium.poll(read=True, write=False, timeout=30) == (True, False)
+            with pytest.raises(ConnectionLost, match="answered all"):
+                medium.read(1)
+
+    def test_only_what_fits_is_taken(self, connect: Callable[[Peer], Medium]) -> None:
+        """What is written is taken by whoever is to read it: it lies nowhere between them."""
+        with contextlib.closing(connect(Peer.TAKES_NOTHING)) as medium:
+            assert medium.write_some(memoryview(bytes(BLOCK))) == BLOCK
+            assert medium.poll(read=True, write=True, timeout=0) == (False, True)

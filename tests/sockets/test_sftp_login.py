@@ -121,6 +121,8 @@ def test_a_key_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
     options = {"IdentityFile": str(tmp_path / "absent")}
     reach(sshd, configured(sshd, tmp_path, IdentitiesOnly="no", **options))
     assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it takes none of our keys (there are none)"
+    shutil.copy(sshd.folder / "user_key.pub", tmp_path / "absent.pub")
+    reach(sshd, configured(sshd, tmp_path, **options))
 
 
 def test_another_user(sshd: Sshd, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +14,10 @@ from sftp_places import place
 from netem.effects import Blackhole, Cut
 from netem.link import Link
 from netem.proxy import Proxy
+from transports import sftp_packets as sftp
 from transports.errors import TransportFailed
 from transports.sftp import SftpTransport
+from transports.sftp_login import Account, _Carrier, log_in
 from transports.sshd import Sshd
 from transports.steps import Delete, Get, ListDirectory, MakeDirectory, Put, Rename, Step, SyncDirectory
 
@@ -154,3 +158,34 @@ def test_a_silent_link_is_not_waited_for(sshd: Sshd, link: Proxy, tmp_path: Path
     whole(link)
     assert not made.exists("x")
     made.close()
+
+
+def test_a_server_that_takes_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    """It reads none of what it is sent, so that the window of the channel stays shut."""
+    said: list[str] = []
+    with Sshd(tmp_path, subsystem="/bin/sleep 30") as server:
+        session = log_in(Account(server.host, port=server.port, config=str(server.config)), patience=0.3)
+
+        def send() -> None:
+            try:
+                while True:
+                    session.send(sftp.write(b"h", 0, bytes(sftp.PIECE)))
+            except TransportFailed as lost:
+                said.append(lost.reason)
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        session.close()
+    assert [why.partition(" is lost: ")[2] for why in said] == ["the server takes nothing for 0 s"]
+
+
+def test_a_connection_that_nobody_uses_any_more_ends(sshd: Sshd, tmp_path: Path) -> None:
+    made = place(sshd, tmp_path)
+    assert not made.exists("x")
+    carrier = made._line.session()._channel
+    assert isinstance(carrier, _Carrier)
+    del made
+    gc.collect()
+    carrier._connection.join(PATIENCE)
+    assert not carrier._connection.is_alive()

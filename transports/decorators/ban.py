@@ -1,19 +1,17 @@
 """`BanTransport`: calls that rules forbid are refused, for tests that say what must not be done over a link.
 
-A rule is `call:path`, each a pattern as of a shell: `rename:*/lock/*`, `list_directory:*`, `*:packs/*`. The path counts
-from the transport the ban was put on.
+A rule is a pair of patterns as of a shell, of a call and of a path from the transport the ban was put on:
+`("rename", "*/lock/*")`, `("*", "packs/*")`. It has no grammar: that of bans is of `smartserver`, and about verbs.
 """
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.errors import PermissionDenied
 from transports.steps import (
     Delete,
     Get,
@@ -49,31 +47,27 @@ CALLS: dict[str, type[Step] | None] = {
 STEPS = {step: call for call, step in CALLS.items() if step is not None}
 
 
-def parse(rule: str) -> tuple[str, str]:
-    """The patterns of a rule.
-
-    Raises:
-        ValueError: it is no rule, or no call is as it says.
-    """
-    call, colon, path = rule.partition(":")
-    if not (call and colon and path):
-        raise ValueError(f"{rule!r} is not of the form call:path")
-    if not fnmatch.filter(CALLS, call):
-        near = difflib.get_close_matches(call, CALLS, cutoff=0.4) or list(CALLS)
-        raise ValueError(f"{rule!r}: no call is {call!r}; there is {', '.join(near)}")
-    return call, path
+class CallBanned(Exception):
+    """A rule forbids that call. It is no `TransportError`, which whoever tidies up suppresses: it must come through."""
 
 
 class BanTransport(PassingTransport):
-    """The tree of `inner`, without what the rules forbid: that is `PermissionDenied` and names the rule and the call.
+    """The tree of `inner`, without what the rules forbid: that is `CallBanned` and names the rule and the call.
 
     A rename is banned by either of its paths. Of steps those before the first that is banned are performed.
     """
 
-    def __init__(self, inner: Transport, rules: Sequence[str], *, prefix: str = "") -> None:
+    def __init__(self, inner: Transport, rules: Sequence[tuple[str, str]], *, prefix: str = "") -> None:
+        """Put it on.
+
+        Raises:
+            ValueError: no call is as a rule says.
+        """
         super().__init__(inner, prefix=prefix)
         self._rules = list(rules)
-        self._parsed = [parse(rule) for rule in rules]
+        for calls, _ in rules:
+            if not fnmatch.filter(CALLS, calls):
+                raise ValueError(f"no call is {calls!r}; there is {', '.join(CALLS)}")
 
     def wrap(self, inner: Transport, prefix: str) -> BanTransport:
         return BanTransport(inner, self._rules, prefix=prefix)
@@ -82,12 +76,12 @@ class BanTransport(PassingTransport):
         """Refuse a call that a rule forbids.
 
         Raises:
-            PermissionDenied: one does.
+            CallBanned: one does.
         """
         for path in map(self.full, named):
-            for rule, (calls, places) in zip(self._rules, self._parsed, strict=True):
+            for calls, places in self._rules:
                 if fnmatch.fnmatchcase(call, calls) and fnmatch.fnmatchcase(path, places):
-                    raise PermissionDenied(path, f"the rule {rule} bans {call}")
+                    raise CallBanned(f"the rule {calls}, {places} bans {call}: {path!r}")
 
     def get(self, path: str) -> bytes:
         self.check("get", path)
@@ -151,7 +145,7 @@ class BanTransport(PassingTransport):
             for step in steps:
                 self.check(STEPS[type(step)], step.path, *([step.target] if isinstance(step, Rename) else []))
                 allowed += 1
-        except PermissionDenied:
+        except CallBanned:
             self.inner.perform(steps[:allowed])
             raise
         self.inner.perform(steps)

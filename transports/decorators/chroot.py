@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
@@ -11,6 +13,49 @@ from transports.errors import PermissionDenied, TransportError
 from transports.steps import Rename, Step
 
 OUTSIDE = "it leads out of the tree"
+
+Naming = Callable[[], AbstractContextManager[None]]
+"""Within it errors name the path as the tree does."""
+
+
+class _ReadInside(ReadFile):
+    def __init__(self, file: ReadFile, naming: Naming) -> None:
+        self._file = file
+        self._naming = naming
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with self._naming():
+            return self._file.read_at(offset, size)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        with self._naming():
+            return self._file.read_ranges(ranges)
+
+    def size(self) -> int:
+        with self._naming():
+            return self._file.size()
+
+    def close(self) -> None:
+        with self._naming():
+            self._file.close()
+
+
+class _WriteInside(WriteFile):
+    def __init__(self, file: WriteFile, naming: Naming) -> None:
+        self._file = file
+        self._naming = naming
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with self._naming():
+            self._file.write(data)
+
+    def sync(self) -> None:
+        with self._naming():
+            self._file.sync()
+
+    def close(self) -> None:
+        with self._naming():
+            self._file.close()
 
 
 class ChrootTransport(PassingTransport):
@@ -33,14 +78,18 @@ class ChrootTransport(PassingTransport):
         """Check that paths lead to no place outside, and let what goes wrong with them name them from here."""
         for path in named:
             self.real_path(path)
+        with self._naming(*named):
+            yield
+
+    @contextlib.contextmanager
+    def _naming(self, *named: str) -> Iterator[None]:
+        """Let what goes wrong with these paths name them from here: the one it is about, else the first."""
         try:
             yield
         except TransportError as wrong:
-            outer = getattr(wrong, "path", "")
-            for path in sorted(named, key=len, reverse=True):
-                if outer == path or outer.endswith(f"/{path}") or not path:
-                    wrong.path = self.full(path)  # type: ignore[attr-defined]
-                    break
+            if outer := getattr(wrong, "path", ""):
+                likely = (path for path in sorted(named, key=len, reverse=True) if f"/{outer}".endswith(f"/{path}"))
+                wrong.path = self.full(next(likely, (*named, "")[0]))  # type: ignore[attr-defined]
             raise
 
     def real_path(self, path: str = "") -> str:
@@ -49,7 +98,8 @@ class ChrootTransport(PassingTransport):
         Raises:
             PermissionDenied: it leads out.
         """
-        top, real = self._root.real_path(), self.inner.real_path(path)
+        with self._naming(path):
+            top, real = self._root.real_path(), self.inner.real_path(path)
         if real != top and not real.startswith(top.rstrip("/") + "/"):
             raise PermissionDenied(self.full(path), OUTSIDE)
         return real[len(top.rstrip("/")) :]
@@ -60,7 +110,7 @@ class ChrootTransport(PassingTransport):
 
     def open_read(self, path: str) -> ReadFile:
         with self._inside(path):
-            return self.inner.open_read(path)
+            return _ReadInside(self.inner.open_read(path), partial(self._naming, path))
 
     def map_file(self, path: str) -> memoryview:
         with self._inside(path):
@@ -68,11 +118,11 @@ class ChrootTransport(PassingTransport):
 
     def create(self, path: str) -> WriteFile:
         with self._inside(path):
-            return self.inner.create(path)
+            return _WriteInside(self.inner.create(path), partial(self._naming, path))
 
     def append(self, path: str) -> WriteFile:
         with self._inside(path):
-            return self.inner.append(path)
+            return _WriteInside(self.inner.append(path), partial(self._naming, path))
 
     def rename(self, source: str, target: str) -> None:
         with self._inside(source, target):

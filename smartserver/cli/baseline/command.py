@@ -38,6 +38,8 @@ def command(rtt: str, only: Sequence[str], as_json: bool, write: bool) -> None:
 
     if unknown := [name for name in only if name not in names()]:
         raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names())}")
+    if write and only:
+        raise click.UsageError("--write takes no --only: the pages show every way")
     try:
         seconds = parse_time(rtt)
     except ValueError as wrong:

@@ -18,6 +18,11 @@ PACKS = 20
 SIZES = {"1 B": 1, "1 KB": 1000, "64 KB": 64_000, "1 MB": 1_000_000}
 
 
+CONNECTING = {RPC: 1}
+"""Round trips of an operation that is not `opened` by which its connection is made, where they would be taken for the
+operation's own: of the others the login, or the operation, takes many times as much."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One operation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smartserver.cli.baseline.measure import Baseline
-from smartserver.cli.baseline.rows import ROWS, RPC, Row
+from smartserver.cli.baseline.rows import CONNECTING, ROWS, RPC, Row
 from smartserver.cli.baseline.ways import Way
 from smartserver.trace.text import size
 
@@ -42,8 +42,10 @@ def _cells(found: Baseline, row: Row, way: type[Way]) -> list[str]:
         cells = ["-", ""]
     else:
         missed = bar is not None and cost.rounds > bar
+        connecting = 0 if row.opened else CONNECTING.get(way.name, 0)
+        rounds = f"{cost.rounds} ({connecting} of them to connect)" if connecting else f"{cost.rounds}"
         cells = [
-            f"{cost.rounds}, {size(cost.bytes_up)} + {size(cost.bytes_down)}, {cost.seconds:.1f} s",
+            f"{rounds}, {size(cost.bytes_up)} + {size(cost.bytes_down)}, {cost.seconds:.1f} s",
             "" if bar is None else f"{bar}{' MISSED' if missed else ''}",
         ]
     return cells if way.name == RPC else [*cells, "" if breezy is None else str(breezy)]

@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from smartserver.cli.baseline.measure import Baseline, Cost
-from smartserver.cli.baseline.rows import ROWS, RPC, SFTP, VFS
+from smartserver.cli.baseline.measure import Baseline, Cost, shortfalls
+from smartserver.cli.baseline.rows import REPACK, ROWS, RPC, SFTP, VFS
 from smartserver.cli.baseline.table import markdown, page
-from smartserver.cli.baseline.ways import WAYS
+from smartserver.cli.baseline.ways import WAYS, ByRpc
 from smartserver.cli.main import group
 
 
@@ -27,8 +27,11 @@ def test_the_table() -> None:
     )
     (line,) = [line for line in markdown(found).splitlines() if line.startswith("| clone")]
     assert (
-        line == "| clone | 34, 4.7 KB + 111.5 KB, 16.2 s | 33 MISSED | 99 | - |  | 36 | 2, 170 B + 72.7 KB, 2.8 s | 2 |"
+        line == "| clone | 34, 4.7 KB + 111.5 KB, 16.2 s | 33 MISSED | 99 | - |  | 36 "
+        "| 2 (1 of them to connect), 170 B + 72.7 KB, 2.8 s | 2 |"
     )
+    found.costs["lock and unlock", RPC] = Cost(1, 85, 468, 1.0)
+    assert "| 1, 85 B + 468 B, 1.0 s | 1 |" in markdown(found)
     assert "| put 1 B * | - |" in markdown(found)
     assert all(row.saved in page(found) for row in ROWS)
     (cost,) = [each for each in found.as_json()["costs"] if each["way"] == SFTP]
@@ -39,6 +42,31 @@ def test_a_way_that_is_none() -> None:
     result = CliRunner().invoke(group, ["baseline", "--only", "ftp"])
     assert result.exit_code == 2
     assert "there is sftp, vfs, rpc" in result.output
+
+
+def test_what_was_not_measured_is_a_problem() -> None:
+    every = {
+        (row.name, way.name): Cost(row.bars[way.name], 1, 1, 1.0)
+        for row in ROWS
+        for way in WAYS
+        if way.name in row.bars
+    }
+    assert list(shortfalls(Baseline(1.0, WAYS, every))) == []
+    less = {each: cost for each, cost in every.items() if each != ("clone", VFS)}
+    less["pull one revision", RPC] = Cost(3, 1, 1, 1.0)
+    assert list(shortfalls(Baseline(1.0, WAYS, less))) == [
+        "pull one revision, RPC: 3 round trips, bar 2",
+        "clone, VFS verbs: was not measured",
+    ]
+    # Nobody made the packs of the repack.
+    alone = {each: cost for each, cost in every.items() if each[1] == RPC and each[0] != REPACK}
+    assert list(shortfalls(Baseline(1.0, [ByRpc], alone))) == []
+
+
+def test_the_pages_are_not_written_with_some_ways() -> None:
+    result = CliRunner().invoke(group, ["baseline", "--write", "--only", "rpc"])
+    assert result.exit_code == 2
+    assert "--write takes no --only" in result.output
 
 
 @pytest.mark.sockets

@@ -5,19 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import MAIN, History, push
 from click.testing import CliRunner, Result
 from stored import stored
 
-from smartserver.cli.copying import OFTEN, QUIET, Shown
+from smartserver.cli.copying import OFTEN, QUIET, Passed, Shown, Side, _parts, bring, report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
+from smartserver.client import link
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
+from smartserver.errors import DivergedBranches, NoSuchRepository
+from smartserver.server.access import invoking_user
+from smartserver.server.same_process import SameProcess
+from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.verbs.repository_pull import PullResult
+from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
 OTHER = b"refs/heads/other"
@@ -103,13 +116,151 @@ def test_what_diverged_needs_force(source: tuple[Path, History], target: tuple[s
     apart = tmp_path / "apart"
     apart.mkdir()
     push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], {MAIN: line[-1]})
-    assert "refs/heads/main: " in why(run("push", str(apart), place))
+    refused = run("push", str(apart), place)
+    assert "refs/heads/main: " in why(refused)
+    assert refused.stdout == ""
     assert refs(there) == refs(folder)
     assert run("push", "--force", str(apart), place).exit_code == 0
     assert refs(there) == refs(apart)
-    assert "refs/heads/main: " in why(run("pull", place, str(folder)))
+    assert (refused := run("pull", place, str(folder))).stdout == ""
+    assert "refs/heads/main: " in why(refused)
     assert run("pull", "--force", place, str(folder)).exit_code == 0
     assert refs(folder) == refs(apart)
+
+
+def test_of_what_is_refused_nothing_is_counted(
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
+) -> None:
+    folder, history = source
+    place, there = target
+    assert run("push", str(folder), place).exit_code == 0
+    line = history.line(2, next(iter(history.parents)))
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    tips = {MAIN: line[-1], OTHER: line[0]}
+    push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], tips)
+    partly = run("push", str(apart), place)
+    assert why(partly).startswith("refs/heads/main: ")
+    assert partly.stdout == "2 revisions, 1 ref\n    refs/heads/other\n"
+    assert refs(there) == {**refs(folder), OTHER: line[0]}
+
+
+def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = Updated(RefUpdate(MAIN, b"x" * 20), Outcome.REFUSED, error=DivergedBranches(MAIN, b"y" * 20))
+    with pytest.raises(CommandError):
+        report(Pushed([refused], []), 0)
+    assert capsys.readouterr().out == ""
+    report(Pushed([], [], created=True), 0)
+    assert capsys.readouterr().out == "0 revisions, 0 refs (a new repository)\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        ("sftp://h/srv/code?host-key=any", ("sftp://h/srv?host-key=any", "code")),
+        ("sftp://me@h:22/srv/a%20b/", ("sftp://me@h:22/srv", "a b")),
+        ("sftp://h/~/a", ("sftp://h/~", "a")),
+        ("sftp://h/code", ("sftp://h/", "code")),
+        ("vfs://h/a/b", ("vfs://h/a", "b")),
+        ("file:///srv/a%20b", ("file:///srv", "a b")),
+        ("/srv/a%20b", ("/srv", "a%20b")),
+        *[
+            (itself, (itself, ""))
+            for itself in (
+                "sftp://h/~", "sftp://h/", "sftp://h/a%2Fb", "sftp://h/srv/%ff", "sftp://h/srv/packs", "sftp://[h/srv/a",
+                "/srv", "/",
+            )
+        ],
+    ],
+)  # fmt: skip
+def test_what_is_served(place: str, parts: tuple[str, str]) -> None:
+    assert _parts(place) == parts
+
+
+def test_a_url_is_decoded(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, _ = source
+    there = tmp_path / "a b"
+    assert run("push", str(folder), there.as_uri()).exit_code == 0
+    assert refs(there) == refs(folder)
+
+
+def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = source
+    place, there = target
+    mine = tmp_path / "mine"
+    assert "no such rule: 'nonsense'" in why(run("-Dhpss-ban=nonsense", "push", str(folder), place))
+    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "push", str(folder), place))
+    assert not there.exists()
+    assert "Repository.insert_pack" in run("-Dhpss", "push", str(folder), place).stderr
+    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "pull", place, str(mine)))
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss")
+    assert "Repository.insert_pack" in run("pull", place, str(mine)).stderr
+
+
+class _Ends(SameProcess):
+    """A connection that breaks after so many bytes."""
+
+    left = 1 << 60
+
+    def read(self, size: int) -> bytes:
+        if self.left <= 0:
+            raise ConnectionLost("somebody pulled the plug")
+        got = super().read(min(size, self.left))
+        self.left -= len(got)
+        return got
+
+
+def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "RECEIVE_CHUNK", 16)  # So that the answer does not come with all of its body.
+    folder, _ = source
+    sites = Site(LocalTransport(folder)), Site(LocalTransport(tmp_path))
+    media: list[_Ends] = []
+
+    def connect() -> SameProcess:
+        media.append(_Ends(sites[0], invoking_user("tester")))
+        return media[-1]
+
+    with Client(connect) as client, Client(lambda: SameProcess(sites[1], invoking_user("tester"))) as other:
+        there = RemoteRepository(client, "", Knowledge(None, "far"))
+        here = RemoteRepository(other, "mine", Knowledge(None, "near"))
+        there.learn_refs()
+        pull = there.pull
+
+        def then_break(*arguments: Any, **options: Any) -> Pulled:
+            pulled = pull(*arguments, **options)
+            media[-1].left = 100
+            return pulled
+
+        there.pull = then_break  # type: ignore[method-assign]
+        with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"):
+            bring(Side("far", there), Side("near", here), (), force=False)
+        with pytest.raises(NoSuchRepository):
+            here.learn_refs()
+    assert len(media) == 1
+
+
+def test_what_came_is_passed_on_once() -> None:
+    pulled = Pulled(PullResult(segments=2, size=4), iter([b"ab", b"cd"]))
+    passed = Passed("far", pulled, Shown("pull", False))
+    assert list(passed()) == [(b"ab", 0), (b"cd", 2)]
+    with pytest.raises(CommandError, match=r"^far: what it sent cannot be passed on twice"):
+        list(passed())
+
+
+def test_a_source_that_fails_is_named(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = source
+
+    def fail(*_: object) -> None:
+        raise TransportFailed("packs/x", "the disk is gone")
+
+    monkeypatch.setattr(Snapshot, "read_ranges", fail)
+    assert why(run("push", str(folder), str(tmp_path / "mine"))).startswith(f"{folder}: ")
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.errors import Banned, NoSuchRepository
+from smartserver.errors import Banned, InvalidPath, NoSuchRepository
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
@@ -218,6 +218,21 @@ def test_flags_hold_for_the_files_of_a_server(monkeypatch: pytest.MonkeyPatch, b
 def test_a_flag_that_is_none_is_told() -> None:
     with pytest.raises(CommandError, match="matches no verb"):
         open_store("vfs://127.0.0.1:1/", {"hpss-ban=vfs:nothing"})
+
+
+@pytest.mark.sockets
+def test_a_folder_by_its_url_is_that_folder_and_no_link_leads_out_of_it(tmp_path: Path) -> None:
+    served, elsewhere = tmp_path / "served", tmp_path / "elsewhere"
+    served.mkdir()
+    elsewhere.mkdir()
+    (served / "out").symlink_to(elsewhere)
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", "--stdio", "--", served.as_uri()]
+    with Client(lambda: PipeMedium(command)) as client, pytest.raises(InvalidPath, match="leads out of"):
+        client.call(repository_stats, StatsRequest(), "out")
+    result = CliRunner().invoke(group, ["serve", f"{served.as_uri()}/nothing"])
+    assert str(result.exception).startswith(f"{served}/nothing is not a folder")
+    result = CliRunner().invoke(group, ["serve", "file://another/srv"])
+    assert "is not a folder of this machine" in str(result.exception)
 
 
 def test_a_store_behind_a_link_is_not_for_everybody() -> None:

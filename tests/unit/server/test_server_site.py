@@ -14,8 +14,9 @@ from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
-from transports.decorators.ban import BanTransport
+from transports.base import Stat
 from transports.decorators.counted import Counts
+from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -89,8 +90,21 @@ def test_what_is_too_large_for_a_format_is_not_read(served: Served) -> None:
     assert (served.site.spent - before).bytes_read == 0
 
 
+class Closed(PassingTransport):
+    """Nobody may look at one of its files."""
+
+    def stat(self, path: str) -> Stat:
+        if self.full(path) == "team/format":
+            raise PermissionDenied(path, "it is closed")
+        return super().stat(path)
+
+    def get(self, path: str) -> bytes:
+        self.stat(path)
+        return super().get(path)
+
+
 def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Served) -> None:
-    site = Site(BanTransport(served.transport, ["stat:team/format", "get:team/format"]))
+    site = Site(Closed(served.transport))
     assert site.find_above("team/project/a").at == "team/project"
     assert Site(site.root).find("team/project").exists
     with pytest.raises(PermissionDenied):

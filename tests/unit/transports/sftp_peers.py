@@ -59,13 +59,13 @@ class _Channel:
     def sendall(self, s: bytes, /) -> None:
         self._end.sendall(s)
 
-    def close(self) -> None:
-        try:
+    def hang_up(self) -> None:
+        with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
-        finally:
-            self._end.close()
+
+    def close(self) -> None:
+        self.hang_up()
+        self._end.close()
 
 
 @dataclass
@@ -95,6 +95,10 @@ class Peer:
 
     def join(self) -> None:
         self.channel.close()
+        self.ended()
+
+    def ended(self) -> None:
+        """Wait for the client's end."""
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 

@@ -9,7 +9,7 @@ import pytest
 
 from transports.base import Transport
 from transports.decorators.chroot import ChrootTransport
-from transports.errors import NoSuchFile, PermissionDenied, TransportError
+from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.local import LocalTransport
 from transports.steps import Delete, Get, Put, Rename
 
@@ -94,3 +94,25 @@ def test_errors_name_paths_from_the_top_of_the_tree(transport: Transport) -> Non
     with pytest.raises(TransportError) as locked, transport.child("folder").lock(""):
         raise AssertionError("locked a folder")
     assert "served" not in str(locked.value)
+
+
+def test_errors_of_open_files_name_them_from_the_top_of_the_tree(transport: Transport) -> None:
+    child = transport.child("folder")
+    read, appended, written = child.open_read("x"), child.append("x"), child.create("y")
+    uses: list[Callable[[], object]] = [
+        lambda: read.read_at(0, 1),
+        lambda: read.read_ranges([(0, 1)]),
+        read.size,
+        lambda: appended.write(b"x"),
+        appended.sync,
+        lambda: written.write(b"y"),
+        written.sync,
+    ]
+    for file in (read, appended, written):
+        file.close()
+    named = []
+    for use in uses:
+        with pytest.raises(TransportFailed) as wrong:
+            use()
+        named.append(wrong.value.path)
+    assert named == ["folder/x"] * 5 + ["folder/y"] * 2

@@ -4,11 +4,12 @@ servers in tests/conformance and tests/sockets."""
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from sftp_peers import Peer, attributes, content, handle, status, version
+from sftp_peers import PATIENCE, Peer, attributes, content, handle, status, version
 
 from transports.errors import FileExists, NotSupported, TransportFailed
 from transports.registry import open_url
@@ -128,6 +129,27 @@ def test_a_connection_ends_with_the_last_that_uses_it(served: Served) -> None:
     del file
     gc.collect()
     assert session.lost
+
+
+def test_the_collector_may_come_whatever_is_held(served: Served) -> None:
+    """It runs finalizers in any thread, in the middle of anything."""
+    ended: list[Session] = []
+
+    def collect() -> None:
+        transport = SftpTransport(Line(served.connect), "/srv", "there")
+        session = transport._line.session()
+        cycle: list[object] = [transport, transport.open_read("x"), transport.create("y")]
+        cycle.append(cycle)
+        del transport, cycle
+        with session._sending, session._guard:
+            gc.collect()
+        ended.append(session)
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert ended[0].lost
+    served.peers[0].ended()
 
 
 CLOSE, REMOVE, MKDIR, RMDIR = 4, 13, 14, 15

@@ -57,7 +57,7 @@ def test_the_configuration_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found.known_as == "[long.example.org]:2222"
     assert found.identities == ("/home/me/keys/one", "/home/me/keys/two")
     assert found.known_hosts == ("/home/me/known", "/other/known", "/system/known")
-    assert not found.agent
+    assert found.identities_only
     assert found.where == "somebody@long.example.org:2222"
 
 
@@ -71,7 +71,8 @@ def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("LOGNAME", "me")
     found = sftp_login._way(Account("2001:db8::1", config=str(tmp_path / "absent")))
-    assert (found.host, found.port, found.user, found.agent, found.command) == ("2001:db8::1", 22, "me", True, "")
+    assert (found.host, found.port, found.user, found.command) == ("2001:db8::1", 22, "me", "")
+    assert not found.identities_only
     assert found.identities[0] == "/home/me/.ssh/id_ed25519"
     assert found.known_hosts[0] == "/home/me/.ssh/known_hosts"
     assert found.where == "me@[2001:db8::1]"
@@ -81,8 +82,8 @@ def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: 
     ("host", "command"),
     [
         ("behind", "nc -X 5 behind 22"),
-        ("jumps", "ssh -W '[jumps]:22' me@gate"),
-        ("far", "ssh -J a,b@c -W '[far]:22' d"),
+        ("jumps", "ssh -o BatchMode=yes -W '[jumps]:22' me@gate"),
+        ("far", "ssh -o BatchMode=yes -J a,b@c -W '[far]:22' d"),
         ("direct", ""),
         ("short", ""),
     ],
@@ -190,6 +191,39 @@ def test_a_key_of_a_known_type_is_asked_for(tmp_path: Path) -> None:
     assert sorted(options.key_types) == sorted(before)
     for end in ends:
         end.close()
+
+
+class Agent:
+    """One that holds these."""
+
+    def __init__(self, *keys: paramiko.PKey) -> None:
+        self._keys = keys
+
+    def get_keys(self) -> tuple[paramiko.PKey, ...]:
+        return self._keys
+
+
+def offered(way: sftp_login._Way, agent: Agent) -> list[bytes]:
+    return [key.asbytes() for _, key in sftp_login._keys(way, agent, [])]  # type: ignore[arg-type]
+
+
+def test_the_keys_of_the_agent_may_be_those_of_files_alone(tmp_path: Path) -> None:
+    """By the public key beside a private one that is not there, or named itself."""
+    for name, blob in (("one.pub", b"one"), ("two.pub", b"two")):
+        (tmp_path / name).write_text(f"ssh-ed25519 {base64.b64encode(blob).decode()} a remark\n")
+    (tmp_path / "broken.pub").write_text("nothing")
+    files = "".join(f"  IdentityFile {tmp_path}/{name}\n" for name in ("absent", "broken", "one", "two.pub"))
+    agent = Agent(Key(b"one"), Key(b"three"), Key(b"two"))
+    for only, keys in (("yes", [b"one", b"two"]), ("no", [b"one", b"three", b"two"])):
+        config = f"Host *\n  IdentitiesOnly {only}\n{files}"
+        assert offered(way(tmp_path, config, Account("x", "me")), agent) == keys
+
+
+def test_a_key_is_offered_once(tmp_path: Path) -> None:
+    key = paramiko.ECDSAKey.generate()
+    key.write_private_key_file(str(tmp_path / "key"))
+    config = f"Host *\n  IdentityFile {tmp_path}/key\n"
+    assert offered(way(tmp_path, config, Account("x", "me")), Agent(key, Key(b"two"))) == [key.asbytes(), b"two"]
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])

@@ -11,6 +11,7 @@ from sftp_peers import PATIENCE, Peer, Script, content, status, version
 
 from transports import sftp_packets as sftp
 from transports.errors import TransportFailed
+from transports.sftp_session import Channel, Session
 
 Connect = Callable[[Script], Peer]
 
@@ -180,3 +181,86 @@ def test_closing_ends_it_for_all(connect: Connect) -> None:
     session.close()
     with pytest.raises(TransportFailed, match="it is closed"):
         pending.answer()
+
+
+class Scripted:
+    """A channel: the server's greeting, then silence; what becomes of the requests the test says."""
+
+    def __init__(self, send: Callable[[Scripted], None]) -> None:
+        self._send = send
+        self._greeting = [version()]
+        self._sent = 0
+        self.closed = threading.Event()
+
+    def recv(self, nbytes: int, /) -> bytes:
+        if self._greeting:
+            return self._greeting.pop()
+        if self.closed.wait(0.05):
+            return b""
+        raise TimeoutError
+
+    def sendall(self, s: bytes, /) -> None:
+        self._sent += 1
+        if self._sent > 1:  # The first says who we are.
+            self._send(self)
+
+    def close(self) -> None:
+        self.closed.set()
+
+    hang_up = close
+
+
+def test_a_send_that_is_interrupted_ends_it() -> None:
+    """Nobody knows how much was sent, so nothing can follow it."""
+
+    def interrupt(channel: Scripted) -> None:
+        raise KeyboardInterrupt
+
+    session = Session(Scripted(interrupt), "there")
+    with pytest.raises(KeyboardInterrupt):
+        session.exchange([asked(b"x")])
+    assert session.lost
+    with pytest.raises(TransportFailed, match=r"is lost: sending was interrupted \(KeyboardInterrupt\)"):
+        session.exchange([asked(b"y")])
+
+
+def wait_in_vain(channel: Scripted) -> None:
+    raise TimeoutError
+
+
+def wait_for_ever(channel: Scripted) -> None:
+    """As one does whose own timeout does not count for what is below it."""
+    assert channel.closed.wait(PATIENCE)
+    raise OSError("closed")
+
+
+@pytest.mark.parametrize("send", [wait_in_vain, wait_for_ever])
+def test_a_server_that_takes_nothing_is_not_waited_for(send: Callable[[Scripted], None]) -> None:
+    channel = Scripted(send)
+    with pytest.raises(TransportFailed, match="is lost: the server takes nothing for 7 s"):
+        Session(channel, "there", patience=7.0).send(asked(b"x"))
+    assert channel.closed.is_set()
+
+
+class Impatient:
+    """A channel whose first waits come to nothing; then it waits as long as it takes."""
+
+    def __init__(self, inner: Channel) -> None:
+        self._inner = inner
+        self._vain = 3
+        self.waits = threading.Event()
+        self.sendall, self.close, self.hang_up = inner.sendall, inner.close, inner.hang_up
+
+    def recv(self, nbytes: int, /) -> bytes:
+        if self._vain:
+            self._vain -= 1
+            raise TimeoutError
+        self.waits.set()
+        return self._inner.recv(nbytes)
+
+
+def test_a_silence_in_which_nothing_is_due_ends_nothing(connect: Connect) -> None:
+    channel = Impatient(connect(echo).channel)
+    session = Session(channel, "there")
+    assert channel.waits.wait(PATIENCE)
+    assert session.exchange([asked(b"x")]) == [sftp.Content(b"x")]

@@ -179,6 +179,45 @@ def test_ranges_short_before_it_are_read_again() -> None:
     assert have(talks.read_ranges(PLACE, [(0, 3)], []), *rounds) == [b"abc"]
 
 
+def test_a_size_is_a_claim_of_the_server() -> None:
+    """No more is asked for than flies together, and nothing behind the end of the file."""
+    claimed = 10 * talks.PIECES * sftp.PIECE
+    reads = talks.read(PLACE, b"h", [(0, claimed)])
+    assert len(next(reads)) == talks.PIECES
+    with pytest.raises(StopIteration) as ended:
+        reads.send([Content(b"x" * sftp.PIECE), *[EOF] * (talks.PIECES - 1)])
+    assert ended.value.value == [b"x" * sftp.PIECE]
+    for talk in (talks.content(PLACE, []), talks.read_ranges(PLACE, [(0, claimed)], [])):
+        next(talk)
+        assert len(talk.send([OPEN, file(claimed)])) == talks.PIECES
+        assert talk.send([Content(b"x"), *[EOF] * (talks.PIECES - 1)]) == [sftp.close(b"h")]
+
+
+def test_a_large_file_takes_more_flights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talks, "PIECES", 2)
+    whole = [Content(b"a" * sftp.PIECE), Content(b"b" * sftp.PIECE)]
+    text = b"a" * sftp.PIECE + b"b" * sftp.PIECE + b"c"
+    found = [OPEN, file(len(text))]
+    assert have(talks.content(PLACE, []), found, whole, [Content(b"c"), OK]) == text
+    ranges = [(0, len(text) + 9), (0, 1)]
+    first = [Content(b"c"), Content(b"a")]
+    assert have(talks.read_ranges(PLACE, ranges, []), found, whole, first, [OK]) == [text, b"a"]
+    assert have(talks.read(PLACE, b"h", ranges), whole, first, [EOF]) == [text, b"a"]
+
+
+def test_a_read_that_fails_before_the_last_flight_closes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talks, "PIECES", 2)
+    undo: list[Request] = []
+    talk = talks.content(PLACE, undo)
+    next(talk)
+    talk.send([OPEN, file(3 * sftp.PIECE)])
+    assert undo == [sftp.close(b"h")]
+    assert talk.send([FAILURE, FAILURE]) == [sftp.close(b"h")]
+    with pytest.raises(TransportFailed, match="Failure"):
+        talk.send([OK])
+    assert undo == []
+
+
 # -- names
 
 
