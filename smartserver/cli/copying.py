@@ -100,7 +100,7 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
     above, name = _parts(place)
-    site = Site(open_store(above), name=above, tidies=False)
+    site = Site(open_store(above, flags), name=above, tidies=False)
     with (
         observers_for(flags) as observers,
         Client(lambda: SameProcess(site, invoking_user(user())), observers, agent=AGENT) as client,

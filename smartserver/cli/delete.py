@@ -34,6 +34,6 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
         with one_line(path), client_for(path, flags) as (client, location):
             client.call(repository_delete, DeleteRequest(), location.path)
     else:
-        with repository_in(path) as repository:
+        with repository_in(path, flags) as repository:
             repository.delete(os.urandom(16), 0, user())
     click.echo(f"deleted {path}")

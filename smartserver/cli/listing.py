@@ -26,7 +26,7 @@ def command(flags: frozenset[str], path: str, refs: bool) -> None:
     smartserver list --refs hpss://example.org/team
     smartserver list sftp://me@example.org/srv/code
     """
-    for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, refs=refs):
+    for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, flags, refs=refs):
         what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
         click.echo(plain(f"{each.path or '.'}: {what}"))
         for name in each.refs:
@@ -38,13 +38,13 @@ def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repositor
         yield from repositories(client, location.path, refs=refs)
 
 
-def _in_folder(path: str, *, refs: bool) -> Iterator[RepositoryField]:
+def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of
 
     if not is_store_url(path):
         check_folder(path)
-    root = open_store(path)
+    root = open_store(path, flags)
     with one_line(path):
         for each in Site(root, inside=inside_of(root)).listing(""):
             yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)

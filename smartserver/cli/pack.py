@@ -32,7 +32,7 @@ def command(flags: frozenset[str], path: str) -> None:
         with one_line(path), client_for(path, flags) as (client, location):
             report = client.call(repository_pack, PackRequest(), location.path)
     else:
-        with repository_in(path) as repository:
+        with repository_in(path, flags) as repository:
             report = repository.repack()
             if is_store_url(path):
                 repository.collect_garbage_files()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.session import lasting_observers
 from smartserver.cli.user import user
 from smartserver.client.places import parse_place
-from smartserver.client.store_url import PREFIX
+from smartserver.client.store_url import PREFIX, VFS
 from smartserver.errors import NoSuchRepository
 from transports.base import Transport
 from transports.registry import OPENERS, open_url
@@ -50,11 +51,12 @@ def store_behind(url: str) -> str:
     return store
 
 
-def open_store(place: str) -> Transport:
-    """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used.
+def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
+    """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used. `flags`,
+    and those in the environment: what sees the calls of one on a server, as of `session.client_for`.
 
     Raises:
-        CommandError: the URL is not a right one.
+        CommandError: the URL is not a right one, or a flag asks for what there is not.
     """
     if not is_store_url(place):
         from transports.local import LocalTransport
@@ -62,6 +64,10 @@ def open_store(place: str) -> Transport:
         return LocalTransport(place)
     try:
         with one_line():
+            if place.startswith(f"{VFS}://"):
+                from smartserver.client.vfs_transport import from_url  # Loaded where it is used.
+
+                return from_url(place, lasting_observers(flags))
             return open_url(place)
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
@@ -96,8 +102,8 @@ def check_folder(path: str) -> None:
 
 
 @contextmanager
-def repository_in(path: str) -> Iterator[PackRepository]:
-    """The repository in a folder, or at the URL of a store.
+def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepository]:
+    """The repository in a folder, or at the URL of a store; `flags` as of `open_store`.
 
     Raises:
         CommandError: there is none, or what is done with it fails.
@@ -106,7 +112,7 @@ def repository_in(path: str) -> Iterator[PackRepository]:
 
     if not is_store_url(path):
         check_folder(path)
-    repository = PackRepository(open_store(path))
+    repository = PackRepository(open_store(path, flags))
     try:
         with one_line(path):
             yield repository

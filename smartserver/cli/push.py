@@ -37,7 +37,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     from smartserver.client.updates import NewRepository
     from smartserver.errors import NoSuchRepository
 
-    with repository_in(source) as repository:
+    with repository_in(source, flags) as repository:
         stored = Stored(repository, source, on_terminal("push"))
         root = stored.snapshot.root
         copied = of_snapshot(stored.snapshot).only(refs)

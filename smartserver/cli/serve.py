@@ -113,7 +113,9 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
+@click.pass_obj
 def command(
+    flags: frozenset[str] | None,
     root: str,
     listen: str,
     stdio: bool,
@@ -170,7 +172,7 @@ def command(
     _use_one_heap()
     _raise_descriptors()
     reactor = cast("Reactor", untyped)
-    transport = open_store(root)
+    transport = open_store(root, flags or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
     if remote:

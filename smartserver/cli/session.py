@@ -17,6 +17,7 @@ from smartserver.client.call import Client
 from smartserver.client.places import connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace import text
+from smartserver.trace.recorder import Recorder
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
@@ -66,18 +67,30 @@ def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) 
     Raises:
         BadFlag: a rule is none.
     """
-    given = environment.get("SMARTSERVER_DEBUG", "")
-    words = {*flags, *given.split(",")}
-    recorder = text.printing(_say, stacks="hpssvfs" in words) if words & {"hpss", "hpssvfs"} else None
-    observers: list[Observer] = [] if recorder is None else [recorder]
-    banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
-    if banning:
-        observers.append(_watcher(banning))
+    observers = lasting_observers(flags, environment)
     try:
         yield observers
     finally:
-        if recorder is not None:
-            _say(text.summary(recorder, time.monotonic()))
+        for each in observers:
+            if isinstance(each, Recorder):
+                _say(text.summary(each, time.monotonic()))
+
+
+def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:
+    """The same for a client that lasts as long as the program; nothing is summed up.
+
+    Raises:
+        BadFlag: as `observers_for`.
+    """
+    given = environment.get("SMARTSERVER_DEBUG", "")
+    words = {*flags, *given.split(",")}
+    observers: list[Observer] = []
+    if words & {"hpss", "hpssvfs"}:
+        observers.append(text.printing(_say, stacks="hpssvfs" in words))
+    banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
+    if banning:
+        observers.append(_watcher(banning))
+    return observers
 
 
 def _watcher(flags: list[str]) -> Observer:

@@ -30,7 +30,7 @@ def command(flags: frozenset[str], path: str) -> None:
         with one_line(path), client_for(path, flags) as (client, location):
             found = client.call(repository_stats, StatsRequest(), location.path)
     else:
-        with repository_in(path) as repository:
+        with repository_in(path, flags) as repository:
             found = repository.begin(b"", "").stats()
     features = "".join(f", {feature}" for feature in found.features)
     click.echo(plain(f"{found.vcs}, {found.format}{features}"))

@@ -35,7 +35,7 @@ def command(flags: frozenset[str], path: str) -> None:
             result = client.call(repository_verify, VerifyRequest(), location.path)
         report = VerifyReport(result.packs, result.segments, result.records, result.size, tuple(result.problems))
     else:
-        with repository_in(path) as repository:
+        with repository_in(path, flags) as repository:
             report = repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
     for problem in report.problems:
         click.echo(plain(problem), err=True)

@@ -25,6 +25,7 @@ from smartserver.client.url import parse
 from smartserver.errors import OutcomeUnknown
 from smartserver.verbs.declare import AnyVerb, Arguments, Result, Verb
 from smartserver.verbs.vfs import (
+    LARGEST,
     MAX_CONTENT,
     MAX_RANGES,
     BringRequest,
@@ -54,6 +55,7 @@ from smartserver.verbs.vfs import (
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_FILE_CALLS
 from smartserver.wire.messages import RequestFlag
+from smartserver.wire.observer import Observer
 from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import CodedError, NoSuchFile, NotSupported, TransportFailed
@@ -84,6 +86,9 @@ SIMPLE: dict[type[Step], Verb[PathRequest, Done]] = {
     SyncDirectory: sync_dir,
 }
 """Steps that are a path and give nothing."""
+
+KINDS = frozenset(kind.value for kind in EntryKind)
+"""What a `stat` may say that a path names."""
 
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
@@ -140,15 +145,18 @@ class VfsLink:
                 if isinstance(result, CodedError):
                     contents.end()
                     raise result
-                if isinstance(result, GetResult):
-                    call.content = contents.take(result.size or 0) if result.content is None else result.content
-                elif isinstance(result, ReadvResult):
-                    call.content = contents.take(sum(result.sizes)) if result.content is None else result.content
+                size = _size(call.arguments, result)
+                if isinstance(result, GetResult | ReadvResult):
+                    call.content = contents.take(size) if result.content is None else result.content
+                    if len(call.content) != size:
+                        raise RemoteProtocolError(f"expected {size} bytes of a file, got {len(call.content)}")
                 call.result = result
             contents.end()
         except Refusal as refusal:
             raise refusal.error from None
         except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
+            if isinstance(wrong, RemoteProtocolError):
+                self._client.close()  # Where its answer ends nobody knows.
             raise TransportFailed(self.name, str(wrong)) from wrong
 
     def _send_first(self, calls: Iterable[Call]) -> None:
@@ -192,8 +200,11 @@ class VfsTransport(Transport):
         return "/".join(filter(None, (self._link.name, self._full(path))))
 
     def get(self, path: str) -> bytes:
-        call = Call(get, LookRequest(self._full(path)))
+        full = self._full(path)
+        call = Call(get, LookRequest(full))
         self._link.ask([call])
+        if call.result == GetResult(None):
+            raise NoSuchFile(full)
         return call.content
 
     def open_read(self, path: str) -> ReadFile:
@@ -235,7 +246,11 @@ class VfsTransport(Transport):
         self._ask(rmdir, PathRequest(self._full(path)))
 
     def list_directory(self, path: str) -> list[str]:
-        return self._ask(list_dir, LookRequest(self._full(path))).names or []
+        full = self._full(path)
+        names = self._ask(list_dir, LookRequest(full)).names
+        if names is None:
+            raise NoSuchFile(full)
+        return names
 
     def exists(self, path: str) -> bool:
         return self._ask(has, PathRequest(self._full(path))).found
@@ -436,6 +451,29 @@ def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], lis
     return made, brings
 
 
+def _size(arguments: Arguments, result: Result) -> int:
+    """How many bytes of a file a result says that there are.
+
+    Raises:
+        RemoteProtocolError: it answers another question than was asked.
+    """
+    match arguments, result:
+        case _, GetResult(size):
+            sizes, most = [size or 0], [LARGEST]
+        case ReadvRequest(_, ranges), ReadvResult(sizes):
+            most = [each.size for each in ranges]
+        case _, StatResult(kind) if kind is not None and kind not in KINDS:
+            raise RemoteProtocolError(f"expected one of {', '.join(sorted(KINDS))}, got {kind!r}")
+        case _:
+            return 0
+    if len(sizes) != len(most):
+        raise RemoteProtocolError(f"expected the sizes of {len(most)} ranges of a file, got {len(sizes)}")
+    for size, limit in zip(sizes, most, strict=True):
+        if not 0 <= size <= limit:
+            raise RemoteProtocolError(f"expected 0 to {limit} bytes of a file, got {size}")
+    return sum(sizes)
+
+
 def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
     """What the calls bring, in pieces, from its beginning at each sending."""
     for call in calls:
@@ -497,12 +535,12 @@ def _settle(step: Step, calls: Sequence[Call]) -> None:
             pass
 
 
-def from_url(url: str) -> VfsTransport:
-    """A folder of an hpss server: `vfs://example.org/repositories`.
+def from_url(url: str, observers: Sequence[Observer] = ()) -> VfsTransport:
+    """A folder of an hpss server: `vfs://example.org/repositories`. `observers` see each call, before it is sent.
 
     Raises:
         BadUrl: it is not one.
     """
     location = parse(url, "vfs")
-    client = Client(lambda: TcpMedium(location.host, location.port))
+    client = Client(lambda: TcpMedium(location.host, location.port), observers)
     return VfsTransport(VfsLink(client, location.path, f"vfs://{location.where}/{location.path}".rstrip("/")))

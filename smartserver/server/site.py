@@ -14,17 +14,17 @@ import smartserver
 from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
 from smartserver.server import jail
 from smartserver.server.due import Due
-from smartserver.server.jailed import JailedTransport
+from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
-from transports.base import Transport
+from transports.base import EntryKind, Stat, Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
-from transports.steps import Get
+from transports.steps import GetStat
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
@@ -51,6 +51,10 @@ class Found:
 def _order(path: str) -> list[str]:
     """What paths are listed by: what is in a folder comes before what is beside it."""
     return path.split("/") if path else []
+
+
+def _may_be_format(found: Stat | None) -> bool:
+    return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
 
 
 @functools.cache
@@ -216,9 +220,13 @@ class Site:
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
         # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        formats = [Get(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
-        self._counted.perform(formats)
-        likely = [name for name, each in zip(names, formats, strict=False) if each.result is not None]
+        formats = [GetStat(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
+        try:
+            self._counted.perform(formats)
+        except TransportError:  # Of a farther one, maybe, which is not to the point where a nearer one is a repository.
+            likely = list(names[:known])
+        else:
+            likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each.result)]
         return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
 
     def _look(self, name: str) -> Found:

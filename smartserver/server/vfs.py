@@ -32,6 +32,8 @@ from transports.errors import CodedError, TransportFailed
 HELD = 1 << 20
 """Bytes of a body that are held in memory; more are held in a temporary file."""
 
+SHORTER = "a file became shorter while it was read"
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -186,14 +188,21 @@ class RequestFiles:
             yield piece
 
     def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """The content for the result, while there is room, or None where it is sent in the body."""
+        """The content for the result, while there is room, or None where it is sent in the body.
+
+        Raises:
+            TransportFailed: the file became shorter, or the store failed.
+        """
         size = sum(length for _, length in ranges)
         if self._given + size > MAX_CONTENT:
             self.sent.add(file, ranges)
             return None
         self._given += size
         with contextlib.closing(file):
-            return b"".join(file.read_ranges(ranges))
+            content = b"".join(file.read_ranges(ranges))
+        if len(content) != size:
+            raise TransportFailed("", SHORTER)
+        return content
 
 
 class Contents:
@@ -223,7 +232,7 @@ class Contents:
             file, offset, left = self._left.popleft()
             piece = file.read_at(offset, min(size, left))
             if not piece:
-                raise TransportFailed("", "a file became shorter while it was read")
+                raise TransportFailed("", SHORTER)
             if len(piece) < left:
                 self._left.appendleft((file, offset + len(piece), left - len(piece)))
             size -= len(piece)

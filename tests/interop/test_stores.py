@@ -111,8 +111,22 @@ def test_git(account: Account) -> None:
     check("git", use_git(account))
 
 
+@pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")
 def test_git_by_verbs(by_verbs: Account) -> None:
     check("git", use_git(by_verbs), "VFS")
+
+
+@pytest.mark.unbanned("it bans by itself")
+def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File by file, by that which serves git: it prints these calls, and makes none that is banned."""
+    clone = ("git", "clone", "-q", by_verbs.url("project"), "a")
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpssvfs")
+    done, _ = by_verbs.attempt(*clone)
+    assert "hpss: stat(" in done.stderr
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss-ban=vfs:*")
+    done, _ = by_verbs.attempt(*clone)
+    assert done.returncode
+    assert done.stderr.startswith("fatal: hpss: get is banned by the rule vfs:*; called from ")
 
 
 def use_git(account: Account) -> list[tuple[str, Counts]]:

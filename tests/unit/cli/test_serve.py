@@ -17,12 +17,13 @@ from click.testing import CliRunner
 from smartserver.cli import serve
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.cli.place import open_store
 from smartserver.cli.serve import parse_listen
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.errors import InvalidPath, NoSuchRepository
+from smartserver.errors import Banned, InvalidPath, NoSuchRepository
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
@@ -200,6 +201,23 @@ def test_a_store_by_its_url(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "smartserver.cli.main", "serve", "--stdio", "--", tmp_path.as_uri()]
     with Client(lambda: PipeMedium(command)) as client, pytest.raises(NoSuchRepository):
         client.call(repository_stats, StatsRequest(), "project")
+
+
+@pytest.mark.unbanned("it bans by itself")
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_flags_hold_for_the_files_of_a_server(monkeypatch: pytest.MonkeyPatch, by_flag: bool) -> None:
+    """The call is not sent: nobody answers here."""
+    ban = "hpss-ban=vfs:*"
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "" if by_flag else ban)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        store = open_store(f"vfs://127.0.0.1:{listening.getsockname()[1]}/", {ban} if by_flag else frozenset())
+        with pytest.raises(Banned, match=r"has is banned by the rule vfs:\*"):
+            store.exists("a")
+
+
+def test_a_flag_that_is_none_is_told() -> None:
+    with pytest.raises(CommandError, match="matches no verb"):
+        open_store("vfs://127.0.0.1:1/", {"hpss-ban=vfs:nothing"})
 
 
 @pytest.mark.sockets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -12,14 +13,23 @@ from smartserver.client.url import BadUrl
 from smartserver.client.vfs_transport import VfsLink, VfsTransport, from_url
 from smartserver.errors import AccessDenied, NotDone
 from smartserver.verbs.declare import Result
-from smartserver.verbs.vfs import MAX_CONTENT, MAX_RANGES, Done, GetResult, HasResult, ReadvResult, StatResult
+from smartserver.verbs.vfs import (
+    MAX_CONTENT,
+    MAX_RANGES,
+    Done,
+    GetResult,
+    HasResult,
+    NamesResult,
+    ReadvResult,
+    StatResult,
+)
 from smartserver.wire.events import Body, End, Error, Event, Reply, Request
 from smartserver.wire.messages import Fault, Outcome, Status, encode
 from smartserver.wire.messages import Reply as ReplyMessage
 from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.registry import open_url
-from transports.steps import Get, MakeDirectory, Put, ReadRanges, Step
+from transports.steps import Get, GetStat, MakeDirectory, Put, ReadRanges, Step
 
 
 def transport(server: Server) -> VfsTransport:
@@ -71,6 +81,35 @@ def test_a_body_of_another_length_breaks_the_rules(body: bytes | None, what: str
     server = Server([answers(GetResult(3), body=body)])
     with pytest.raises(TransportFailed, match=what):
         transport(server).get("a")
+
+
+def read() -> Step:
+    return ReadRanges("a", [(0, 2), (5, 1)])
+
+
+@pytest.mark.parametrize(
+    ("asked", "result", "what"),
+    [
+        (lambda: Get("a"), GetResult(3, b"ab"), "expected 3 bytes of a file, got 2"),
+        (lambda: Get("a"), GetResult(3, b"abcd"), "expected 3 bytes of a file, got 4"),
+        (lambda: Get("a"), GetResult(None, b"a"), "expected 0 bytes of a file, got 1"),
+        (lambda: Get("a"), GetResult(-1), "got -1"),
+        (read, ReadvResult([2], 9, b"ab"), "expected the sizes of 2 ranges of a file, got 1"),
+        (read, ReadvResult([2, 1, 0], 9, b"abc"), "expected the sizes of 2 ranges of a file, got 3"),
+        (read, ReadvResult([2, 2], 9, b"abcd"), "expected 0 to 1 bytes of a file, got 2"),
+        (read, ReadvResult([2, -1], 9, b"a"), "expected 0 to 1 bytes of a file, got -1"),
+        (read, ReadvResult([2, 1], 9, b"ab"), "expected 3 bytes of a file, got 2"),
+        (lambda: GetStat("a"), StatResult("folder"), "expected one of directory, file, other, got 'folder'"),
+    ],
+)
+def test_an_answer_to_another_question_breaks_the_rules(asked: Callable[[], Step], result: Result, what: str) -> None:
+    """And the connection is not used again."""
+    server = Server([answers(result), answers(HasResult(True))])
+    files = transport(server)
+    with pytest.raises(TransportFailed, match=what):
+        files.perform([asked()])
+    assert files.exists("a")
+    assert [each.closed for each in server.connections] == [1, 0]
 
 
 def test_steps_before_the_one_that_fails_have_their_results() -> None:
@@ -129,10 +168,12 @@ def test_many_ranges_are_several_calls() -> None:
     assert [len(arguments[1]) for _, arguments in sent(server)] == [MAX_RANGES, 1]  # type: ignore[arg-type]
 
 
-def test_nothing_there_is_no_stat() -> None:
-    server = Server([answers(StatResult(None))])
+@pytest.mark.parametrize(
+    ("name", "result"), [("stat", StatResult(None)), ("get", GetResult(None)), ("list_directory", NamesResult(None))]
+)
+def test_nil_is_nothing_there(name: str, result: Result) -> None:
     with pytest.raises(NoSuchFile):
-        transport(server).stat("a")
+        getattr(transport(Server([answers(result)])), name)("a")
 
 
 def test_it_closes_its_connection_when_nobody_has_it_any_more() -> None:

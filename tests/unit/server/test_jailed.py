@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.errors import InvalidPath
-from smartserver.server.jailed import MAX_MOVED, JailedTransport
+from smartserver.server.jailed import JailedTransport
 from smartserver.store.format import MADE_BESIDE, Discipline, Format
 from transports.base import Capability, Transport
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
@@ -119,19 +119,35 @@ def test_no_link_leads_out(jailed: JailedTransport, folder: Path, call: str, lin
 
 
 def test_links_within_are_followed(jailed: JailedTransport, folder: Path) -> None:
-    """And the link itself is what is renamed or deleted."""
+    """And the link itself is what is deleted."""
     (folder / "alias").symlink_to("team")
     (folder / "shortcut").symlink_to("team/file")
     assert jailed.get("alias/file") == jailed.get("shortcut") == b"file"
     jailed.put("alias/new", [b"new"])
     assert (folder / "team" / "new").read_bytes() == b"new"
-    jailed.rename("shortcut", "moved")
-    assert os.readlink(folder / "moved") == "team/file"
-    jailed.delete("moved")
+    jailed.delete("shortcut")
     assert jailed.get("team/file") == b"file"
     with pytest.raises(NoSuchFile) as wrong:
         jailed.get("alias/absent")
     assert wrong.value.path == "alias/absent"
+
+
+@pytest.mark.parametrize("source", ["link", "loop", "lost", "team", "team/inner"])
+def test_links_are_not_renamed(jailed: JailedTransport, folder: Path, source: str) -> None:
+    """Nor what holds one: in another folder `../..` is another place, and may be above all that is served."""
+    (folder / "link").symlink_to("team")
+    (folder / "loop").symlink_to("../served/loop")
+    (folder / "lost").symlink_to("team/absent")
+    (folder / "team" / "inner" / "link").symlink_to("../../team")
+    before = snapshot(folder)
+    with pytest.raises(TransportError) as wrong:
+        jailed.rename(source, "moved")
+    assert wrong.value.wire_arguments()["path"] == source
+    if source != "loop":  # Which nothing can be asked about.
+        assert "link" in str(wrong.value)
+    assert snapshot(folder) == before
+    jailed.rename("team/file", "link")
+    assert jailed.get("link") == b"file"
 
 
 def test_a_link_to_a_name_nobody_can_have(jailed: JailedTransport, folder: Path) -> None:
@@ -252,23 +268,57 @@ def test_a_folder_of_that_name_is_no_format(jailed: JailedTransport, folder: Pat
     jailed.put("team/format/new", [b"x"])
 
 
+@pytest.mark.parametrize("place", ["", "team", "team/inner", f"{MADE_BESIDE}0a1b/inner"])
+@pytest.mark.parametrize("discipline", Discipline)
+def test_no_folder_is_made_a_repository(
+    jailed: JailedTransport, folder: Path, place: str, discipline: Discipline
+) -> None:
+    """Everybody would take it for one: of that in the served folder nothing would be seen or changed any more."""
+    (folder / place).mkdir(parents=True, exist_ok=True)
+    made = f"{place}/format".lstrip("/")
+    line = Format(discipline).line()
+    (folder / "line").write_bytes(line)
+    (folder / "alias").symlink_to(made)
+    before = snapshot(folder)
+    for change in (
+        lambda: jailed.put(made, [line]),
+        lambda: jailed.create(made),
+        lambda: jailed.append(made),
+        lambda: jailed.append("alias"),
+        lambda: jailed.rename("line", made),
+        lambda: jailed.make_directory(made),
+    ):
+        with pytest.raises(PermissionDenied, match="'format' is made with a new repository alone"):
+            change()
+    assert snapshot(folder) == before
+
+
 def test_repositories_are_not_moved_with_a_folder(jailed: JailedTransport, folder: Path) -> None:
+    """Nor with another repository in which they lie."""
     repository(folder, "team/inner/project", Discipline.FILE)
     with pytest.raises(PermissionDenied, match="swap=file") as wrong:
         jailed.rename("team", "moved")
     assert wrong.value.path == "team"
+    for above in (folder / "team", folder / "team" / "inner"):
+        (above / "format").write_bytes(Format(Discipline.FOLDER).line())
+        for source in ("team", "team/inner"):
+            with pytest.raises(PermissionDenied, match="swap=file"):
+                jailed.rename(source, "moved")
     (folder / "team" / "inner" / "project" / "format").write_bytes(Format(Discipline.FOLDER).line())
     jailed.rename("team", "moved")
     assert jailed.get("moved/inner/project/root") == b"root"
 
 
-def test_what_cannot_be_looked_through_is_not_moved(jailed: JailedTransport, folder: Path) -> None:
-    for number in range(MAX_MOVED):
-        (folder / "team" / "inner" / str(number)).mkdir()
-    with pytest.raises(PermissionDenied, match=f"more than {MAX_MOVED} folders"):
+def test_what_cannot_be_looked_through_is_not_moved(
+    jailed: JailedTransport, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files take time too."""
+    monkeypatch.setattr("smartserver.server.jailed.MAX_MOVED", 10)
+    for number in range(8):
+        (folder / "team" / "inner" / str(number)).write_bytes(b"")
+    with pytest.raises(PermissionDenied, match="more than 10 files and folders"):
         jailed.rename("team", "moved")
-    (folder / "team" / "inner" / "0").rmdir()
-    (folder / "team" / "inner" / "1").rmdir()
+    (folder / "team" / "file").unlink()
     jailed.rename("team", "moved")
 
 

@@ -14,7 +14,10 @@ from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
+from transports.base import Stat
 from transports.decorators.counted import Counts
+from transports.decorators.passing import PassingTransport
+from transports.errors import PermissionDenied
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -71,6 +74,41 @@ def test_the_root_itself_may_be_one(served: Served) -> None:
     assert project.find("").repository.exists()
     assert project.find_above("").exists
     assert project.find("").at == ""
+
+
+def test_a_folder_called_format_is_none(served: Served) -> None:
+    served.transport.make_directory("format")
+    served.transport.make_directory("team/format")
+    assert served.site.find_above("team/project/a").at == "team/project"
+    assert not served.site.find_above("team/other").exists
+
+
+def test_what_is_too_large_for_a_format_is_not_read(served: Served) -> None:
+    served.transport.put("team/format", [bytes(1000)])
+    before = served.site.spent
+    assert not served.site.find_above("team/other").exists
+    assert (served.site.spent - before).bytes_read == 0
+
+
+class Closed(PassingTransport):
+    """Nobody may look at one of its files."""
+
+    def stat(self, path: str) -> Stat:
+        if self.full(path) == "team/format":
+            raise PermissionDenied(path, "it is closed")
+        return super().stat(path)
+
+    def get(self, path: str) -> bytes:
+        self.stat(path)
+        return super().get(path)
+
+
+def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Served) -> None:
+    site = Site(Closed(served.transport))
+    assert site.find_above("team/project/a").at == "team/project"
+    assert Site(site.root).find("team/project").exists
+    with pytest.raises(PermissionDenied):
+        site.find_above("team/other")
 
 
 def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:

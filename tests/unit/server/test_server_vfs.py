@@ -214,6 +214,11 @@ def test_a_file_that_gets_shorter_while_it_is_sent(served: Served) -> None:
     contents.add(Shrinking(), [(0, 5)])
     with pytest.raises(TransportFailed, match="became shorter"):
         contents.read(100)
+    files = RequestFiles(served.site.files("files"), None)
+    for ranges in ([(0, 5)], [(0, 1), (1, 2)]):  # What is in a result has its size there.
+        with pytest.raises(TransportFailed, match="became shorter"):
+            files.give(Shrinking(), ranges)
+    assert files.give(Shrinking(), [(1, 1), (0, 2)]) == b"bab"
 
 
 def test_a_body_is_read_in_pieces() -> None:
