@@ -79,6 +79,13 @@ def is_file_name(part: str) -> bool:
     return not _objection_to_file(part)
 
 
+def is_hidden(path: str) -> bool:
+    """Whether all that keeps it from being a file's path is that a part begins with a dot."""
+    return all(not _objection(part, below=True) for part in path.split("/")) and any(
+        part.startswith(".") for part in path.split("/")
+    )
+
+
 def _shown(text: str) -> str:
     """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."

@@ -121,9 +121,15 @@ class JailedTransport(Transport):
         """Where a path leads, from the served folder on.
 
         Raises:
+            NoSuchFile: a part of it begins with a dot: what it names is not listed, and not there.
             InvalidPath: it cannot be one, or leads out.
         """
-        return self._real(self._full(path))
+        try:
+            return self._real(self._full(path))
+        except InvalidPath:
+            if jail.is_hidden(path):
+                raise NoSuchFile(path) from None
+            raise
 
     def _real(self, full: str) -> str:
         real = self._root.real_path(full)

@@ -10,7 +10,7 @@ import pytest
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jailed import JailedTransport
-from smartserver.store.format import MADE_BESIDE, Discipline, Format
+from smartserver.store.format import MADE_BESIDE, Discipline, Format, recognise
 from transports.base import Capability, Transport
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
 from transports.local import LocalTransport
@@ -76,7 +76,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     "path",
     [
         "..", "../secret", "team/../../secret", "team/..", ".", "./team", "team/./file", "/etc/passwd", "/", "//",
-        "team//file", "team/", "a\0b", "team\\..\\..\\secret", "..\\secret", ".hidden", "team/.x", "a\nb", "a\udc80",
+        "team//file", "team/", "a\0b", "team\\..\\..\\secret", "..\\secret", "a\nb", "a\udc80",
         "../served-not/secret",
     ],
 )  # fmt: skip
@@ -325,3 +325,19 @@ def test_what_cannot_be_looked_through_is_not_moved(
 def test_a_file_that_is_gone_is_not_moved(jailed: JailedTransport) -> None:
     with pytest.raises(TransportError):
         jailed.rename("team/absent", "new")
+
+
+@pytest.mark.parametrize("path", [".git", "team/.hg", "...", ".git/HEAD"])
+def test_what_begins_with_a_dot_is_not_there(jailed: JailedTransport, folder: Path, path: str) -> None:
+    for call in (jailed.get, jailed.open_read, jailed.stat, jailed.list_directory):
+        with pytest.raises(NoSuchFile) as wrong:
+            call(path)
+        assert wrong.value.path == path
+    assert not jailed.exists(path)
+    for change in (jailed.make_directory, jailed.delete, jailed.create):
+        with pytest.raises(InvalidPath, match="begins with a dot"):
+            change(path)
+
+
+def test_no_other_tool_is_recognised_where_nothing_is(jailed: JailedTransport) -> None:
+    assert recognise(jailed) is None
