@@ -36,10 +36,12 @@ def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> Non
         users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", users.served.url(made))
         assert users.served_tip(f"below{met}", own) == users.served_tip()
         assert users.run(checkout[-1], "switch", users.served.url(own)).status == 0
-        budget = "switch -b, lightweight" if met else "switch -b, lightweight, another repository, not met"
-        if not met:
+        switch = (checkout[-1], "switch", "-b", f"sibling{met}")
+        if met:
+            users.ask("switch -b, lightweight", *switch)
+        else:
             users.forget(checkout[-1])
-        users.ask(budget, checkout[-1], "switch", "-b", f"sibling{met}")
+            users.ask("switch -b, lightweight, another repository, not met", *switch)
         assert users.served_tip(".", f"{Path(own).parent}/sibling{met}".removeprefix("./")) == users.served_tip()
         assert users.run(checkout[-1], "status").said == ""
         for gone in ("siblingTrue", "siblingFalse"):

@@ -167,7 +167,8 @@ def test_a_repository_around_another(ours: Begin) -> None:
     side.prepare('a git push -q "$URL-around/inner" main')
     base, _, path = side.url.rpartition("/")
     line = only_line(side.run('a git push "$URL-around" main'))
-    assert line.startswith(f"fatal: hpss: invalid repository path '{path}-around': the folder holds 'inner'")
+    refused = f"invalid repository path '{path}-around': there is a repository at '{path}-around/inner'"
+    assert line.startswith(f"fatal: hpss: {refused}")
     line = only_line(side.run(f"a git push {base}/ main"))
     assert line == "fatal: hpss: create a repository at the server's root: it needs a name below the served folder"
 
