@@ -25,6 +25,9 @@ PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
 
+# The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test computing breezy interop faulty waiting check lint docs bench compare ratchet clean
 .DELETE_ON_ERROR:
 
