@@ -47,6 +47,19 @@ def observers(where: str, more: str) -> list[Observer]:
     return found
 
 
+def flags(more: str) -> list[str]:
+    """The same, as a server that is started for files behind a link is told them (`smartserver -D`)."""
+    given = debug_flags()
+    words = {*given, *more.split(",")}
+    found = ["hpssvfs" if "hpssvfs" in words else "hpss"] if not words.isdisjoint(FLAGS) else []
+    banning = [each for each in (*sorted(given), more) if "hpss-ban=" in each]
+    if banning:
+        from smartserver.trace.bans.every import FLAG, rules_in  # Loaded where something is banned.
+
+        found.append(FLAG + ",".join(rule for each in banning for rule in rules_in(each)))
+    return found
+
+
 def _show(record: CallRecord, *, in_detail: bool) -> None:
     for line in text.lines(record):
         trace.mutter("%s", plain(line))
