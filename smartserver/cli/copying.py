@@ -8,6 +8,7 @@ server is: what is not on one is served by this process.
 from __future__ import annotations
 
 import os
+import posixpath
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -44,6 +45,7 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, reposito
 from smartserver.verbs.rules import Rule
 from smartserver.wire.limits import MAX_HAVES
 from smartserver.wire.messages import RequestFlag
+from transports import paths
 from transports.errors import CodedError
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
@@ -99,8 +101,8 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         with client_for(place, flags) as (client, location):
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
-    above, name = _parts(place)
-    site = Site(open_store(above, flags), name=above, tidies=False)
+    top, above, name = _parts(place)
+    site = Site(open_store(top, flags), served=above, name=f"{top.rstrip('/')}/{above}", tidies=False)
     with (
         observers_for(flags) as observers,
         Client(lambda: SameProcess(site, invoking_user(user())), observers, agent=AGENT) as client,
@@ -108,24 +110,34 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         yield RemoteRepository(client, name, Knowledge(None, place))
 
 
-def _parts(place: str) -> tuple[str, str]:
-    """The folder that is served, and the path there: so that the repository's own folder need not be there yet.
+def _parts(place: str) -> tuple[str, str, str]:
+    """What is opened, the folder of it that is served, and the path there: the repository's own folder need not be
+    there yet, and in which folders it would lie can be looked at.
 
     What no server would serve under that name, or has nothing above it, is served itself: it must be there.
     """
-    if not is_store_url(place):
-        whole = os.path.abspath(place)
-        above, _, name = whole.rpartition("/")
-        return (above, name) if above and jail.is_name(name) else (whole, "")
-    try:
-        parts = urlsplit(place)
-    except ValueError:
-        return place, ""  # `open_store` says why it is none.
-    above, _, last = parts.path.rstrip("/").rpartition("/")
-    name = unquote(last, errors="surrogateescape")
-    if "/" in name or not jail.is_name(name) or (not above and name == HOME):
-        return place, ""
-    return parts._replace(path=above or "/").geturl(), name
+    if is_store_url(place):
+        try:
+            url = urlsplit(place)
+            path = paths.check(posixpath.normpath(unquote(url.path, errors="strict")).lstrip("/"))
+        except ValueError:
+            return place, "", ""  # `open_store` says why it is none.
+        if not url.path:
+            return place, "", ""
+        top = "/"
+        if path == HOME or path.startswith(f"{HOME}/"):
+            top, path = f"/{HOME}", path[len(HOME) + 1 :]
+        top = url._replace(path=top).geturl()
+    else:
+        folder, name = os.path.split(os.path.abspath(place))
+        folder = os.path.realpath(folder)
+        top, path = "/", f"{folder}/{name}".strip("/")
+        try:
+            paths.check(path)
+        except ValueError:  # It is not UTF-8.
+            return (folder, "", name) if jail.is_name(name) else (f"/{path}", "", "")
+    above, _, name = path.rpartition("/")
+    return (top, above, name) if jail.is_name(name) else (top, path, "")
 
 
 # -- what is copied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -16,12 +17,13 @@ from smartserver.server import jail
 from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
+from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
-from transports.base import EntryKind, Stat, Transport
+from transports.base import EntryKind, Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
 from transports.steps import GetStat
@@ -53,7 +55,12 @@ def _order(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
-def _may_be_format(found: Stat | None) -> bool:
+def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:
+    """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
+    try:
+        found = asked.result
+    except LookupError:
+        return unless_known
     return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
 
 
@@ -68,6 +75,9 @@ class Site:
     """The served root."""
 
     root: Transport
+    served: str = ""
+    """The folder of `root` that is served, where that is not all of it: what lies above is only looked at, so that no
+    repository is made in the folders of another one."""
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
@@ -90,12 +100,15 @@ class Site:
     """Shared by all repositories."""
     due: Due = field(default_factory=Due)
     """Those that wait to be tidied."""
+    _whole: CountedTransport = field(init=False)
     _counted: CountedTransport = field(init=False)
+    """What is served of it."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._counted = CountedTransport(self.root)
+        self._whole = CountedTransport(self.root)
+        self._counted = self._whole.child(self.served) if self.served else self._whole
 
     @property
     def facts(self) -> ServerFacts:
@@ -118,7 +131,7 @@ class Site:
         self._check_inside(path, name)
         found = self._look(name)
         if not found.exists:
-            around = self._first(jail.prefixes(name)[1:])
+            around = self._first(jail.prefixes(name)[1:], jail.prefixes(self.served)[1:])
             if around is not None:
                 raise NestedRepository(path, around.at)
         return found
@@ -215,19 +228,25 @@ class Site:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
 
-    def _first(self, names: Sequence[str]) -> Found | None:
-        """The first of these places that is a repository."""
+    def _first(self, names: Sequence[str], above: Sequence[str] = ()) -> Found | None:
+        """The first of these places that is a repository; `above`: folders of the root that what is served lies in."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
         # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        formats = [GetStat(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
-        try:
-            self._counted.perform(formats)
-        except TransportError:  # Of a farther one, maybe, which is not to the point where a nearer one is a repository.
-            likely = list(names[:known])
-        else:
-            likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each.result)]
-        return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
+        places = [f"{self.served}/{name}".strip("/") for name in names[:known]]
+        formats = [GetStat(f"{place}/{FORMAT}".lstrip("/")) for place in (*places, *above)]
+        # Where a farther one fails that is not to the point, for a nearer one may be a repository.
+        with contextlib.suppress(TransportError):
+            self._whole.perform(formats)
+        likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
+        found = next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
+        if found is not None:
+            return found
+        for place, each in zip(above, formats[known:], strict=True):
+            with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
+                if _may_be_format(each) and holds_repository(self._whole, place):
+                    return Found(PackRepository(self._whole, place), True)
+        return None
 
     def _look(self, name: str) -> Found:
         """The repository of that name, kept open, or the place where it may be made."""

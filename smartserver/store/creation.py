@@ -157,7 +157,7 @@ class Creation:
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{file!r} is a file")
         for place in places[:-1]:
-            if _holds_repository(above, place):
+            if holds_repository(above, place):
                 raise NestedRepository(path, place)
             foreign = recognise(above.child(place)) if place else None
             if foreign is not None:
@@ -439,7 +439,7 @@ def _holds_files(folder: Transport, place: str) -> bool:
         return False
 
 
-def _holds_repository(above: Transport, place: str) -> bool:
+def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
     folder = above.child(place) if place else above
     try:
@@ -456,7 +456,7 @@ def _repository_below(above: Transport, place: str) -> str | None:
         if not todo:
             break
         at = todo.pop(0)
-        if _holds_repository(above, at):
+        if holds_repository(above, at):
             return at
         with contextlib.suppress(TransportError):
             todo += [_below(at, name) for name in above.list_directory(at)]
