@@ -27,6 +27,7 @@ from transports.errors import (
     TransportFailed,
 )
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -309,6 +310,8 @@ class TransportSuite(ReadSuite):
         if Capability.APPEND not in transport.capabilities:
             with pytest.raises(NotSupported):
                 transport.append("log")
+            with pytest.raises(NotSupported):
+                transport.perform([Append("log", b"two ")])
             return
         reader = transport.open_read("log")
         for text in (b"two ", CONTENT):
@@ -320,9 +323,15 @@ class TransportSuite(ReadSuite):
             file.write(b"late")
         assert reader.read_at(0, 300_000) == transport.get("log") == b"one two " + CONTENT
         reader.close()
+        read = Get("log")
+        transport.perform([Put("other", b"1"), Append("other", b"2"), Append("log"), Append("log", b"three"), read])
+        assert (read.content[-9:], transport.get("other")) == (CONTENT[-4:] + b"three", b"12")
+        transport.delete("other")
         with pytest.raises(NoSuchFile) as caught:
             transport.append("absent")
         assert caught.value.path == "absent"
+        with pytest.raises(NoSuchFile):
+            transport.perform([Append("absent", b"x")])
         with pytest.raises(TransportError):
             transport.append("folder")
         with pytest.raises(NotADirectory):

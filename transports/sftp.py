@@ -24,6 +24,7 @@ from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
 from transports.sftp_talks import Place, Talk
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -344,6 +345,8 @@ class SftpTransport(Transport):
     def perform(self, steps: Sequence[Step]) -> None:
         for step in steps:
             self._at(step.path)
+            if isinstance(step, Append):
+                raise NotSupported("append")
             if isinstance(step, Rename):
                 self._at(step.target)
         session = self._line.session()

@@ -137,6 +137,21 @@ class Put(Step):
 
 
 @dataclass(eq=False, slots=True)
+class Append(Step):
+    """That content more at the end of a file, durable; where the transport has `Capability.APPEND`."""
+
+    content: bytes = b""
+
+    def do(self, transport: Transport) -> None:
+        file = transport.append(self.path)
+        try:
+            file.write(self.content)
+            file.sync()
+        finally:
+            file.close()
+
+
+@dataclass(eq=False, slots=True)
 class MakeDirectory(Step):
     """One folder."""
 

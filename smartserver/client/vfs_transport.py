@@ -60,6 +60,7 @@ from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import CodedError, NoSuchFile, NotSupported, TransportFailed
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -307,6 +308,8 @@ class VfsTransport(Transport):
                 return [Call(list_dir, LookRequest(full, True))]
             case ReadRanges():
                 return list(_reads(full, step.ranges))
+            case Append():
+                return [Call(append, BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case Put():
                 return [Call(put, BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case Rename():

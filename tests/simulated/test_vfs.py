@@ -23,6 +23,7 @@ from transports.base import EntryKind, Transport
 from transports.conformance import TransportSuite
 from transports.errors import TransportError, TransportFailed
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -134,6 +135,7 @@ OPERATIONS: dict[str, Callable[[VfsTransport], None]] = {
     "steps that read": read,
     "steps that change": change,
     "a new file of 1 MB": lambda transport: transport.put("new", [LARGE[:9], LARGE[9:]]),
+    "1 MB more at the end of a file": lambda transport: transport.perform([Append("packs/large", LARGE)]),
     "a file of 1 MB": lambda transport: _same(transport.get("packs/large"), LARGE),
     "ranges of a large file": lambda transport: transport.perform([ReadRanges("packs/large", [(9, 500_000)] * 9)]),
     "take a lock folder and read what it guards": take_lock,

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -31,7 +32,7 @@ CALLS: dict[str, type[Step] | None] = {
     "open_read": ReadRanges,
     "map_file": None,
     "create": Put,
-    "append": None,
+    "append": Append,
     "rename": Rename,
     "delete": Delete,
     "make_directory": MakeDirectory,

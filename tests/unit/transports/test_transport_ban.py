@@ -13,7 +13,7 @@ from transports.base import Transport
 from transports.decorators.ban import CALLS, BanTransport, CallBanned
 from transports.errors import TransportError
 from transports.memory import MemoryTransport
-from transports.steps import Asked, Delete, Get, MakeDirectory, Put, ReadRanges, Rename, Step, SyncDirectory
+from transports.steps import Append, Asked, Delete, Get, MakeDirectory, Put, ReadRanges, Rename, Step, SyncDirectory
 
 
 def filled() -> MemoryTransport:
@@ -72,6 +72,11 @@ def test_a_rename_is_banned_by_either_path(rule: tuple[str, str]) -> None:
         BanTransport(filled(), [rule]).rename("y", "folder/x")
     with pytest.raises(CallBanned):
         BanTransport(filled(), [rule]).perform([Rename("y", "folder/x")])
+
+
+def test_to_append_is_banned_as_a_step_too() -> None:
+    with pytest.raises(CallBanned, match="bans append"):
+        BanTransport(filled(), [("append", "*")]).perform([Append("y", b"x")])
 
 
 def test_what_is_not_banned_is_handed_on_together() -> None:

@@ -13,6 +13,7 @@ from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -121,8 +122,8 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
     storage = Together()
     transport = CountedTransport(storage)
     changes = [MakeDirectory("a"), Put("a/x", b"123"), Put("a/y", b"4567"), Rename("a/y", "a/z"), SyncDirectory("a")]
-    transport.perform(changes)
-    assert transport.counts == Counts(files_opened=2, bytes_written=7, syncs=3)
+    transport.perform([*changes, Append("a/z", b"89")])
+    assert transport.counts == Counts(files_opened=3, bytes_written=9, syncs=4)
     before = transport.counts
     reads: list[Step] = [
         Get("a/x"),
@@ -132,8 +133,8 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
         GetStat("a"),
     ]
     transport.perform(reads)
-    assert transport.counts - before == Counts(files_opened=2, reads=3, bytes_read=6)
-    assert storage.groups == [5, 5]
+    assert transport.counts - before == Counts(files_opened=2, reads=3, bytes_read=8)
+    assert storage.groups == [6, 5]
     before = transport.counts
     with pytest.raises(NoSuchFile):
         transport.perform([Get("a/x"), Delete("absent")])

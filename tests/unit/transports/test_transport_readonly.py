@@ -11,6 +11,7 @@ from transports.decorators.readonly import ReadonlyTransport
 from transports.errors import PermissionDenied
 from transports.memory import MemoryTransport
 from transports.steps import (
+    Append,
     Delete,
     Get,
     GetStat,
@@ -58,7 +59,15 @@ def test_changes_made_behind_it_are_seen() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [MakeDirectory("x"), Put("x"), Rename("here", "x"), Delete("here"), RemoveDirectory("folder"), SyncDirectory("")],
+    [
+        MakeDirectory("x"),
+        Put("x"),
+        Append("here", b"x"),
+        Rename("here", "x"),
+        Delete("here"),
+        RemoveDirectory("folder"),
+        SyncDirectory(""),
+    ],
 )
 def test_steps_are_performed_up_to_the_first_that_changes(change: Step) -> None:
     storage = MemoryTransport()
