@@ -7,11 +7,9 @@ of what the disk kept.
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import hashlib
 import pickle
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -221,10 +219,6 @@ def state_of(repository: PackRepository) -> State:
     maps = repository.snapshot().view.maps
     entries = {f"{name}/".encode() + key: value for name, found in maps.items() for key, value in found.items()}
     return {**refs_of(repository), **entries}
-
-
-for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks of its own.
-    copyreg.pickle(type(lock()), lambda _, new=lock: (new, ()))  # type: ignore[misc]
 
 
 Crash = tuple[Aftermath, int]

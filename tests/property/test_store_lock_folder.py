@@ -155,8 +155,8 @@ stopped, is late by then."""
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), end=st.integers(1, 200), breaks=st.lists(BREAKS, min_size=1, max_size=6))
 def test_none_is_lost_where_locks_are_broken(seed: int, end: int, breaks: list[tuple[int, int]]) -> None:
-    """The first writer dies at one of his calls. An administrator, who has turns too, breaks the lock of whoever has it,
-    dead or alive; those whose lock he broke go on later as if they had it, and push again once they know."""
+    """The first writer dies at one of his calls. An administrator, who has turns too, breaks the lock of whoever has
+    it, dead or alive; those whose lock he broke go on later as if they had it, and push again once they know."""
     storage, history, turns = MemoryTransport(), History(), Turns(seed)
     writers = 3
     lines = [history.line(PUSHES, None, f"writer{number}") for number in range(writers)]
