@@ -388,15 +388,17 @@ class Remains(NamedTuple):
 
 def instead(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
+    places = [GetStat(place) for place in _places(path)[1:]]
+    left, others = _Left(path), [GetStat(_below(path, name)) for name in FOREIGN]
     try:
-        file = _file_in_the_way(above, path)
-        if file is not None:
-            return "a file" if file == path else f"a file at {file!r}"
-        folder = above.child(path) if path else above
-        left = remains(folder)
-        return recognise(folder) or ("" if left is None else f"what is left of one: {left}")
+        above.perform([*places, *left.steps, *others])
     except TransportError:
         return ""
+    file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
+    if file is not None:
+        return "a file" if file == path else f"a file at {file!r}"
+    foreign = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
+    return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
 
 
 def remains(folder: Transport) -> Remains | None:
@@ -407,12 +409,28 @@ def remains(folder: Transport) -> Remains | None:
     Raises:
         TransportError: the store failed.
     """
-    # Listed before the root is looked for: a creation that is going on writes it first.
-    kept = next((place for place in (PACKS, LOG, TABLES) if _holds_files(folder, place)), "")
-    if folder.exists(ROOT):
-        # With a format it is a whole one, some of whose folders were taken away.
-        return None if folder.exists(FORMAT) else Remains("a root", FORMAT)
-    return Remains(f"{kept!r} files", ROOT) if kept else None
+    left = _Left("")
+    folder.perform(left.steps)
+    return left.found
+
+
+class _Left:
+    """What is looked at, in one go, to tell what is left of a repository."""
+
+    def __init__(self, path: str) -> None:
+        # Listed before the root is looked for: a creation that is going on writes it first.
+        self._kept = {name: ListDirectory(_below(path, name)) for name in (PACKS, LOG, TABLES)}
+        self._root, self._format = GetStat(_below(path, ROOT)), GetStat(_below(path, FORMAT))
+        self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
+
+    @property
+    def found(self) -> Remains | None:
+        """What that is, once it was looked at."""
+        if self._root.result is not None:
+            # With a format it is a whole one, some of whose folders were taken away.
+            return None if self._format.result is not None else Remains("a root", FORMAT)
+        kept = next((name for name, each in self._kept.items() if each.result), None)
+        return None if kept is None else Remains(f"{kept!r} files", ROOT)
 
 
 def _places(path: str) -> list[str]:
@@ -430,13 +448,6 @@ def _file_in_the_way(above: Transport, path: str) -> str | None:
         except NoSuchFile:
             break
     return None
-
-
-def _holds_files(folder: Transport, place: str) -> bool:
-    try:
-        return bool(folder.list_directory(place))
-    except (NoSuchFile, NotADirectory):
-        return False
 
 
 def holds_repository(above: Transport, place: str) -> bool:
