@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from smartserver.cli.asking import confirm
 from smartserver.cli.errors import CommandError
 from smartserver.cli.place import is_url, repository_in, store_behind
 from smartserver.client.plain import plain
@@ -34,7 +35,7 @@ def command(path: str, force: bool) -> None:
             return
         click.echo(plain(f"{path}: the lock is held by {holder}"), err=True)
         if not force:
-            click.confirm("Break it?", abort=True, err=True)
+            confirm("Break it?", "--force")
         try:
             repository.break_lock(holder)
         except NoSuchFile:

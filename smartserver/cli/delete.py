@@ -6,6 +6,7 @@ import os
 
 import click
 
+from smartserver.cli.asking import confirm
 from smartserver.cli.errors import one_line
 from smartserver.cli.place import is_url, repository_in
 from smartserver.cli.session import client_for
@@ -29,7 +30,7 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
     """
     url = is_url(path)
     if not yes:
-        click.confirm(f"Delete {path} with all that is in it?", abort=True, err=True)
+        confirm(f"Delete {path} with all that is in it?", "--yes")
     if url:
         with one_line(path), client_for(path, flags) as (client, location):
             client.call(repository_delete, DeleteRequest(), location.path)

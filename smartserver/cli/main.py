@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -14,6 +15,7 @@ import click
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.client.plain import plain
+from smartserver.trace.flags import VARIABLE, BadFlag, check
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
@@ -82,6 +84,10 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     if unknown:
         known = "-Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
         raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
+    try:
+        check(os.environ.get(VARIABLE, ""), VARIABLE)
+    except BadFlag as wrong:
+        raise click.UsageError(str(wrong)) from None
     ctx.obj = frozenset(debug)
 
 

@@ -109,7 +109,8 @@ def parse_listen(text: str) -> tuple[str, int]:
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Refuse the calls a rule names, as rpc:Repository.pack or vfs:*:*/lock/*; may be given more than once.",
+    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/lock/*; may be "
+    "repeated. Behaviours (silly, per-item...) are a client's, and banned there: -Dhpss-ban.",
 )
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")

@@ -19,7 +19,7 @@ from typing import IO, TypeVar, cast
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.medium import MediumError
+from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.url import parse
 from smartserver.errors import OutcomeUnknown
@@ -157,7 +157,8 @@ class VfsLink:
         except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
             if isinstance(wrong, RemoteProtocolError):
                 self._client.close()  # Where its answer ends nobody knows.
-            raise TransportFailed(self.name, str(wrong)) from wrong
+            said = str(wrong) if isinstance(wrong, CannotConnect) else f"{self.name}: {wrong}"
+            raise TransportFailed("", said) from wrong
 
     def _send_first(self, calls: Iterable[Call]) -> None:
         """Send what was written to the files that the calls are about, or that lie in the folders they are about."""

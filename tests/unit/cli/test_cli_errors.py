@@ -10,7 +10,7 @@ from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
 from smartserver.errors import NoSuchRepository
 from smartserver.wire.errors import RemoteProtocolError
-from transports.errors import NoSpace
+from transports.errors import NoSpace, TransportFailed
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,14 @@ def test_nothing_wrong_is_nothing() -> None:
     with one_line("a"):
         done = True
     assert done
+
+
+def test_a_place_is_named_once_and_as_the_user_does() -> None:
+    for above, said in [
+        ("/srv/a/", "/srv/a: it is busy"),
+        ("/srv/a/", "'/srv/a/packs/x': it is busy"),
+        ("", "/srv/a: 'packs/x': it is busy"),
+    ]:
+        with pytest.raises(CommandError) as caught, one_line("/srv/a", above):
+            raise TransportFailed("packs/x" if "packs" in said else "", "it is busy")
+        assert str(caught.value) == said

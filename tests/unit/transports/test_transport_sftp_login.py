@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
+import shlex
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import paramiko
 import pytest
@@ -43,7 +46,11 @@ Host behind
 Host jumps
   ProxyJump me@gate
 Host far
-  ProxyJump a,b@c,d
+  ProxyJump a,b@c:2222,d
+Host farther
+  ProxyJump me@far,e
+Host round around
+  ProxyJump around
 Host direct
   ProxyJump none
   ProxyCommand none
@@ -82,14 +89,41 @@ def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: 
     ("host", "command"),
     [
         ("behind", "nc -X 5 behind 22"),
-        ("jumps", "ssh -o BatchMode=yes -W '[jumps]:22' me@gate"),
-        ("far", "ssh -o BatchMode=yes -J a,b@c -W '[far]:22' d"),
+        ("jumps", "ssh -o BatchMode=yes -W '[jumps]:22' ssh://me@gate"),
         ("direct", ""),
         ("short", ""),
     ],
 )
 def test_ways_through_a_command(tmp_path: Path, host: str, command: str) -> None:
     assert way(tmp_path, CONFIG, Account(host)).command == command
+
+
+def expanded(command: str, host: str, port: str) -> str:
+    """A `ProxyCommand` as ssh runs it."""
+    return re.sub("%.", lambda each: {"%%": "%", "%h": host, "%p": port}[each[0]], command)
+
+
+@pytest.mark.parametrize(
+    ("host", "hops"),
+    [
+        ("far", ["a", "b@c:2222", "d"]),
+        ("farther", ["a", "b@c:2222", "d", "me@far", "e"]),  # `far` is reached as the configuration says.
+        ("round", ["around", "around"]),  # It ends.
+    ],
+)
+def test_no_host_on_the_way_asks_anybody(tmp_path: Path, host: str, hops: list[str]) -> None:
+    """Each is logged in to by an ssh in batch mode, which has the one before it run as a `ProxyCommand`."""
+    command, target, found = way(tmp_path, CONFIG, Account(host)).command, f"[{host}]:22", list[str]()
+    while command:
+        program, *batch, leads, there, url = shlex.split(command)
+        assert (program, batch[:2], leads, there) == ("ssh", ["-o", "BatchMode=yes"], "-W", target)
+        found.append(url)
+        hop = urlsplit(url)
+        target = f"[{hop.hostname}]:{hop.port or 22}"
+        option, proxy = batch[2:] or ("-o", "ProxyCommand=")
+        assert (option, proxy[:13]) == ("-o", "ProxyCommand=")
+        command = expanded(proxy[13:], str(hop.hostname), str(hop.port or 22))
+    assert found == [f"ssh://{hop}" for hop in reversed(hops)]
 
 
 @pytest.mark.parametrize(
