@@ -50,6 +50,9 @@ PORT = 22
 RSA = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 """Ways to sign with a key -> its type, where the two have different names."""
 
+NO_BANNER = "Error reading SSH protocol banner"
+"""What paramiko says of a server that says nothing; the system's own words may follow."""
+
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 # What it complains of is raised too; without this it would also be printed.
 
@@ -126,7 +129,7 @@ def _told(what: str) -> Iterator[None]:
     except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
         raise TransportFailed("", f"{what}: no host can have that name") from None
     except (paramiko.SSHException, EOFError, ValueError) as wrong:
-        raise TransportFailed("", f"{what}: {wrong or 'the server ended the connection'}") from None
+        raise TransportFailed("", f"{what}: {_words(wrong)}") from None
 
 
 class _Refused(paramiko.SSHException):
@@ -203,7 +206,11 @@ class _Carrier:
 
 
 def _words(wrong: BaseException) -> str:
-    return (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+    said = (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+    if not said.startswith(NO_BANNER):
+        return said
+    why = said.removeprefix(NO_BANNER).strip()
+    return f"the server ended the connection before it said anything{f' ({why})' if why else ''}"
 
 
 # -- what the configuration says

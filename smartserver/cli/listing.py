@@ -19,7 +19,8 @@ from smartserver.verbs.repository_list import RepositoryField
 @click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, refs: bool) -> None:
-    """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store (sftp://).
+    """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
+    (sftp://, vfs://).
 
     \b
     smartserver list ~/repositories

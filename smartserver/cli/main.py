@@ -69,7 +69,7 @@ class Commands(click.Group):
     multiple=True,
     metavar="FLAG",
     help="-Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made; "
-    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans.",
+    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG has such flags for git and brz, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:

@@ -134,7 +134,8 @@ def command(
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
-    /~/ for the home there): git and brz start that themselves for hpss+sftp:// URLs.
+    /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
+    for hpss+sftp:// and hpss+vfs:// URLs.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.

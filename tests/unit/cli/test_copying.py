@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,13 @@ def test_what_is_missing_on_the_way_is_made(source: tuple[Path, History], target
     place, there = target
     assert run("push", str(folder), f"{place}/new/deep/project").exit_code == 0
     assert refs(there / "new" / "deep" / "project") == refs(folder)
+
+
+def test_what_a_server_would_log_is_not_said_besides(source: tuple[Path, History]) -> None:
+    words = [sys.executable, "-m", "smartserver.cli.main", "push", str(source[0]), "/absent/code/project"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "smartserver: /absent/code/project: /absent is not there\n"
 
 
 def test_a_mistyped_path_is_noticed(source: tuple[Path, History]) -> None:

@@ -18,6 +18,7 @@ from transports import sftp_login
 from transports.errors import TransportFailed
 from transports.sftp_login import Account, fingerprint, log_in
 
+NOTHING = "the server ended the connection before it said anything"
 KEY = b"\x00\x00\x00\x0bssh-ed25519 and the rest"
 LINE = f"ssh-ed25519 {base64.b64encode(KEY).decode()}"
 
@@ -294,6 +295,25 @@ def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host *\n  Port many\n")
     with pytest.raises(TransportFailed, match=r"^cannot read .*/config: invalid literal"):
         log_in(Account("x", config=str(tmp_path / "config")))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (EOFError(), "the server ended the connection"),
+        (paramiko.SSHException(""), "the server ended the connection"),
+        (paramiko.SSHException("Error reading SSH protocol banner"), NOTHING),
+        (
+            paramiko.SSHException("Error reading SSH protocol banner[Errno 104] Connection reset by peer"),
+            f"{NOTHING} ([Errno 104] Connection reset by peer)",
+        ),
+        (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+    ],
+)
+def test_there_is_always_a_reason(wrong: Exception, said: str) -> None:
+    with pytest.raises(TransportFailed) as caught, sftp_login._told("cannot log in"):
+        raise wrong
+    assert str(caught.value) == f"cannot log in: {said}"
 
 
 @pytest.mark.parametrize(
