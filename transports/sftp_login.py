@@ -249,7 +249,7 @@ def _hops(account: Account) -> list[str]:
         seen.add(account.host)
         options = _options(account)
         jump = str(options.get("proxyjump", "none"))
-        if jump == "none" or "proxycommand" in options:
+        if jump == "none" or options.get("proxycommand"):
             break
         hops = [*jump.split(","), *hops]
         account = dataclasses.replace(account, host=_host_of(hops[0]), port=0)

@@ -29,6 +29,5 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
         if isinstance(wrong, CodedError):
             name_from(above, wrong)
         said, name = str(wrong), what.partition("?")[0].removeprefix(PREFIX)
-        if what and not said.startswith(name) and f"'{name}" not in said:
-            said = f"{what}: {said}"
-        raise CommandError(said) from wrong
+        is_named = "/" in name and (said.startswith(name) or f"'{name}" in said)
+        raise CommandError(f"{what}: {said}" if what and not is_named else said) from wrong

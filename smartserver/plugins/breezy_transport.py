@@ -31,9 +31,9 @@ class HpssTransport(ConnectedTransport):
         whole, parameters = urlutils.split_segment_parameters(base)
         try:
             # Before Breezy does, which says it on two lines, and of a query leaves nothing.
-            query = parse_place(whole).query
-            below = whole.removesuffix("/") if query else whole
-            super().__init__(urlutils.join_segment_parameters(below.removesuffix(query), parameters), _from_transport)
+            asked = whole.removesuffix("/") if "?" in whole else whole
+            query = parse_place(asked).query
+            super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
             self.location = parse_place(urlutils.split_segment_parameters(self.base)[0] + query)
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None

@@ -167,7 +167,7 @@ def test_a_repository_around_another(ours: Begin) -> None:
     side.prepare('a git push -q "$URL-around/inner" main')
     base, _, path = side.url.rpartition("/")
     line = only_line(side.run('a git push "$URL-around" main'))
-    refused = f"invalid repository path '{path}-around': there is a repository at '{path}-around/inner'"
+    refused = f"invalid repository path '{path}-around': a repository is below it at 'inner'"
     assert line.startswith(f"fatal: hpss: {refused}")
     line = only_line(side.run(f"a git push {base}/ main"))
     assert line == "fatal: hpss: create a repository: it needs a name below the served folder"

@@ -49,12 +49,23 @@ def test_nothing_wrong_is_nothing() -> None:
     assert done
 
 
-def test_a_place_is_named_once_and_as_the_user_does() -> None:
-    for above, said in [
-        ("/srv/a/", "/srv/a: it is busy"),
-        ("/srv/a/", "'/srv/a/packs/x': it is busy"),
-        ("", "/srv/a: 'packs/x': it is busy"),
-    ]:
-        with pytest.raises(CommandError) as caught, one_line("/srv/a", above):
-            raise TransportFailed("packs/x" if "packs" in said else "", "it is busy")
-        assert str(caught.value) == said
+@pytest.mark.parametrize(
+    ("what", "above", "error", "said"),
+    [
+        ("/srv/a", "/srv/a/", TransportFailed("", "it is busy"), "/srv/a: it is busy"),
+        ("/srv/a", "/srv/a/", TransportFailed("packs/x", "it is busy"), "'/srv/a/packs/x': it is busy"),
+        ("/srv/a", "", TransportFailed("packs/x", "it is busy"), "/srv/a: 'packs/x': it is busy"),
+        ("vfs://h/a", "", TransportFailed("", "vfs://h/a: no sign of life"), "vfs://h/a: no sign of life"),
+        ("a", "", TransportFailed("", "a disk is full"), "a: a disk is full"),
+        (
+            "hpss+sftp://h/srv/a?host-key=any",
+            "sftp://h/srv/",
+            NoSuchRepository("a"),
+            "no repository at 'sftp://h/srv/a'",
+        ),
+    ],
+)
+def test_a_place_is_named_once_and_as_the_user_does(what: str, above: str, error: Exception, said: str) -> None:
+    with pytest.raises(CommandError) as caught, one_line(what, above):
+        raise error
+    assert str(caught.value) == said
