@@ -14,7 +14,7 @@ from smartserver.client.plain import plain
 from smartserver.verbs.repository_list import RepositoryField
 
 
-@click.command()
+@click.command(short_help="List the repositories at and below a folder or URL.")
 @click.argument("path")
 @click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
 @click.pass_obj

@@ -52,7 +52,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-@click.command()
+@click.command(short_help="Serve the repositories below a folder over hpss://.")
 @click.argument("root")
 @click.option(
     "--listen",

@@ -195,8 +195,9 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) ->
     assert "has a NUL (%00) in it" in line(f"hpss+sftp://127.0.0.1:{account.proxy.port}/t%00mp/project")
     (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
     assert "nobody knows its key" in line(account.url("project"))
-    (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand true\n")
-    assert "cannot log in to" in line(account.url("project"))  # Paramiko would write a log of it.
+    old = 'sh -c "echo SSH-1.5-old; exec cat >/dev/null"'  # Of which paramiko writes a log.
+    (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand {old}\n")
+    assert "cannot log in to" in line(account.url("project"))
 
 
 @pytest.mark.parametrize("tool", ["git", "brz"])
