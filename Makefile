@@ -71,7 +71,7 @@ compare: $(INSTALLED) $(PEERS)/installed
 	$(BIN)/smartserver bench compare --tools $(PEERS)/bin $(or $(ARGS),--write)
 
 ratchet: $(INSTALLED)
-	@$(BIN)/python -c 'import breezy' 2>/dev/null || $(MAKE) $(PEERS)/installed
+	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
 	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
 
 clean:
