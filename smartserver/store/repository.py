@@ -27,7 +27,7 @@ from smartserver.store.lock_folder import Holder
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.repack import rows
+from smartserver.store.repack import AHEAD, rows
 from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile, Swap
@@ -42,9 +42,6 @@ Plan = Callable[[RepositoryTransaction], bytes]
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-AHEAD = 4
-"""Packs that may come, from any process, while others are joined at a slow pace, before that is left: with as many no
-more than 15 packs were seen in `smartserver bench pushes`, without a bound 23 (doc/performance.md)."""
 FAR_PACKS = 48
 """Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
 bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""

@@ -11,8 +11,8 @@ from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
-from smartserver.store.repack import MOST_PACKS
-from smartserver.store.repository import AHEAD, COLLECT_INTERVAL, PackRepository
+from smartserver.store.repack import AHEAD, MOST_PACKS
+from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.faulty import FaultyTransport
 from transports.memory import MemoryTransport
