@@ -24,6 +24,11 @@ class Step(abc.ABC):
 
     path: str
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it names."""
+        return (self.path,)
+
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
         """Perform it by the calls of one file.
@@ -149,6 +154,10 @@ class Rename(Step):
     """As `Transport.rename` to `target`."""
 
     target: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, self.target
 
     def do(self, transport: Transport) -> None:
         transport.rename(self.path, self.target)
