@@ -30,23 +30,19 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.states import State, States
 from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import CodedError, NoSuchFile, TransportError
+from transports.errors import CodedError, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-FAR_PACKS = 48
-"""Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
-bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
-ROOT_READS = 4
-"""Times the root is read again because a pack it named was gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +58,6 @@ class Committed:
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told."""
         return self.view.changes_since(known)
-
-
-@dataclass(slots=True)
-class _State:
-    """What a commit looks at: the root as it was read, which may be a tombstone or none at all."""
-
-    root: Root | None
-    view: RootView | None
-    snapshot: Snapshot | None
-    """None where there is no repository."""
-
-    def is_of(self, root: Root | None) -> bool:
-        """Whether `root` is the one it was made from."""
-        return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
 
 class PackRepository:
@@ -101,11 +83,7 @@ class PackRepository:
         self._file = RootFile(transport, path, discipline=discipline, randomness=randomness)
         self._clock = clock
         self._randomness = randomness
-        self._texts = texts if texts is not None else TextCache()
-        self._guard = threading.Lock()
-        self._latest: Snapshot | None = None
-        self._recent: _State | None = None
-        """Behind a link, what a request read last: its commit need not read it again."""
+        self._states = States(self._file, texts if texts is not None else TextCache())
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -167,7 +145,7 @@ class PackRepository:
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
             TransportError: the store failed.
         """
-        found = self._state().snapshot
+        found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
         return found
@@ -199,7 +177,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._state().snapshot, announced, self._file.line)
+        return RepositoryTransaction(self.path, self._states.read().snapshot, announced, self._file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -224,7 +202,7 @@ class PackRepository:
             OutcomeUnknown: the log does not reach back to it.
             CorruptFile, TransportError: the log cannot be read.
         """
-        return self._earlier(self._state(), request, age)
+        return self._earlier(self._states.read(), request, age)
 
     def commit(
         self,
@@ -252,11 +230,11 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
-            recent, self._recent = self._recent, None
+            begun = self._states.take_begun()
             while True:  # Each time round, another writer has brought some of what the body has.
                 # Behind a link what the request began with will do: it is compared with the root under the lock.
-                known, recent = recent, None
-                state = known or self._state()
+                known, begun = begun, None
+                state = known or self._states.read()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
@@ -285,7 +263,7 @@ class PackRepository:
                 publication = upload.publication(self.path) if upload is not None else []
                 with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
-                        state = self._open(swap.current)
+                        state = self._states.open(swap.current)
                         first = self._earlier(state, request, age)
                         if first is not None:
                             return first
@@ -327,7 +305,7 @@ class PackRepository:
         if not self._repacking.acquire(blocking=False):
             return False
         try:
-            snapshot = self._state().snapshot
+            snapshot = self._states.read().snapshot
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
@@ -364,21 +342,18 @@ class PackRepository:
 
         They are seen as requests here read the root, whoever brought them.
         """
-        latest = self._latest
+        latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
 
-        A repository on a store behind a link is left alone until it has `FAR_PACKS`. `pace`: as `index_build.Pace`.
+        `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        latest = self._latest
-        if is_far(self.folder) and (latest is None or len(latest.packs) < FAR_PACKS):
-            return
         long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
@@ -422,39 +397,7 @@ class PackRepository:
 
     # -- steps
 
-    def _state(self) -> _State:
-        for reads_left in range(ROOT_READS, 0, -1):
-            try:
-                root: Root | None = self._file.read()
-            except NoSuchRepository:
-                root = None
-            try:
-                state = self._open(root)
-            except NoSuchFile:
-                if reads_left == 1:
-                    raise
-                continue
-            self._recent = state if is_far(self.folder) else None
-            return state
-        raise AssertionError("the last read returns or raises")
-
-    def _open(self, root: Root | None) -> _State:
-        if root is None:
-            return _State(None, None, None)
-        if root.deleted:
-            return _State(root, RootView(root, self.folder), None)
-        with self._guard:
-            latest = self._latest
-        if latest is None or latest.root != root:  # As in `is_of`.
-            latest = Snapshot.open(self.folder, root, latest, self._texts)
-            with self._guard:
-                # Never back to an older one, which a slower thread may have opened.
-                kept = self._latest
-                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
-                    self._latest = latest
-        return _State(root, latest.view, latest)
-
-    def _earlier(self, state: _State, request: bytes, age: int) -> Committed | None:
+    def _earlier(self, state: State, request: bytes, age: int) -> Committed | None:
         if state.view is None:
             return None
         now = self._clock()
@@ -466,12 +409,12 @@ class PackRepository:
             raise OutcomeUnknown("the log does not reach back to the request's first sending")
         return None
 
-    def _plan(self, state: _State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
+    def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
         transaction = RepositoryTransaction(self.path, state.snapshot, announced, self._file.line)
         return transaction, plan(transaction)
 
-    def _view(self, state: _State) -> RootView:
+    def _view(self, state: State) -> RootView:
         if state.view is None or state.snapshot is None:
             raise NoSuchRepository(self.path)
         return state.view
@@ -522,7 +465,7 @@ class PackRepository:
     def _swap(
         self,
         swap: Swap,
-        state: _State,
+        state: State,
         transaction: RepositoryTransaction,
         upload: Upload | None,
         entry: NewLogEntry,
@@ -537,7 +480,7 @@ class PackRepository:
         return RootView(root, self.folder, state.view)
 
     def _next(
-        self, state: _State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
+        self, state: State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
     ) -> tuple[Root, Files]:
         """The root after a transaction. `state`: where there is nothing at all, None."""
         now = self._clock()

@@ -125,19 +125,6 @@ def test_a_second_request_reads_no_index_again(stored: Stored) -> None:
     assert stored.trips.log == ["Get project/root"]
 
 
-def test_it_is_tidied_in_passing_once_it_has_many_packs(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = stored.repository()
-    for tip in stored.line[9:17]:
-        push(repository, stored.history, [tip], {MAIN: tip})
-    del stored.trips.log[:]
-    repository.tidy()
-    assert stored.trips.log == []
-    monkeypatch.setattr("smartserver.store.repository.FAR_PACKS", 14)
-    repository.tidy()
-    assert len(repository.snapshot().packs) < 7
-    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
-
-
 def test_tables_come_with_the_indexes(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root, "INLINE", 1)
     stored.push([stored.line[9]], b"refs/heads/other")
