@@ -107,6 +107,35 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     return [found[number] for number in range(len(wanted))]
 
 
+Place = tuple[int, int]
+"""Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
+
+
+class Fetched:
+    """The bytes of records that were read together, each until it is asked for; usable from several threads."""
+
+    def __init__(self) -> None:
+        self._content: dict[Place, bytes] = {}
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self._content
+
+    def read(self, wanted: Mapping[Place, tuple[PackReader, int, int]]) -> None:
+        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
+        """
+        held = sum(map(len, list(self._content.values())))
+        if held + sum(size for _, _, size in wanted.values()) > AT_ONCE:
+            self._content.clear()
+        self._content.update(zip(wanted, read_across(list(wanted.values())), strict=True))
+
+    def take(self, place: Place) -> bytes | None:
+        """What was read of a record, once; None where it was not."""
+        return self._content.pop(place, None)
+
+
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
     """The content of files, given with the bytes they should have; None for one that is not there.
 

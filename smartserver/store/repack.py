@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from smartserver.errors import CorruptFile
 from smartserver.store.document import PackEntry
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
+from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import PackWriter
-from smartserver.store.snapshot import OpenPack
 from transports.base import Transport
 
 MOST_PACKS = 12

@@ -28,7 +28,8 @@ from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
 from smartserver.store.left_hand import LeftHand
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
-from smartserver.store.snapshot import SegmentReader, Snapshot
+from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
 
 MISSING_NAMED = 1024

@@ -13,7 +13,7 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 from smartserver.errors import CorruptFile
 from smartserver.server import exchange, progress, session
 from smartserver.server.work import RequestWork
-from smartserver.store.snapshot import SegmentReader
+from smartserver.store.segment_reader import SegmentReader
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import repository_create

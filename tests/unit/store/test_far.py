@@ -13,9 +13,10 @@ from trips import Trips
 from smartserver.errors import CorruptFile
 from smartserver.store import far, root
 from smartserver.store.far import FarPack, get_all, is_far, read_across
+from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Snapshot, index_path
+from smartserver.store.snapshot import Snapshot
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -106,7 +107,6 @@ def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
 def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for in several goes, and records are read one by one."""
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 500)
-    monkeypatch.setattr("smartserver.store.snapshot.AT_ONCE", 500)
     monkeypatch.setattr("smartserver.store.far.NEAR", 100)
     assert pull(stored, 9) == stored.history.body(stored.line[:9])
     check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)

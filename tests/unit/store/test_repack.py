@@ -10,9 +10,10 @@ from pack_samples import KINDS, Stored, history, stored
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
 from smartserver.store.document import PackEntry
+from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
-from smartserver.store.snapshot import OpenPack, Snapshot, index_path, pack_path
+from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 
 
