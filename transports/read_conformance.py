@@ -201,15 +201,15 @@ class ReadSuite:
             steps.GetStat("folder"),
             steps.GetStat("absent/x"),
         )
-        names, none = steps.ListDirectory("folder"), steps.ListDirectory("absent")
-        asked: list[Step] = [content, absent, below, short, long, empty, ranges, there, nothing, names, none]
+        names, none, file = steps.ListDirectory("folder"), steps.ListDirectory("absent"), steps.ListDirectory("content")
+        asked: list[Step] = [content, absent, below, short, long, empty, ranges, there, nothing, names, none, file]
         filled.perform(asked)
         assert (content.result, content.content, absent.result, below.result) == (CONTENT, CONTENT, None, None)
         assert (short.content, long.content, empty.content) == (b"inner", b"inner", b"")
         assert ranges.result == [CONTENT[9:12], CONTENT[:1]]
         assert there.result is not None
         assert (there.result.kind, nothing.result) == (EntryKind.DIRECTORY, None)
-        assert (names.result, none.result) == (filled.list_directory("folder"), None)
+        assert (names.result, none.result, file.result) == (filled.list_directory("folder"), None, None)
         with pytest.raises(NoSuchFile) as wrong:
             absent.content  # noqa: B018
         assert wrong.value.path == "absent"

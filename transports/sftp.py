@@ -380,7 +380,7 @@ class SftpTransport(Transport):
             case steps.GetStat():
                 return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
             case steps.ListDirectory():
-                return _settling(talks.names(place, undo), step.settle)
+                return _settling(talks.names_of_folder(place, undo), step.settle)
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 

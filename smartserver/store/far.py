@@ -37,11 +37,12 @@ class FarPack(PackReader):
         self.first = len(self.header)
         self.end = entry.length - TRAILER
         self.transport = transport
-        self._proved = False
+        self._trailer = b""
+        """Once the file is proved."""
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
         """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
-        proof = [] if self._proved else [(0, self.first), (self.end, TRAILER + 1)]
+        proof = [] if self._trailer else [(0, self.first), (self.end, TRAILER + 1)]
         return ReadRanges(self.name, [*proof, *ranges])
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
@@ -58,11 +59,17 @@ class FarPack(PackReader):
             if head != self.header:
                 kinds, _ = decode_header(head, self.name)
                 raise CorruptFile(self.name, 0, f"its kinds are {kinds}, the repository's {self.kinds}")
-            self._proved = True
+            self._trailer = tail
         return found[len(found) - count :]
 
     def close(self) -> None:
         """There is nothing to give back."""
+
+    def trailer(self) -> bytes:
+        """As of any pack; it came with the first read."""
+        if not self._trailer:
+            self.read_ranges([])
+        return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As of any pack, in one trip.

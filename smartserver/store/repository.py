@@ -310,7 +310,8 @@ class PackRepository:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
+            made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
+            return made is not None
         finally:
             self._repacking.release()
 
@@ -326,16 +327,20 @@ class PackRepository:
         with self._repacking:
             self._awaited.clear()
             snapshot = self.snapshot()
-            before = left = len(snapshot.packs)
+            packs = snapshot.root.packs
+            before = left = len(packs)
             quarantine = partial(self._quarantine, upkeep.REPACK)
             progress(0, before)
-            for _ in range(rows(snapshot.root.packs)):  # Not until there is none: each push that comes makes another.
-                if not upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True):
+            for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
+                if done:
+                    snapshot = self.snapshot()
+                made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True)
+                if made is None:
                     break
-                snapshot = self.snapshot()
-                left = min(left, len(snapshot.packs))  # A push may have come meanwhile.
+                packs = made.packs
+                left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
-            return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
+            return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.

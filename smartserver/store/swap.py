@@ -35,7 +35,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Get, Put, Rename, Step, SyncDirectory
+from transports.steps import Delete, Get, ListDirectory, Put, Rename, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -148,11 +148,17 @@ class RootFile:
         Raises:
             NoSuchRepository: there is none.
         """
+        if not self._temporaries():
+            return []  # Nearly always: the lock is not needed.
         with self.locked() if half_made else self.swapping():
-            left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
-            for name in left:
-                self.folder.delete(name)
+            left = self._temporaries()
+            self.folder.perform([Delete(name) for name in left])
         return left
+
+    def _temporaries(self) -> list[str]:
+        names = ListDirectory("")
+        self.folder.perform([names])
+        return [name for name in names.result or () if name.startswith(TEMPORARY)]
 
     @contextlib.contextmanager
     def locked(self, first: Sequence[Step] = ()) -> Iterator[Held]:

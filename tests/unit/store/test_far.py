@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ from smartserver.store import far, root
 from smartserver.store.far import FarPack, get_all, is_far, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
+from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.repository import PackRepository
+from smartserver.store.root import DROPPED_KEPT
 from smartserver.store.snapshot import Snapshot
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
@@ -72,6 +75,50 @@ def lock(stored: Stored) -> None:
         pass
 
 
+def joined_a_day_ago(stored: Stored) -> None:
+    stored.repository().repack()
+    del stored.trips.log[:]
+    tomorrow = PackRepository(stored.trips, "project", clock=lambda: time.time() + DROPPED_KEPT)
+    assert tomorrow.collect_garbage_files() == 14
+    assert len(stored.storage.list_directory("project/packs")) == 2
+
+
+def test_what_an_interrupted_push_left_is_deleted_together(stored: Stored) -> None:
+    for name in ("one", "other"):
+        stored.storage.make_directory(f"project/incoming/{name}")
+        for end in ("pack", "idx"):
+            stored.storage.put(f"project/incoming/{name}/{end}", [b"left"])
+    seen: list[float] = []
+
+    def old(modified: float) -> bool:
+        seen.append(modified)
+        return True
+
+    assert sweep(stored.trips.child("project"), old, by_age=True) == 2
+    assert len(seen) == 6
+    assert len(stored.trips.log) == 3 + 1 + 2  # Names, how old, what is in them, how old; each folder.
+    assert stored.storage.list_directory("project/incoming") == []
+
+
+def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
+    quarantine = Quarantine(stored.trips, "project", b"request", Repeatable(7), by_age=True)
+    quarantine.hold(b"pack", b"index")
+    quarantine.publish("project")
+    del stored.trips.log[:]
+    before = set(stored.storage.list_directory("project/packs"))
+    quarantine.discard()
+    assert len(before - set(stored.storage.list_directory("project/packs"))) == 2
+    assert len(stored.trips.log) == 2
+
+
+def test_a_large_pack_is_not_joined_in_memory(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far, "AT_ONCE", 500)
+    assert stored.repository().repack().after == 1
+    assert any(each.startswith("create project/incoming/") for each in stored.trips.log)
+    assert stored.storage.list_directory("project/incoming") == []
+    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+
+
 OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "open": Stored.snapshot,
     "lock and unlock": lock,
@@ -86,6 +133,9 @@ OPERATIONS: dict[str, Callable[[Stored], object]] = {
     ),
     "pull one revision": lambda stored: pull(stored, 1),
     "clone": lambda stored: pull(stored, 9),
+    "repack": lambda stored: stored.repository().repack(),
+    "look for leftovers": lambda stored: stored.repository().collect_garbage_files(),
+    "delete what was joined a day ago": joined_a_day_ago,
 }
 
 
