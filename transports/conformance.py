@@ -102,6 +102,9 @@ class TransportSuite(ReadSuite):
         if Capability.APPEND not in transport.capabilities:
             with pytest.raises(NotSupported):
                 transport.append("log")
+            with pytest.raises(NotSupported):
+                transport.perform([steps.Put("before"), steps.Append("log", b"two"), steps.Put("never")])
+            assert transport.list_directory("") == ["before", "folder", "log"]
             return
         reader = transport.open_read("log")
         for text in (b"two ", CONTENT):
@@ -121,6 +124,19 @@ class TransportSuite(ReadSuite):
         with pytest.raises(NotADirectory):
             transport.append("log/below")
         assert transport.list_directory("") == ["folder", "log"]
+
+    def test_append_as_a_step(self, transport: Transport) -> None:
+        """In its order among others; empty it still wants a file that is there."""
+        if Capability.APPEND not in transport.capabilities:
+            return
+        read = steps.Get("log")
+        transport.perform([steps.Put("log", b"one "), steps.Append("log", b"two "), steps.Append("log", CONTENT), read])
+        assert read.content == b"one two " + CONTENT
+        for content in (b"", b"x"):
+            with pytest.raises(NoSuchFile) as caught:
+                transport.perform([steps.Append("absent", content), steps.Put("never")])
+            assert caught.value.path == "absent"
+        assert transport.list_directory("") == ["log"]
 
     def test_rename_replaces_a_file(self, transport: Transport) -> None:
         """The old name is gone; whoever had the replaced file open still reads it."""

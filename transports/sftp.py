@@ -392,6 +392,8 @@ class SftpTransport(Transport):
                 return talks.make_directory(place, undo)
             case steps.RemoveDirectory():
                 return talks.remove_directory(place, undo)
+            case steps.Append():
+                return talks.unsupported("append")
             case steps.Rename():
                 return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
             case steps.Delete():

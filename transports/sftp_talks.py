@@ -372,6 +372,12 @@ def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
             raise TransportFailed(place.name, f"sync failed, the server says: {refused}")
 
 
+def unsupported(what: str) -> Talk[None]:
+    """What this store cannot do, said in its turn."""
+    yield from ()
+    raise NotSupported(what)
+
+
 def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
     """One folder."""
     answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]

@@ -142,6 +142,21 @@ class Put(Step):
 
 
 @dataclass(eq=False, slots=True)
+class Append(Step):
+    """That content behind what is in a file that is there; it is durable. Where it fails a part may be written."""
+
+    content: bytes = b""
+
+    def do(self, transport: Transport) -> None:
+        file = transport.append(self.path)
+        try:
+            file.write(self.content)
+            file.sync()
+        finally:
+            file.close()
+
+
+@dataclass(eq=False, slots=True)
 class MakeDirectory(Step):
     """One folder."""
 

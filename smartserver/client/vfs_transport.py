@@ -177,6 +177,8 @@ class VfsTransport(Transport):
                 return list(_reads(full, step.ranges))
             case steps.Put():
                 return [Call(vfs.put, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
+            case steps.Append():
+                return [Call(vfs.append, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case steps.Rename():
                 return [Call(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
             case _:

@@ -30,7 +30,7 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import State, States
+from smartserver.store.states import Look, State, States
 from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
@@ -98,10 +98,7 @@ class PackRepository:
             CorruptFile, Unsupported: its root cannot be read.
             TransportError: the store failed.
         """
-        try:
-            return not self._file.read().deleted
-        except NoSuchRepository:
-            return False
+        return self._states.look().exists
 
     def deleted(self) -> bool:
         """Whether there was a repository, and its log still is.
@@ -110,11 +107,8 @@ class PackRepository:
             CorruptFile, Unsupported: its root cannot be read.
             TransportError: the store failed.
         """
-        try:
-            root = self._file.read()
-        except NoSuchRepository:
-            return False
-        return root.deleted and bool(root.log or root.log_files)
+        root = self._states.look().root
+        return root is not None and root.deleted and bool(root.log or root.log_files)
 
     def format(self) -> Format:
         """The format it has on disk.
@@ -171,13 +165,24 @@ class PackRepository:
 
     # -- changing
 
-    def begin(self, request: bytes, user: str, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
-        """A view of the repository as it is now, or of the place where it may be made.
+    def look(self, seen: Seen | None = None) -> Look:
+        """Whether it is there, as a request begins. `seen`: as of `States.look`.
+
+        Raises:
+            CorruptFile, Unsupported: its root cannot be read.
+            TransportError: the store failed.
+        """
+        return self._states.look(seen)
+
+    def begin(
+        self, request: bytes, user: str, announced: Sequence[Announced] = (), look: Look | None = None
+    ) -> RepositoryTransaction:
+        """A view of the repository as it is now, or was when it was looked at, or of the place where it may be made.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._states.read().snapshot, announced, self._file.line)
+        return RepositoryTransaction(self.path, self._states.read(look).snapshot, announced, self._file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.

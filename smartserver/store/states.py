@@ -13,6 +13,7 @@ from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.far import is_far
+from smartserver.store.model import Seen
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
@@ -35,6 +36,25 @@ class State:
         """Whether `root` is the one it was made from."""
         return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
+    def is_known(self, seen: Seen) -> bool:
+        """Whether it is the one a client has seen."""
+        view = self.view
+        return view is not None and seen == Seen(view.root.incarnation, view.root.version, view.mark(view.root.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a repository: its root, None where there is none."""
+
+    root: Root | None
+    now: bool
+    """Whether it was read just now, and is not merely what the client knows."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a repository; a deleted one is none."""
+        return self.root is not None and not self.root.deleted
+
 
 class States:
     """The states of one repository, one after the other; usable from several threads at once."""
@@ -52,18 +72,32 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def read(self) -> State:
-        """The repository as it is now.
+    def look(self, seen: Seen | None = None) -> Look:
+        """The root as it is now. `seen`: what a client knows; where reading is a trip and that was read last, it will
+        do for a change, which compares it with what is there under the lock.
+
+        Raises:
+            CorruptFile, Unsupported: it cannot be read.
+            TransportError: the store failed.
+        """
+        begun = self._begun
+        if seen is not None and begun is not None and begun.is_known(seen):
+            return Look(begun.root, now=False)
+        try:
+            return Look(self._file.read(), now=True)
+        except NoSuchRepository:
+            return Look(None, now=True)
+
+    def read(self, look: Look | None = None) -> State:
+        """The repository as it is now, or as it was looked at.
 
         Raises:
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
             TransportError: the store failed.
         """
         for reads_left in range(ROOT_READS, 0, -1):
-            try:
-                root: Root | None = self._file.read()
-            except NoSuchRepository:
-                root = None
+            root = (look or self.look()).root
+            look = None
             try:
                 state = self.open(root)
             except NoSuchFile:

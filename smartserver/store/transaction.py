@@ -70,6 +70,10 @@ class RepositoryTransaction:
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self._graph, self._missing = self._stored.with_announced(self._announced)
 
+    def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
+        """Another view of the same, which nothing was changed in yet, with these revisions announced."""
+        return RepositoryTransaction(self._path, self.snapshot, announced, self._format)
+
     @property
     def path(self) -> str:
         return self._path

@@ -134,6 +134,7 @@ OPERATIONS: dict[str, Callable[[VfsTransport], None]] = {
     "steps that read": read,
     "steps that change": change,
     "a new file of 1 MB": lambda transport: transport.put("new", [LARGE[:9], LARGE[9:]]),
+    "1 MB behind what is in a file": lambda transport: transport.perform([steps.Append("packs/large", LARGE)]),
     "a file of 1 MB": lambda transport: _same(transport.get("packs/large"), LARGE),
     "ranges of a large file": lambda transport: transport.perform(
         [steps.ReadRanges("packs/large", [(9, 500_000)] * 9)]

@@ -20,7 +20,7 @@ CALLS: dict[str, type[Step] | None] = {
     "open_read": steps.ReadRanges,
     "map_file": None,
     "create": steps.Put,
-    "append": None,
+    "append": steps.Append,
     "rename": steps.Rename,
     "delete": steps.Delete,
     "make_directory": steps.MakeDirectory,

@@ -71,7 +71,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *[
         Row(f"{verb} {name}", bars, opened=True)
-        for verb, bars in (("put", {VFS: 1, SFTP: 2}), ("append", {VFS: 2}))
+        for verb, bars in (("put", {VFS: 1, SFTP: 2}), ("append", {VFS: 1}))
         for name in SIZES
     ],
     Row(
