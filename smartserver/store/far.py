@@ -15,8 +15,8 @@ from transports.base import Capability, Transport
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are asked for at once: what a link of 64 Mbit/s brings in a second, so that trips are little of it, and
-few enough to be held for each reader."""
+"""Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
+trips are little of it, and few enough to be held for each reader and writer."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 

@@ -26,7 +26,7 @@ from transports.steps import Step
 
 LOCK = "lock"
 GATHERED = 64 << 10
-"""Bytes of segments that are written at once: most have some hundred."""
+"""Bytes of segments that are written at once to a file: most have some hundred."""
 
 TRIES = 8
 """Folders tried before giving up; each loses only to a sweep within the microseconds before it is locked."""
@@ -261,9 +261,10 @@ class DraftPack:
         self._kinds = kinds
         self._reader: ReadFile | None = None
         self.index = IndexBuilder(before)
-        self._pending: list[bytes] = [encode_header(kinds)]
+        self._pending = bytearray(encode_header(kinds))
         """What is not written yet, while the pack is held in memory its header too."""
-        self._pending_size = len(self._pending[0])
+        self._most = far.AT_ONCE
+        """Bytes of it at most."""
         self._file: WriteFile | None = None
         self._writer: PackWriter | None = None
         if quarantine.path:
@@ -277,17 +278,14 @@ class DraftPack:
         except BaseException:
             self._file.close()
             raise
-        self._pending_size -= len(self._pending.pop(0))
+        del self._pending[: writer.length]
+        self._most = GATHERED
         return writer
 
     @property
     def length(self) -> int:
         """Bytes so far: where the next segment will lie."""
-        return self._written + self._pending_size
-
-    @property
-    def _written(self) -> int:
-        return 0 if self._writer is None else self._writer.length
+        return len(self._pending) + (0 if self._writer is None else self._writer.length)
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row]) -> None:
         """Append a segment.
@@ -297,9 +295,8 @@ class DraftPack:
             NoSpace, TransportFailed.
         """
         self.index.add(self.length, segment, rows)
-        self._pending.append(content)
-        self._pending_size += len(content)
-        if self._pending_size >= GATHERED:
+        self._pending += content
+        if len(self._pending) >= self._most:
             self._write()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -309,7 +306,7 @@ class DraftPack:
             TransportFailed: they are not there.
         """
         if self._writer is None:
-            found = b"".join(self._pending)[offset : offset + size]
+            found = bytes(self._pending[offset : offset + size])
         else:
             if offset + size > self._writer.length:
                 self._write()
@@ -328,7 +325,7 @@ class DraftPack:
             NoSpace, TransportFailed: it is not tried again.
         """
         if self._writer is None or self._file is None:
-            content = b"".join(self._pending)
+            content = bytes(self._pending)
             digest = blake2b(content, digest_size=TRAILER).digest()
             length = len(content) + TRAILER
             index = self.index.finish(length, digest)
@@ -353,7 +350,7 @@ class DraftPack:
 
     def _write(self) -> None:
         writer = self._begin() if self._writer is None else self._writer
-        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
+        content, self._pending = bytes(self._pending), bytearray()
         if content:
             writer.append(content)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import tomllib
 from collections.abc import Callable
@@ -75,6 +76,11 @@ def lock(stored: Stored) -> None:
         pass
 
 
+def push_much(stored: Stored) -> None:
+    tip = stored.history.commit({"a": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
+    push(stored.repository(), stored.history, [tip], {MAIN: tip})
+
+
 def joined_a_day_ago(stored: Stored) -> None:
     stored.repository().repack()
     del stored.trips.log[:]
@@ -128,6 +134,7 @@ OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "push a new branch": lambda stored: push(
         stored.repository(), stored.history, [stored.line[9]], {b"refs/heads/new": stored.line[9]}
     ),
+    "push 1 MB": push_much,
     "new repository": lambda stored: push(
         PackRepository(stored.trips, "other"), stored.history, stored.line[:3], {MAIN: stored.line[2]}
     ),

@@ -4,7 +4,6 @@ import pytest
 from builders import KINDS, History, Lockless, Repeatable
 
 from smartserver.records.segment import decode_segment
-from smartserver.store import quarantine
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Row
 from smartserver.store.index_build import nowhere
@@ -199,7 +198,7 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same pack and index as with a folder of its own, which a large one has."""
-    monkeypatch.setattr(quarantine, "GATHERED", 10 if large else 10_000)
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
     near = Quarantine(folder, "", b"request", Repeatable())
     written(folder, near).seal()
     far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)
