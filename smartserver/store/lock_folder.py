@@ -155,16 +155,14 @@ class LockFolder:
         self._tidy()
         self._remove(gone)
 
-    def sweep(self, old: Callable[[float], bool]) -> int:
-        """Remove what dead writers left that waited for the lock; how many. `old`: whether that time of last change is
-        long ago by the store's clock.
+    def sweep(self, names: Sequence[str], old: Callable[[float], bool]) -> int:
+        """Remove what dead writers left that waited for the lock; how many. `names`: what is in it; `old`: whether that
+        time of last change is long ago by the store's clock.
 
         Raises:
             TransportError: the store failed.
         """
-        names = steps.ListDirectory(self._below + LOCK)
-        self._above.perform([names])
-        others = [f"{names.path}/{name}" for name in names.result or ()]
+        others = [f"{self._below}{LOCK}/{name}" for name in names]
         left = [steps.GetStat(path) for path in others if path != self._held]
         self._above.perform(left)
         dead = [each.path for each in left if each.result is not None and old(each.result.modified)]

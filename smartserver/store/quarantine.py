@@ -355,14 +355,13 @@ class DraftPack:
             writer.append(content)
 
 
-def sweep(folder: Transport, old: Callable[[float], bool], *, by_age: bool = False) -> int:
+def sweep(folder: Transport, names: Sequence[str], old: Callable[[float], bool], *, by_age: bool = False) -> int:
     """Delete what dead writers left in quarantine; how many folders that was.
 
-    `by_age`: as of `Quarantine`; `old`: whether that time of last change is long ago by the storage's clock.
+    `names`: what is in it; `by_age`: as of `Quarantine`; `old`: whether that time of last change is long ago by the
+    storage's clock.
     """
-    names = steps.ListDirectory(INCOMING)
-    folder.perform([names])
-    places = [f"{INCOMING}/{name}" for name in names.result or ()]
+    places = [f"{INCOMING}/{name}" for name in names]
     return _sweep_old(folder, places, old) if by_age else sum(_sweep_dead(folder, place) for place in places)
 
 

@@ -148,17 +148,12 @@ class RootFile:
         Raises:
             NoSuchRepository: there is none.
         """
-        if not self._temporaries():
-            return []  # Nearly always: the lock is not needed.
         with self.locked() if half_made else self.swapping():
-            left = self._temporaries()
+            names = ListDirectory("")
+            self.folder.perform([names])
+            left = [name for name in names.result or () if name.startswith(TEMPORARY)]
             self.folder.perform([Delete(name) for name in left])
         return left
-
-    def _temporaries(self) -> list[str]:
-        names = ListDirectory("")
-        self.folder.perform([names])
-        return [name for name in names.result or () if name.startswith(TEMPORARY)]
 
     @contextlib.contextmanager
     def locked(self, first: Sequence[Step] = ()) -> Iterator[Held]:

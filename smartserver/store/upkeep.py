@@ -13,7 +13,7 @@ from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import FOLDERS, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
+from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
@@ -87,7 +87,10 @@ def collect(
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
     """
     folder = file.folder
-    listed = _listed(folder)  # Before the root is read: what a root names later was not there, or is young.
+    # Before the root is read: what a root names later was not there, or is young.
+    names = _list(folder, PACKS, TABLES, LOG, INCOMING, LOCK, "")
+    listed = [f"{place}/{name}" for place in (PACKS, TABLES, LOG) for name in names[place]]
+    half_written = any(name.startswith(TEMPORARY) for name in names[""])
     try:
         root = file.read()
     except NoSuchRepository:
@@ -99,16 +102,16 @@ def collect(
             raise CorruptFile(left.lost, 0, f"it is gone, and there is {left.found}") from None
         in_folder = _in_folder(folder)
         now = quarantine().time() if in_folder else 0.0
-        count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
-        return count + len(file.sweep(half_made=True))
+        count = sweep(folder, names[INCOMING], lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
+        return count + len(file.sweep(half_made=True) if half_written else ())
     now = quarantine().time()
 
     def old(modified: float) -> bool:
         return now - modified >= UNNAMED_KEPT
 
-    count = sweep(folder, old, by_age=file.in_folder())
-    count += file.lock_folder.sweep(old) if file.in_folder() else 0
-    count += len(file.sweep())
+    count = sweep(folder, names[INCOMING], old, by_age=file.in_folder())
+    count += file.lock_folder.sweep(names[LOCK], old) if file.in_folder() else 0
+    count += len(file.sweep() if half_written else ())  # Only then is the lock needed.
     view = RootView(root, folder)
     dropped = {each.name: each.time for each in view.dropped()}
     expired = [name for name, time in dropped.items() if milliseconds(clock()) - time >= DROPPED_KEPT]
@@ -134,10 +137,11 @@ def _half_made(folder: Transport) -> bool:
     return names.issuperset(FOLDERS) and all(name in NAMES or name.startswith(TEMPORARY) for name in names)
 
 
-def _listed(folder: Transport) -> list[str]:
-    places = [ListDirectory(place) for place in (PACKS, TABLES, LOG)]
-    folder.perform(places)
-    return [f"{place.path}/{name}" for place in places for name in place.result or ()]
+def _list(folder: Transport, *places: str) -> dict[str, list[str]]:
+    """What is in each of some places; nothing where there is no such folder."""
+    asked = [ListDirectory(place) for place in places]
+    folder.perform(asked)
+    return {each.path: each.result or [] for each in asked}
 
 
 def _stem(path: str) -> str:

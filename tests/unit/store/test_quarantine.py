@@ -135,22 +135,22 @@ def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
     written(folder, live)
     written(folder, dead).close()
     dead._locked.close()  # What the system does for a process that ends.
-    assert sweep(folder, always) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 1
     assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
     assert folder.exists(live.pack_path)
     live.discard()
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 def test_a_sweep_takes_a_folder_that_was_never_locked(folder: MemoryTransport) -> None:
     folder.make_directory(f"{INCOMING}/half-made")
-    assert sweep(folder, never) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), never) == 1
     assert folder.list_directory(INCOMING) == []
 
 
 def test_a_sweep_survives_what_it_does_not_know(folder: MemoryTransport) -> None:
     folder.put(f"{INCOMING}/a-file", [b"x"])
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 class SweepingTransport(FaultyTransport):
@@ -162,7 +162,7 @@ class SweepingTransport(FaultyTransport):
         super().make_directory(path)
         if self.sweeps:
             self.sweeps -= 1
-            sweep(self.inner, never)
+            sweep(self.inner, self.inner.list_directory(INCOMING), never)
 
 
 @pytest.mark.parametrize(("sweeps", "wins"), [(1, True), (7, True), (8, False)])
@@ -175,7 +175,7 @@ def test_a_sweep_between_making_and_locking(folder: MemoryTransport, sweeps: int
         return
     place = Quarantine(racing, "", b"request", Repeatable())
     assert folder.list_directory(place.path) == [LOCK]
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
     place.leave()
     assert folder.list_directory(INCOMING) == []
 
@@ -185,9 +185,9 @@ def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     place = Quarantine(folder, "", b"request", Repeatable(), by_age=True)
     written(folder, place).close()
     assert folder.list_directory(place.path) == [f"{place.name.hex()}.pack"]
-    assert sweep(folder, never, by_age=True) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), never, by_age=True) == 0
     assert folder.exists(place.path)
-    assert sweep(folder, always, by_age=True) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always, by_age=True) == 1
     assert not folder.exists(place.path)
     Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
     assert folder.list_directory(INCOMING) == []

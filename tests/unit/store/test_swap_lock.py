@@ -34,7 +34,6 @@ class Waits(PassingTransport):
 def test_a_lock_that_is_held_is_given_up(storage: Transport) -> None:
     """Once after its time; then at once, until somebody has it or that time has passed again."""
     make(storage, {MAIN: tip(1)}, "project")
-    storage.put("project/root.00", [])
     watched = Waits(storage)
     file = RootFile(watched, "project")
     with storage.lock("project/lock"):
