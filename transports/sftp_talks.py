@@ -50,8 +50,9 @@ ERRORS: dict[
 TRIES = 10
 """How often a file is read that is another each time."""
 
-LISTED = (16, 128, 1024, 8192, 65536)
-"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
+LISTED = (16, 128, 1024)
+"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time, so that
+there may be 102,400 of them. A server that always has more, 256 KiB each time, takes 256 MiB of memory."""
 
 NO_FILE = "not a plain file"
 
@@ -151,6 +152,7 @@ def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
 def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
     """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
     and is left out."""
+    parts: Sequence[sftp.Answer] = ()
     for times in LISTED:
         opened, found = yield [sftp.open_directory(place.path), sftp.stat(place.path)]
         if not isinstance(opened, Handle):
@@ -166,7 +168,17 @@ def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
                 raise _failed(place, _status(part))
         if not isinstance(parts[-1], Names):
             return _sorted(part for part in parts if isinstance(part, Names))
-    raise TransportFailed(place.name, "it has more names than can be listed")
+    count = sum(len(part.names) for part in parts if isinstance(part, Names))
+    why = f"it has more than the {count:,} names that the server gave when asked {LISTED[-1]:,} times"
+    raise TransportFailed(place.name, f"{why}: no more are listed")
+
+
+def names_of_folder(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
+    """As `names`; None where there is something else, too."""
+    try:
+        return (yield from names(place, undo))
+    except NotADirectory:
+        return None
 
 
 def _sorted(parts: Iterable[Names]) -> list[str]:
@@ -365,6 +377,12 @@ def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
     for answer in answers:
         if refused := _refused(answer):
             raise TransportFailed(place.name, f"sync failed, {_says(refused, takes_room=True)}")
+
+
+def unsupported(what: str) -> Talk[None]:
+    """What this store cannot do, said in its turn."""
+    yield from ()
+    raise NotSupported(what)
 
 
 def make_directory(place: Place, undo: list[Request]) -> Talk[None]:

@@ -24,6 +24,11 @@ class Step(abc.ABC):
 
     path: str
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it names."""
+        return (self.path,)
+
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
         """Perform it by the calls of one file.
@@ -137,6 +142,21 @@ class Put(Step):
 
 
 @dataclass(eq=False, slots=True)
+class Append(Step):
+    """That content behind what is in a file that is there; it is durable. Where it fails a part may be written."""
+
+    content: bytes = b""
+
+    def do(self, transport: Transport) -> None:
+        file = transport.append(self.path)
+        try:
+            file.write(self.content)
+            file.sync()
+        finally:
+            file.close()
+
+
+@dataclass(eq=False, slots=True)
 class MakeDirectory(Step):
     """One folder."""
 
@@ -149,6 +169,10 @@ class Rename(Step):
     """As `Transport.rename` to `target`."""
 
     target: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, self.target
 
     def do(self, transport: Transport) -> None:
         transport.rename(self.path, self.target)

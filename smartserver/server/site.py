@@ -17,8 +17,9 @@ from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, Discipline
-from smartserver.store.model import Listed
+from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
+from smartserver.store.states import Look
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Stat, Transport
@@ -41,6 +42,8 @@ class Found:
 
     repository: PackRepository
     exists: bool
+    look: Look | None = field(default=None, compare=False)
+    """What was seen of it; None where its root was not looked at."""
 
     @property
     def at(self) -> str:
@@ -107,8 +110,9 @@ class Site:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
 
-    def find(self, path: str) -> Found:
-        """The repository at a path; a new one may be made there if it is neither in another nor around one.
+    def find(self, path: str, seen: Seen | None = None) -> Found:
+        """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
+        of `States.look`.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
@@ -116,7 +120,7 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        found = self._look(name)
+        found = self._look(name, seen)
         if not found.exists:
             around = self._first(jail.prefixes(name)[1:])
             if around is not None:
@@ -237,17 +241,18 @@ class Site:
             likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each.result)]
         return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
 
-    def _look(self, name: str) -> Found:
+    def _look(self, name: str, seen: Seen | None = None) -> Found:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
-        if not repository.exists():
-            return Found(repository, False)
+        look = repository.look(seen)
+        if not look.exists:
+            return Found(repository, False, look)
         with self._guard:
             repository = self._open.setdefault(name, repository)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return Found(repository, True)
+            return Found(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
         """The one that is kept open, else one that nobody has looked for."""

@@ -32,6 +32,7 @@ from smartserver.store.format import (
     recognise,
 )
 from smartserver.store.swap import RootFile
+from transports import steps
 from transports.base import EntryKind, Transport
 from transports.errors import (
     CodedError,
@@ -42,18 +43,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import (
-    Delete,
-    Get,
-    GetStat,
-    ListDirectory,
-    MakeDirectory,
-    Put,
-    RemoveDirectory,
-    Rename,
-    Step,
-    SyncDirectory,
-)
+from transports.steps import Step
 
 TRIES = 8
 """Times a creation begins anew because one that was given up took its folders away."""
@@ -135,7 +125,7 @@ class Creation:
             self._make(place)
         self._beside = _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
         self._left = surroundings.left
-        self._unmade = [MakeDirectory(place) for place in (self._beside, *self._folders())]
+        self._unmade = [steps.MakeDirectory(place) for place in (self._beside, *self._folders())]
         return True
 
     def _folders(self) -> list[str]:
@@ -216,10 +206,10 @@ class Creation:
         above, path, beside = self._file.above, self._file.path, self._beside
         content = encode_root(root)
         whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
-        puts = [Put(_below(beside, name), each) for name, each in whole]
-        syncs = [SyncDirectory(place) for place in (*self._folders(), beside)]
+        puts = [steps.Put(_below(beside, name), each) for name, each in whole]
+        syncs = [steps.SyncDirectory(place) for place in (*self._folders(), beside)]
         unmade, self._unmade = self._unmade, []
-        name = [Rename(beside, path), *[SyncDirectory(place) for place in _places(path)[-2::-1]]]
+        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in _places(path)[-2::-1]]]
         try:
             with self._parent_missing():
                 above.perform([*unmade, *first, *puts, *syncs, *name])
@@ -235,7 +225,7 @@ class Creation:
     def _explain(self, wrong: TransportError, content: bytes) -> None:
         """What it means that it was not finished; nothing is raised where something else is in the place."""
         above, path = self._file.above, self._file.path
-        there = Get(_below(path, ROOT))
+        there = steps.Get(_below(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
@@ -305,12 +295,12 @@ class _Surroundings:
         """
         self._path = path
         *self._places, own = _places(path)
-        place = GetStat(own)
-        self._stats = [GetStat(each) for each in self._places]
-        self._roots = [Get(_below(each, ROOT)) for each in self._places]
-        self._formats = [GetStat(_below(each, FORMAT)) for each in self._places]
-        self._others = [[GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
-        siblings = ListDirectory(self._places[-1])
+        place = steps.GetStat(own)
+        self._stats = [steps.GetStat(each) for each in self._places]
+        self._roots = [steps.Get(_below(each, ROOT)) for each in self._places]
+        self._formats = [steps.GetStat(_below(each, FORMAT)) for each in self._places]
+        self._others = [[steps.GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
+        siblings = steps.ListDirectory(self._places[-1])
         others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
         above.perform([place, *self._stats, *self._roots, *self._formats, *others, siblings])
         self.free = place.result is None
@@ -346,17 +336,17 @@ def remove_tree(transport: Transport, path: str) -> None:
     Raises:
         TransportError: the store failed; some of it may be there still.
     """
-    names = ListDirectory(path)
+    names = steps.ListDirectory(path)
     transport.perform([names])
-    inside = [GetStat(_below(path, name)) for name in names.result or ()]
+    inside = [steps.GetStat(_below(path, name)) for name in names.result or ()]
     transport.perform(inside)
     here: list[Step] = []
     for each in inside:
         if each.result is not None and each.result.kind is EntryKind.DIRECTORY:
             remove_tree(transport, each.path)
         else:
-            here.append(Delete(each.path))
-    transport.perform([*here, RemoveDirectory(path)])
+            here.append(steps.Delete(each.path))
+    transport.perform([*here, steps.RemoveDirectory(path)])
 
 
 def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
@@ -364,7 +354,7 @@ def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
     if not left:
         return
     with contextlib.suppress(TransportError):
-        stats = [GetStat(each) for each in (mine, *left)]
+        stats = [steps.GetStat(each) for each in (mine, *left)]
         above.perform(stats)
         now, *others = stats
         for each in others:

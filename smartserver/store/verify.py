@@ -31,10 +31,11 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.model import VerifyReport
+from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.root import RootView, damage
-from smartserver.store.snapshot import OpenPack, Snapshot, index_path
+from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from transports.errors import TransportError
 

@@ -93,6 +93,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "smartserver.client.media_conformance",
         "smartserver.pytest_plugin",
         "transports.conformance",
+        "transports.read_conformance",
     ),
 }
 """Library that is not Python's own -> which of our modules may import it."""

@@ -236,9 +236,8 @@ def test_over_ssh(users: Users, tmp_path: Path) -> None:
     for url in (f"hpss+ssh://me@host{tmp_path}/absolute/trunk", "hpss+ssh://host/~/below/trunk"):
         pushed = users.run("a", "push", url, "-Dhpss", **variables)
         assert pushed.status == 0, pushed.said
-        assert re.fullmatch(
-            r"Created new branch\.\nHPSS calls: 1 \(0 vfs\) hpss\+ssh://(me@)?host/(~|tmp)/\n", pushed.err
-        )
+        begun = "/".join(url.split("/")[:4])
+        assert pushed.err == f"Created new branch.\nHPSS calls: 1 (0 vfs) {begun}/\n"
         name = url.rpartition("/trunk")[0].rpartition("/")[2]
         assert users.run("", "branch", url, name, **variables).status == 0
         assert users.tip(name) == users.tip("a")

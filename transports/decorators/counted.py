@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from transports.base import Capability, ReadFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.steps import Get, Put, ReadRanges, Step, SyncDirectory
+from transports.steps import Append, Get, Put, ReadRanges, Step, SyncDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class CountedTransport(PassingTransport):
                     here.files_opened += 1
                     here.reads += len(step.result)
                     here.bytes_read += sum(map(len, step.result))
-                case Put():
+                case Put() | Append():
                     here.files_opened += 1
                     here.bytes_written += len(step.content)
                     here.syncs += 1

@@ -25,6 +25,7 @@ from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateReq
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from transports.base import Capability, Transport
 from transports.local import LocalTransport
+from transports.steps import Append
 
 MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
 
@@ -163,7 +164,7 @@ class _Measured:
             self._measure(f"put {name}", partial(store.put, path, [content]))
             self._expect(f"put {name}", (self._way.served / path).stat().st_size, size)
             if Capability.APPEND in store.capabilities:
-                self._measure(f"append {name}", partial(_append, store, path, content))
+                self._measure(f"append {name}", partial(store.perform, [Append(path, content)]))
                 self._expect(f"append {name}", (self._way.served / path).stat().st_size, 2 * size)
 
     def _lock(self) -> None:
@@ -247,15 +248,6 @@ class _Measured:
     def _there(self, ref: str, name: str = "project") -> str:
         value = PackRepository(LocalTransport(self._way.served), name).snapshot().view.ref(ref.encode())
         return "" if value is None else value[0].id.hex()
-
-
-def _append(store: Transport, path: str, content: bytes) -> None:
-    file = store.append(path)
-    try:
-        file.write(content)
-        file.sync()
-    finally:
-        file.close()
 
 
 def _swap_nothing(file: RootFile, look: Callable[[], object]) -> None:

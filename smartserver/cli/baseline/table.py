@@ -58,8 +58,7 @@ def notes(found: Baseline) -> list[str]:
         "and pulls, each command a fresh process with a fresh connection: its handshake, and SSH's login, are in the "
         "count. *: there they are not, the connection is open",
         "Breezy: round trips of Breezy 3.3 for the same operation over its own file verbs and over SFTP, as another "
-        "instrument counted them on 300 revisions; a bar is a third of that. For put and append 2008 counted 3; "
-        "an append first asks whether there is such a file",
+        "instrument counted them on 300 revisions; a bar is a third of that. For put and append 2008 counted 3",
         "The link is `netem proxy`: on real TCP a file of more than 14,480 bytes takes more round trips, by slow start",
         found.circumstances,
     ]

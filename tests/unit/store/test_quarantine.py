@@ -4,7 +4,6 @@ import pytest
 from builders import KINDS, History, Lockless, Repeatable
 
 from smartserver.records.segment import decode_segment
-from smartserver.store import quarantine
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Row
 from smartserver.store.index_build import nowhere
@@ -136,22 +135,22 @@ def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
     written(folder, live)
     written(folder, dead).close()
     dead._locked.close()  # What the system does for a process that ends.
-    assert sweep(folder, always) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 1
     assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
     assert folder.exists(live.pack_path)
     live.discard()
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 def test_a_sweep_takes_a_folder_that_was_never_locked(folder: MemoryTransport) -> None:
     folder.make_directory(f"{INCOMING}/half-made")
-    assert sweep(folder, never) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), never) == 1
     assert folder.list_directory(INCOMING) == []
 
 
 def test_a_sweep_survives_what_it_does_not_know(folder: MemoryTransport) -> None:
     folder.put(f"{INCOMING}/a-file", [b"x"])
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 class SweepingTransport(FaultyTransport):
@@ -163,7 +162,7 @@ class SweepingTransport(FaultyTransport):
         super().make_directory(path)
         if self.sweeps:
             self.sweeps -= 1
-            sweep(self.inner, never)
+            sweep(self.inner, self.inner.list_directory(INCOMING), never)
 
 
 @pytest.mark.parametrize(("sweeps", "wins"), [(1, True), (7, True), (8, False)])
@@ -176,7 +175,7 @@ def test_a_sweep_between_making_and_locking(folder: MemoryTransport, sweeps: int
         return
     place = Quarantine(racing, "", b"request", Repeatable())
     assert folder.list_directory(place.path) == [LOCK]
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
     place.leave()
     assert folder.list_directory(INCOMING) == []
 
@@ -186,9 +185,9 @@ def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     place = Quarantine(folder, "", b"request", Repeatable(), by_age=True)
     written(folder, place).close()
     assert folder.list_directory(place.path) == [f"{place.name.hex()}.pack"]
-    assert sweep(folder, never, by_age=True) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), never, by_age=True) == 0
     assert folder.exists(place.path)
-    assert sweep(folder, always, by_age=True) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always, by_age=True) == 1
     assert not folder.exists(place.path)
     Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
     assert folder.list_directory(INCOMING) == []
@@ -199,7 +198,7 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same pack and index as with a folder of its own, which a large one has."""
-    monkeypatch.setattr(quarantine, "GATHERED", 10 if large else 10_000)
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
     near = Quarantine(folder, "", b"request", Repeatable())
     written(folder, near).seal()
     far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)

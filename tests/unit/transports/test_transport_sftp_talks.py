@@ -244,8 +244,9 @@ def test_more_names_than_were_asked_for_are_asked_for_anew() -> None:
 def test_a_folder_without_end() -> None:
     rounds: list[list[Answer]] = []
     for times in talks.LISTED:
-        rounds += [[OPEN, FOLDER], [*[Names((b"a",))] * times, OK]]
-    assert "more names than can be listed" in str(refused(talks.names(PLACE, []), *rounds))
+        rounds += [[OPEN, FOLDER], [*[Names((b"a", b"b"))] * times, OK]]
+    wrong = str(refused(talks.names(PLACE, []), *rounds))
+    assert "more than the 2,048 names that the server gave when asked 1,024 times" in wrong
 
 
 def test_a_folder_that_cannot_be_read() -> None:
@@ -255,6 +256,8 @@ def test_a_folder_that_cannot_be_read() -> None:
     answers = [FAILURE, *[EOF] * (talks.LISTED[0] - 1), OK]
     assert "Failure" in str(refused(talks.names(PLACE, []), [OPEN, FOLDER], answers))
     assert have(talks.names(PLACE, []), [ABSENT, ABSENT]) is None
+    assert have(talks.names_of_folder(PLACE, []), [ABSENT, file(0)]) is None
+    assert isinstance(refused(talks.names_of_folder(PLACE, []), [denied, FOLDER]), PermissionDenied)
 
 
 # -- writing
