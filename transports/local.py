@@ -357,4 +357,7 @@ def folder_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValueError(f"{url!r} is not a folder of this machine: file:///PATH")
-    return unquote(parts.path)
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
+    return path

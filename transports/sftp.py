@@ -422,6 +422,8 @@ def from_url(url: str) -> SftpTransport:
     if parts.query and (name != "host-key" or not host_key):
         raise ValueError(f"{url!r}: {parts.query!r} is not host-key=SHA256:... or host-key=any")
     path = unquote(parts.path, errors="strict").rstrip("/") or "/"
+    if "\0" in path:  # OpenSSH's server ends the connection over one.
+        raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
     if path == "/~" or path.startswith("/~/"):
         path = path[3:] or "."
     account = Account(parts.hostname, unquote(parts.username or ""), parts.port or 0, unquote(host_key))

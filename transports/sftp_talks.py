@@ -97,10 +97,16 @@ def explain(place: Place, status: Status) -> Talk[TransportError]:
     return NoSuchFile(place.name) if error else _failed(place, status)
 
 
-def _failed(place: Place, status: Status, what: str = "") -> TransportError:
-    """The error of a status, by itself."""
+def _failed(place: Place, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
+    """The error of a status, by itself. `takes_room`: of a disk, where version 3 has one code for a full one and most
+    else; `what` is said before."""
     error = ERRORS.get(status.code)
-    return error(place.name) if error else TransportFailed(place.name, f"{what}the server says: {status}")
+    return error(place.name) if error else TransportFailed(place.name, what + _says(status, takes_room=takes_room))
+
+
+def _says(status: Status, *, takes_room: bool) -> str:
+    nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
+    return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
 def _status(answer: sftp.Answer) -> Status:
@@ -335,7 +341,8 @@ def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[Transp
     """Why a name cannot be had: somebody has it, or another reason."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
-    return (yield from explain(place, _status(answer)))
+    error = yield from explain(place, _status(answer))
+    return _failed(place, _status(answer), takes_room=True) if isinstance(error, TransportFailed) else error
 
 
 def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
@@ -362,14 +369,14 @@ def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
     """Raise why something was not written."""
     for answer in answers:
         if refused := _refused(answer):
-            raise _failed(place, refused, "not written, ")
+            raise _failed(place, refused, what="not written, ", takes_room=True)
 
 
 def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
     """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
     for answer in answers:
         if refused := _refused(answer):
-            raise TransportFailed(place.name, f"sync failed, the server says: {refused}")
+            raise TransportFailed(place.name, f"sync failed, {_says(refused, takes_room=True)}")
 
 
 def unsupported(what: str) -> Talk[None]:

@@ -18,13 +18,14 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import count, is_store_url, is_url, open_store
+from smartserver.cli.place import above, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
+from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
 from smartserver.errors import NoSuchRepository, NotDone, shown
 from smartserver.records.check import KINDS_OF
@@ -100,33 +101,46 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         with client_for(place, flags) as (client, location):
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
-    above, name = _parts(place)
-    site = Site(open_store(above, flags), name=above, tidies=False)
+    served, name = _parts(place)
+    site = Site(open_store(served, flags), name=served, tidies=False)
+
+    def connected() -> SameProcess:
+        return SameProcess(site, invoking_user(user()))
+
     with (
         observers_for(flags) as observers,
-        Client(lambda: SameProcess(site, invoking_user(user())), observers, agent=AGENT) as client,
+        Client(connected, observers, agent=AGENT, above=above(served)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 
 
 def _parts(place: str) -> tuple[str, str]:
-    """The folder that is served, and the path there: so that the repository's own folder need not be there yet.
-
-    What no server would serve under that name, or has nothing above it, is served itself: it must be there.
+    """The folder that is served, and the path there: so that folders that are missing on the way are made, as where git
+    pushes; but not the outermost, by which a mistyped path is noticed. On this machine the innermost that is there is
+    served. So is whatever has a part that no server would serve under that name.
     """
+    place = near(place)
     if not is_store_url(place):
-        whole = os.path.abspath(place)
-        above, _, name = whole.rpartition("/")
-        return (above, name) if above and jail.is_name(name) else (whole, "")
+        parts = os.path.abspath(place).strip("/").split("/")
+        there = next((at for at in range(len(parts) - 1, 1, -1) if os.path.isdir(f"/{'/'.join(parts[:at])}")), 1)
+        at = _begins(parts, there)
+        return f"/{'/'.join(parts[:at])}", "/".join(parts[at:])
     try:
-        parts = urlsplit(place)
+        url = urlsplit(place)
     except ValueError:
         return place, ""  # `open_store` says why it is none.
-    above, _, last = parts.path.rstrip("/").rpartition("/")
-    name = unquote(last, errors="surrogateescape")
-    if "/" in name or not jail.is_name(name) or (not above and name == HOME):
+    quoted = url.path.strip("/").split("/")
+    parts = [unquote(each, errors="surrogateescape") for each in quoted]
+    at = _begins(parts, int(url.scheme != VFS and (len(parts) > 1 or parts == [HOME])))
+    if at == len(parts):
         return place, ""
-    return parts._replace(path=above or "/").geturl(), name
+    return url._replace(path=f"/{'/'.join(quoted[:at])}").geturl(), "/".join(parts[at:])
+
+
+def _begins(parts: Sequence[str], least: int) -> int:
+    """Where the names at the end begin that a server would serve; `least`: not before."""
+    odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
+    return next(odd, least)
 
 
 # -- what is copied
@@ -173,7 +187,8 @@ class Copied:
         """
         for name, value in self.refs.items():
             if len(value) != 1:
-                raise CommandError(f"the ref {shown(name)} has {len(value)} tips: only refs with one can be copied")
+                why = "as a branch of Mercurial may, and this release sets refs to one: copy others by --ref NAME"
+                raise CommandError(f"the ref {shown(name)} has {len(value)} tips, {why}")
         return [
             RefUpdate(
                 name,
@@ -359,6 +374,9 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
     with one_line(source.place):
         pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
     copied = of_remote(there.knowledge).only(names)
+    if not made and here.knowledge.vcs != copied.vcs:
+        both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
+        raise CommandError(f"{both}: only one of the same kind can be copied into it")
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS_OF[copied.vcs]]

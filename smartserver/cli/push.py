@@ -17,14 +17,17 @@ from smartserver.cli.place import is_url, repository_in
 @click.pass_obj
 def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...], force: bool) -> None:
     """Bring all that the repository in SOURCE (the current folder if not given) has and TARGET lacks to TARGET: its
-    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing.
+    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
+    above it but for the outermost.
 
-    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://), TARGET one of
-    those or the URL of a server (hpss://), which takes one round trip.
+    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, vfs://), TARGET
+    one of those or the URL of a server (hpss://), which takes one round trip.
 
     \b
     smartserver push ~/repositories/project hpss://example.org/project
     smartserver push ~/repositories/project sftp://me@example.org/srv/code/project
+    smartserver push ~/repositories/project vfs://localhost/project
+    smartserver push /backup/project
     smartserver push --ref main sftp://me@example.org/srv/code/project /backup/project
     """
     if len(places) > 2:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Protocol
 
 from smartserver.client.call import Client
-from smartserver.client.medium import MediumError
+from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown
 from smartserver.verbs import vfs
@@ -102,7 +102,8 @@ class VfsLink:
         except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
             if isinstance(wrong, RemoteProtocolError):
                 self._client.close()  # Where its answer ends nobody knows.
-            raise TransportFailed(self.name, str(wrong)) from wrong
+            said = str(wrong) if isinstance(wrong, CannotConnect) else f"{self.name}: {wrong}"
+            raise TransportFailed("", said) from wrong
 
     def _send_first(self, calls: Iterable[Call]) -> None:
         """Send what was written to the files that the calls are about, or that lie in the folders they are about."""

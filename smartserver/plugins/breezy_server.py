@@ -74,7 +74,9 @@ class Server:
         self._unread: History | None = None
         self._read = Read(None)
         watching = observers(served_by(location), options.get(DEBUG.name))
-        self.client = Client(connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open)
+        self.client = Client(
+            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
+        )
 
     @property
     def read(self) -> Read:

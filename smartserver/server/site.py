@@ -186,7 +186,11 @@ class Site:
             looked += 1
             if looked > MAX_FOLDERS:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
-            names = self._names(folder)
+            try:
+                names = self._names(folder)
+            except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
+                found.append(Listed(folder, "", (), wrong.why))
+                continue
             if "HEAD" in names and "objects" in names:
                 continue  # A git repository has many folders, and none of ours.
             if FORMAT in names:
@@ -209,7 +213,11 @@ class Site:
             return Listed(path, "", (), str(wrong))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root."""
+        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root.
+
+        Raises:
+            InvalidPath: it leads out of what the store itself may be asked for.
+        """
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:

@@ -137,7 +137,7 @@ class Creation:
             yield
         except NoSuchFile:
             parent = _places(self._file.path)[-2]
-            why = f"{parent!r} is a link that leads nowhere, or was taken away"
+            why = f"{_name(parent)} is a link that leads nowhere, or was taken away"
             raise InvalidPath(self._file.path, why) from None
 
     def _prepare_in_place(self) -> None:
@@ -145,17 +145,17 @@ class Creation:
         places = _places(path)
         file = _file_in_the_way(above, path)
         if file is not None:
-            raise InvalidPath(path, "a file is there" if file == path else f"{file!r} is a file")
+            raise InvalidPath(path, "a file is there" if file == path else f"{_name(file)} is a file")
         for place in places[:-1]:
             if _holds_repository(above, place):
                 raise NestedRepository(path, place)
             foreign = recognise(above.child(place)) if place else None
             if foreign is not None:
-                raise InvalidPath(path, f"{place!r} is {foreign}: nothing is made inside it")
+                raise InvalidPath(path, f"{_name(place)} is {foreign}: nothing is made inside it")
         for place in places[1:]:
             self._make(place)
             if not above.exists(place):
-                raise InvalidPath(path, f"{place!r} is a link that leads nowhere")
+                raise InvalidPath(path, f"{_name(place)} is a link that leads nowhere")
         other = recognise(folder)
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
@@ -163,7 +163,8 @@ class Creation:
             if name not in NAMES and not name.startswith(TEMPORARY):
                 below = _repository_below(above, _below(path, name))
                 if below is not None:
-                    raise InvalidPath(path, f"there is a repository at {below!r}: none can be made above it")
+                    inner = below[len(path) :].strip("/")
+                    raise InvalidPath(path, f"a repository is below it at {inner!r}: none can be made above that")
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
         left = remains(folder)
         if left is not None:
@@ -319,14 +320,14 @@ class _Surroundings:
         for number, place in enumerate(self._places):
             stat = self._stats[number].result
             if stat is not None and stat.kind is not EntryKind.DIRECTORY:
-                raise InvalidPath(self._path, f"{place!r} is a file")
+                raise InvalidPath(self._path, f"{_name(place)} is a file")
             root = self._roots[number].result
             if root is not None and self._formats[number].result is not None and _is_live(root):
                 raise NestedRepository(self._path, place)
             row = zip(FOREIGN, self._others[number], strict=True)
             foreign = foreign_in([name for name, each in row if place and each.result is not None])
             if foreign is not None:
-                raise InvalidPath(self._path, f"{place!r} is {foreign}: nothing is made inside it")
+                raise InvalidPath(self._path, f"{_name(place)} is {foreign}: nothing is made inside it")
 
 
 def remove_tree(transport: Transport, path: str) -> None:
@@ -381,7 +382,7 @@ def instead(above: Transport, path: str) -> str:
     try:
         file = _file_in_the_way(above, path)
         if file is not None:
-            return "a file" if file == path else f"a file at {file!r}"
+            return "a file" if file == path else f"a file, {_name(file)}, above it"
         folder = above.child(path) if path else above
         left = remains(folder)
         return recognise(folder) or ("" if left is None else f"what is left of one: {left}")
@@ -409,6 +410,11 @@ def _places(path: str) -> list[str]:
     """The folders on the way to the repository's, the store's own first, and its own."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+
+
+def _name(place: str) -> str:
+    """A folder on the way, in a message that has the whole path besides, as its user says it."""
+    return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 
 def _file_in_the_way(above: Transport, path: str) -> str | None:

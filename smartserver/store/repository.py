@@ -159,7 +159,7 @@ class PackRepository:
         Raises:
             NoSuchRepository: there is none.
             Unsupported: this release cannot read it.
-            TransportError: the store failed.
+            TransportFailed: the store cannot be reached, or no more.
         """
         return verify(self._file, progress)
 

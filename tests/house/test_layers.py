@@ -52,6 +52,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "smartserver.server.same_process": ("smartserver.client.medium", "smartserver.server"),
     "smartserver.trace": ("smartserver.wire",),
     "smartserver.trace.bans": (
+        "smartserver.trace.flags",
         "smartserver.wire",
         "smartserver.verbs",
         "smartserver.records",

@@ -187,7 +187,38 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) ->
         return said
 
     assert "is not there" in line(f"{account.url('').replace(account.served.as_posix(), '/absent')}project/trunk")
+    if tool == "git":  # The path as it is in the URL, and not from the folder on that its server serves.
+        path = account.url("project/trunk").removeprefix("hpss+")
+        assert line(account.url("project/trunk")) == f"fatal: hpss: no repository at '{path}'"
     nobody = f"hpss+sftp://127.0.0.1:1{account.served}/project"
     assert "cannot connect to" in line(nobody)
+    assert "has a NUL (%00) in it" in line(f"hpss+sftp://127.0.0.1:{account.proxy.port}/t%00mp/project")
     (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
     assert "nobody knows its key" in line(account.url("project"))
+    (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand true\n")
+    assert "cannot log in to" in line(account.url("project"))  # Paramiko would write a log of it.
+
+
+@pytest.mark.parametrize("tool", ["git", "brz"])
+def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None:
+    """In the URL, as with sftp://."""
+    (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
+    shown = subprocess.run(
+        ["ssh-keygen", "-l", "-f", sshd.folder / "host_key.pub"], capture_output=True, text=True, check=True
+    )
+    keys = [shown.stdout.split()[1], "any"]
+    if tool == "git":
+        account.run("git", "init", "-q", "a")
+        commit(account, "a", "one")
+        account.run("git", "push", "-q", f"{account.url('project')}?host-key={keys[0]}", "main", where="a")
+        account.run("git", "clone", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+        account.run("git", "fetch", "-q", where="b")
+    else:
+        account.run(*BRZ, "init", "-q", "a")
+        account.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
+        account.run(*BRZ, "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
+        account.run(*BRZ, "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+    program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
+    done, _ = account.attempt(*program, f"{account.url('project')}?key=any")
+    assert done.returncode
+    assert "'key=any' is not host-key=SHA256:... or host-key=any" in done.stderr

@@ -122,7 +122,7 @@ def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
 def test_a_repository_around_another_is_refused(served: Served) -> None:
     """By the store, when it is made."""
     found = served.site.find("team")
-    with pytest.raises(InvalidPath, match="there is a repository at 'team/project'"):
+    with pytest.raises(InvalidPath, match="a repository is below it at 'project'"):
         found.repository.commit(
             bytes(16), 0, "user", lambda transaction: bytes(transaction.create("git sha1", KINDS, {}))
         )

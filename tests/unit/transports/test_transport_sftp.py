@@ -63,6 +63,7 @@ def test_urls(url: str, account: Account, root: str, shown: str, monkeypatch: py
         ("sftp://host/x?host-key", "is not host-key="),
         ("sftp://host:many/x", "many"),
         ("sftp://host/%ff", "utf-8"),
+        ("sftp://host/srv/a%00b", r"'sftp://host/srv/a%00b': no name of a file has a NUL \(%00\) in it"),
         ("sftp://-oProxyCommand=x/y", "is not the name of a host"),
         ("sftp://$(x)/y", "is not the name of a host"),
         ("sftp://%3bx@host/y", "is not the name of a user"),

@@ -284,10 +284,27 @@ def test_a_file_is_made_in_one_flight_and_written_in_the_next() -> None:
     ("answers", "error", "why"),
     [
         ([Status(Code.NO_SPACE), OK, OK], NoSpace, "no space left to write 'folder/x'"),
-        ([FAILURE, OK, OK], TransportFailed, "'folder/x': not written, the server says: Failure"),
-        ([OK, FAILURE, OK], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+        (
+            [FAILURE, OK, OK],
+            TransportFailed,
+            "'folder/x': not written, the server says: Failure (its disk may be full)",
+        ),
+        (
+            [Status(Code.FAILURE, "No space left"), OK, OK],
+            TransportFailed,
+            "'folder/x': not written, the server says: No space left",
+        ),
+        (
+            [OK, FAILURE, OK],
+            TransportFailed,
+            "'folder/x': sync failed, the server says: Failure (its disk may be full)",
+        ),
         ([OK, Status(Code.NO_SPACE), OK], TransportFailed, "'folder/x': sync failed, the server says: no space"),
-        ([OK, OK, FAILURE], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+        (
+            [OK, OK, FAILURE],
+            TransportFailed,
+            "'folder/x': sync failed, the server says: Failure (its disk may be full)",
+        ),
     ],
 )
 def test_what_is_not_written_is_told(answers: list[Answer], error: type[TransportError], why: str) -> None:
@@ -298,7 +315,9 @@ def test_what_is_not_written_is_told(answers: list[Answer], error: type[Transpor
 def test_a_name_that_is_taken() -> None:
     assert isinstance(refused(talks.create(PLACE), [FAILURE, file(3)]), FileExists)
     assert isinstance(refused(talks.make_directory(PLACE, []), [FAILURE, FOLDER]), FileExists)
-    assert "Failure" in str(refused(talks.create(PLACE), [FAILURE, ABSENT], [FOLDER]))
+    for making in (talks.create(PLACE), talks.make_directory(PLACE, [])):
+        wrong = refused(making, [FAILURE, ABSENT], [FOLDER])
+        assert str(wrong) == "'folder/x': the server says: Failure (its disk may be full)"
 
 
 def test_a_folder_that_cannot_be_removed() -> None:
