@@ -37,6 +37,7 @@ from smartserver.server.site import Site
 from smartserver.store.model import PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict, map_update
@@ -249,8 +250,8 @@ class Stored:
     the place, so that it is not taken for an error of the other side."""
 
     def __init__(self, repository: PackRepository, place: str, progress: Shown) -> None:
-        self._transaction = repository.begin(b"", "")
         self.snapshot = repository.snapshot()
+        self._transaction = RepositoryTransaction(repository.path, self.snapshot)
         self._place = place
         self._progress = progress
 
