@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/made
 INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
-PIP_OPTIONS := --quiet --disable-pip-version-check
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
@@ -71,7 +71,7 @@ compare: $(INSTALLED) $(PEERS)/installed
 	$(BIN)/smartserver bench compare --tools $(PEERS)/bin $(or $(ARGS),--write)
 
 ratchet: $(INSTALLED)
-	@$(BIN)/python -c 'import breezy' 2>/dev/null || $(MAKE) $(PEERS)/installed
+	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
 	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
 
 clean:

@@ -56,6 +56,27 @@ def place(path: str) -> str:
     return repr(path) if path.strip("/") else "the server's root"
 
 
+def known_as(above: str, path: str) -> str:
+    """What a user calls a path that counts from the served folder, which he calls `above`, with a slash at its
+    end; the path itself where that is empty, as its URL begins there too."""
+    if "://" in above:
+        from urllib.parse import quote  # It takes 8 ms to load, which only a mistake costs.
+
+        path = quote(path, errors="surrogateescape")
+    return f"{above}{path}".rstrip("/") or above
+
+
+def name_from(above: str, error: CodedError) -> None:
+    """Have an error say its paths from `above` on, as `known_as`. What has no path, or counts from a repository's own
+    folder, stays as it is."""
+    if not above or isinstance(error, CorruptFile):
+        return
+    for name in ("path", "inside"):
+        path = getattr(error, name, None)
+        if isinstance(path, str) and (path or isinstance(error, RepositoryError)):
+            setattr(error, name, known_as(above, path))
+
+
 def shown(key: bytes) -> str:
     """An id or key in a message: text where it is that (Breezy's are, the parts of a key joined with NUL), else hex."""
     try:
@@ -117,13 +138,14 @@ class InvalidName(RequestError, code="invalid-name"):
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """This user may not do that here."""
+    """This user may not do that here; `path`: the repository's, where `what` is about it and others may be had."""
 
     what: str
     why: str
+    path: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.why}"
+        return f"{self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)

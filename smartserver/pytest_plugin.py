@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from smartserver.trace.flags import VARIABLE
+
 if TYPE_CHECKING:
     from smartserver.errors import Banned
 
 MARK = "ban"
 EXEMPT = "unbanned"
 FOR_ALL = "hpss_bans"
-VARIABLE = "SMARTSERVER_DEBUG"
 
 _FOUND = pytest.StashKey[list["Banned"]]()
 """What was banned since it was last looked at, in whichever test: the client of a fixture may outlast the one that made

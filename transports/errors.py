@@ -16,6 +16,7 @@ CodedError
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import ClassVar
 
 
@@ -51,6 +52,12 @@ class CodedError(Exception):
 
 class TransportError(CodedError):
     """A file store could not do what was asked."""
+
+
+def _word(path: str) -> str:
+    """A path as a shell reads it."""
+    home = "~/" if path.startswith("~/") else ""
+    return home + shlex.quote(path.removeprefix(home))
 
 
 def _of(path: str) -> str:
@@ -131,8 +138,11 @@ class Locked(TransportError, code="locked", retryable=True):
     def __str__(self) -> str:
         if not self.holder:
             return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
-        cure = "if that is dead, `smartserver break-lock` lets others go on"
-        return f"{self.path!r} is held by {self.holder}, and was not let go of within {self.seconds} s; {cure}"
+        folder, _, _ = self.path.rpartition("/")
+        where = "" if folder.startswith(("/", "~/")) or "://" in folder else " in the folder that is served"
+        cure = f"`smartserver break-lock {_word(folder or '.')}`{where} lets others go on"
+        held = f"{self.path!r} is held by {self.holder}, and was not let go of within {self.seconds} s"
+        return f"{held}; if that is dead, {cure}"
 
 
 @dataclasses.dataclass(eq=False)

@@ -183,6 +183,12 @@ class LocalTransport(Transport):
     def describe(self, path: str = "") -> str:
         return os.path.join(self._root, self._name(path)).rstrip("/") or "/"
 
+    def whole(self) -> tuple[Transport, str]:
+        try:
+            return LocalTransport("/"), paths.check(self.real_path().strip("/"))
+        except ValueError:  # It is not UTF-8.
+            return self, ""
+
     def real_path(self, path: str = "") -> str:
         return os.fsdecode(os.path.realpath(self._at(path)))
 
@@ -357,4 +363,7 @@ def folder_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValueError(f"{url!r} is not a folder of this machine: file:///PATH")
-    return unquote(parts.path)
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
+    return path

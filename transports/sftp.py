@@ -6,6 +6,7 @@ flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import weakref
 from collections import deque
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from transports import paths
+from transports import paths, steps
 from transports import sftp_packets as sftp
 from transports import sftp_talks as talks
 from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
@@ -23,20 +24,7 @@ from transports.errors import NotSupported, TransportError, TransportFailed
 from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
 from transports.sftp_talks import Place, Talk
-from transports.steps import (
-    Append,
-    Delete,
-    Get,
-    GetStat,
-    ListDirectory,
-    MakeDirectory,
-    Put,
-    ReadRanges,
-    RemoveDirectory,
-    Rename,
-    Step,
-    SyncDirectory,
-)
+from transports.steps import Step
 
 UNDER_WAY = 4 * 1024 * 1024
 """Bytes of a file written piece by piece that may be unanswered; as `sftp_session.WINDOW`."""
@@ -189,10 +177,10 @@ class _SftpWriteFile(WriteFile):
         self._finish(talks.finish(handle, fsync=self._session.has(sftp.FSYNC)))
 
 
-_ASKS = (Get, ReadRanges, GetStat, ListDirectory, SyncDirectory)
+_ASKS = (steps.Get, steps.ReadRanges, steps.GetStat, steps.ListDirectory, steps.SyncDirectory)
 """Steps that change nothing that is seen: they may be sent before it is known how those before them ended."""
 
-_FINAL = (Rename, Delete)
+_FINAL = (steps.Rename, steps.Delete)
 """Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
 were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
 
@@ -277,6 +265,15 @@ class SftpTransport(Transport):
         name = paths.join(self._prefix, path)
         return f"{self._where.rstrip('/')}/{name}" if name else self._where
 
+    def whole(self) -> tuple[Transport, str]:
+        top, here = ("/", self._root) if self._root.startswith("/") else (".", self._root)
+        try:
+            path = paths.check(posixpath.normpath(f"/{here}").strip("/"))
+        except ValueError:
+            return self, ""
+        where = urlsplit(self._where)._replace(path="" if top == "/" else "/~").geturl()
+        return SftpTransport(self._line, top, where), paths.join("" if here == "." else path, self._prefix)
+
     def real_path(self, path: str = "") -> str:
         return self._have(talks.real_path(self._at(path))).decode("utf-8", "surrogateescape")
 
@@ -309,7 +306,7 @@ class SftpTransport(Transport):
             file.close()
 
     def rename(self, source: str, target: str) -> None:
-        self.perform([Rename(source, target)])
+        self.perform([steps.Rename(source, target)])
 
     def delete(self, path: str) -> None:
         self._have(talks.delete(self._at(path)))
@@ -332,7 +329,7 @@ class SftpTransport(Transport):
         return self._have(talks.look(self._at(path))) is not None
 
     def sync_directory(self, path: str) -> None:
-        self.perform([SyncDirectory(path)])
+        self.perform([steps.SyncDirectory(path)])
 
     def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
         raise NotSupported("lock")
@@ -344,24 +341,21 @@ class SftpTransport(Transport):
 
     def perform(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._at(step.path)
-            if isinstance(step, Append):
-                raise NotSupported("append")
-            if isinstance(step, Rename):
-                self._at(step.target)
+            for path in step.paths:
+                self._at(path)
         session = self._line.session()
         for group in _groups(steps):
             self._fly(session, group)
 
-    def _fly(self, session: Session, steps: Sequence[Step]) -> None:
+    def _fly(self, session: Session, group: Sequence[Step]) -> None:
         """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
         parts: list[_Part] = []
         writes = False
-        for step in steps:
+        for step in group:
             undo: list[sftp.Request] = []
             # A question is sent after all that was asked before it: of a `Put`, that is the second flight.
             parts.append(_Part(self._talk(session, step, undo), undo, starts=int(writes and isinstance(step, _ASKS))))
-            writes = writes or isinstance(step, Put)
+            writes = writes or isinstance(step, steps.Put)
         flight, going = 0, parts
         while any(not part.ended for part in going):
             for part in going:
@@ -389,30 +383,32 @@ class SftpTransport(Transport):
     def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
         place = self._at(step.path)
         match step:
-            case Get():
+            case steps.Get():
                 return _settling(talks.content(place, undo), step.settle)
-            case ReadRanges():
+            case steps.ReadRanges():
                 return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
-            case GetStat():
+            case steps.GetStat():
                 return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
-            case ListDirectory():
-                return _settling(talks.names(place, undo), step.settle)
+            case steps.ListDirectory():
+                return _settling(talks.names_of_folder(place, undo), step.settle)
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 
     def _change(self, session: Session, place: Place, step: Step, undo: list[sftp.Request]) -> Talk[None]:
         match step:
-            case Put():
+            case steps.Put():
                 return talks.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
-            case MakeDirectory():
+            case steps.MakeDirectory():
                 return talks.make_directory(place, undo)
-            case RemoveDirectory():
+            case steps.RemoveDirectory():
                 return talks.remove_directory(place, undo)
-            case Rename():
+            case steps.Append():
+                return talks.unsupported("append")
+            case steps.Rename():
                 return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
-            case Delete():
+            case steps.Delete():
                 return talks.delete(place)
-            case SyncDirectory():
+            case steps.SyncDirectory():
                 return talks.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
             case _:
                 raise TypeError(f"no step of SFTP: {step}")
@@ -436,6 +432,8 @@ def from_url(url: str) -> SftpTransport:
     if parts.query and (name != "host-key" or not host_key):
         raise ValueError(f"{url!r}: {parts.query!r} is not host-key=SHA256:... or host-key=any")
     path = unquote(parts.path, errors="strict").rstrip("/") or "/"
+    if "\0" in path:  # OpenSSH's server ends the connection over one.
+        raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
     if path == "/~" or path.startswith("/~/"):
         path = path[3:] or "."
     account = Account(parts.hostname, unquote(parts.username or ""), parts.port or 0, unquote(host_key))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import getpass
 import hashlib
 import hmac
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
@@ -47,6 +49,9 @@ PORT = 22
 
 RSA = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 """Ways to sign with a key -> its type, where the two have different names."""
+
+NO_BANNER = "Error reading SSH protocol banner"
+"""What paramiko says of a server that says nothing; the system's own words may follow."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 # What it complains of is raised too; without this it would also be printed.
@@ -124,7 +129,7 @@ def _told(what: str) -> Iterator[None]:
     except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
         raise TransportFailed("", f"{what}: no host can have that name") from None
     except (paramiko.SSHException, EOFError, ValueError) as wrong:
-        raise TransportFailed("", f"{what}: {wrong or 'the server ended the connection'}") from None
+        raise TransportFailed("", f"{what}: {_words(wrong)}") from None
 
 
 class _Refused(paramiko.SSHException):
@@ -201,7 +206,11 @@ class _Carrier:
 
 
 def _words(wrong: BaseException) -> str:
-    return (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+    said = (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+    if not said.startswith(NO_BANNER):
+        return said
+    why = said.removeprefix(NO_BANNER).strip()
+    return f"the server ended the connection before it said anything{f' ({why})' if why else ''}"
 
 
 # -- what the configuration says
@@ -213,11 +222,8 @@ def _way(account: Account) -> _Way:
     port = int(options.get("port", PORT))
     known = str(options.get("hostkeyalias", host))
     command = str(options.get("proxycommand") or "")
-    if not command and (jump := str(options.get("proxyjump", "none"))) != "none":
-        *first, last = jump.split(",")
-        through = ["-J", ",".join(first)] if first else []
-        # What ssh itself does; but it would ask for a passphrase, or whether a host is the right one.
-        command = shlex.join(["ssh", "-o", "BatchMode=yes", *through, "-W", f"[{host}]:{port}", last])
+    if not command and (hops := _hops(account)):
+        command = _through(hops, f"[{host}]:{port}")
     files = [
         *(str(options.get("userknownhostsfile", "")).split() or KNOWN_HOSTS),
         *(str(options.get("globalknownhostsfile", "")).split() or SYSTEM_KNOWN_HOSTS),
@@ -233,6 +239,44 @@ def _way(account: Account) -> _Way:
         identities_only=options.get("identitiesonly", "no") == "yes",
         command=command,
     )
+
+
+def _hops(account: Account) -> list[str]:
+    """The hosts to log in to on the way, the first one first: those on the way to that one, too."""
+    hops: list[str] = []
+    seen = set[str]()
+    while account.host not in seen:
+        seen.add(account.host)
+        options = _options(account)
+        jump = str(options.get("proxyjump", "none"))
+        if jump == "none" or options.get("proxycommand"):
+            break
+        hops = [*jump.split(","), *hops]
+        account = dataclasses.replace(account, host=_host_of(hops[0]), port=0)
+    return hops
+
+
+def _host_of(hop: str) -> str:
+    """The host of `[USER@]HOST[:PORT]` or `ssh://[USER@]HOST[:PORT]`."""
+    return urlsplit(_as_url(hop)).hostname or ""
+
+
+def _as_url(hop: str) -> str:
+    return hop if hop.startswith("ssh://") else f"ssh://{hop}"
+
+
+def _through(hops: Sequence[str], target: str) -> str:
+    """The command that leads through them: what ssh itself does, but that none of them asks for a passphrase, or if a
+    host is the right one: `ssh -J` says so to the last one alone."""
+    command = ""
+    for number, hop in enumerate(hops, 1):
+        is_last = number == len(hops)
+        # Whoever runs a `ProxyCommand` puts host and port into it, and makes one of two percent signs.
+        inner = command if is_last else command.replace("%", "%%")
+        before = ["-o", f"ProxyCommand={inner}"] if inner else []
+        words = ["ssh", "-o", "BatchMode=yes", *before, "-W", target if is_last else "[%h]:%p", _as_url(hop)]
+        command = shlex.join(words)
+    return command
 
 
 def _options(account: Account) -> Mapping[str, Any]:

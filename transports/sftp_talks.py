@@ -50,8 +50,9 @@ ERRORS: dict[
 TRIES = 10
 """How often a file is read that is another each time."""
 
-LISTED = (16, 128, 1024, 8192, 65536)
-"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
+LISTED = (16, 128, 1024)
+"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time, so that
+there may be 102,400 of them. A server that always has more, 256 KiB each time, takes 256 MiB of memory."""
 
 NO_FILE = "not a plain file"
 
@@ -96,10 +97,16 @@ def explain(place: Place, status: Status) -> Talk[TransportError]:
     return NoSuchFile(place.name) if error else _failed(place, status)
 
 
-def _failed(place: Place, status: Status, what: str = "") -> TransportError:
-    """The error of a status, by itself."""
+def _failed(place: Place, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
+    """The error of a status, by itself. `takes_room`: of a disk, where version 3 has one code for a full one and most
+    else; `what` is said before."""
     error = ERRORS.get(status.code)
-    return error(place.name) if error else TransportFailed(place.name, f"{what}the server says: {status}")
+    return error(place.name) if error else TransportFailed(place.name, what + _says(status, takes_room=takes_room))
+
+
+def _says(status: Status, *, takes_room: bool) -> str:
+    nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
+    return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
 def _status(answer: sftp.Answer) -> Status:
@@ -145,6 +152,7 @@ def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
 def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
     """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
     and is left out."""
+    parts: Sequence[sftp.Answer] = ()
     for times in LISTED:
         opened, found = yield [sftp.open_directory(place.path), sftp.stat(place.path)]
         if not isinstance(opened, Handle):
@@ -160,7 +168,17 @@ def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
                 raise _failed(place, _status(part))
         if not isinstance(parts[-1], Names):
             return _sorted(part for part in parts if isinstance(part, Names))
-    raise TransportFailed(place.name, "it has more names than can be listed")
+    count = sum(len(part.names) for part in parts if isinstance(part, Names))
+    why = f"it has more than the {count:,} names that the server gave when asked {LISTED[-1]:,} times"
+    raise TransportFailed(place.name, f"{why}: no more are listed")
+
+
+def names_of_folder(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
+    """As `names`; None where there is something else, too."""
+    try:
+        return (yield from names(place, undo))
+    except NotADirectory:
+        return None
 
 
 def _sorted(parts: Iterable[Names]) -> list[str]:
@@ -323,7 +341,8 @@ def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[Transp
     """Why a name cannot be had: somebody has it, or another reason."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
-    return (yield from explain(place, _status(answer)))
+    error = yield from explain(place, _status(answer))
+    return _failed(place, _status(answer), takes_room=True) if isinstance(error, TransportFailed) else error
 
 
 def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
@@ -350,14 +369,20 @@ def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
     """Raise why something was not written."""
     for answer in answers:
         if refused := _refused(answer):
-            raise _failed(place, refused, "not written, ")
+            raise _failed(place, refused, what="not written, ", takes_room=True)
 
 
 def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
     """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
     for answer in answers:
         if refused := _refused(answer):
-            raise TransportFailed(place.name, f"sync failed, the server says: {refused}")
+            raise TransportFailed(place.name, f"sync failed, {_says(refused, takes_room=True)}")
+
+
+def unsupported(what: str) -> Talk[None]:
+    """What this store cannot do, said in its turn."""
+    yield from ()
+    raise NotSupported(what)
 
 
 def make_directory(place: Place, undo: list[Request]) -> Talk[None]:

@@ -24,6 +24,11 @@ class Step(abc.ABC):
 
     path: str
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it names."""
+        return (self.path,)
+
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
         """Perform it by the calls of one file.
@@ -138,7 +143,7 @@ class Put(Step):
 
 @dataclass(eq=False, slots=True)
 class Append(Step):
-    """That content more at the end of a file, durable; where the transport has `Capability.APPEND`."""
+    """That content behind what is in a file that is there; it is durable. Where it fails a part may be written."""
 
     content: bytes = b""
 
@@ -164,6 +169,10 @@ class Rename(Step):
     """As `Transport.rename` to `target`."""
 
     target: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, self.target
 
     def do(self, transport: Transport) -> None:
         transport.rename(self.path, self.target)

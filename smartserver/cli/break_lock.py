@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from smartserver.cli.asking import confirm
 from smartserver.cli.errors import CommandError
 from smartserver.cli.place import is_url, repository_in, store_behind
 from smartserver.client.plain import plain
@@ -15,7 +16,7 @@ from transports.errors import NoSuchFile
 @click.option("--force", is_flag=True, help="Do not ask.")
 def command(path: str, force: bool) -> None:
     """Take the lock of the repository at PATH from who has it, so that others go on. PATH is a folder, or the URL of a
-    store (sftp://), or that by which git and brz reach it (hpss+sftp://).
+    store (sftp://, vfs://), or that by which git and brz reach it (hpss+sftp://, hpss+vfs://).
 
     It says first who that is, since when and on which machine. Only a repository whose lock is a folder (`swap=folder`)
     can be left locked, by a writer that died or lost its connection. One that lives after all changes nothing any more
@@ -23,7 +24,8 @@ def command(path: str, force: bool) -> None:
 
     \b
     smartserver break-lock ~/repositories/project
-    smartserver break-lock --force sftp://me@example.org/srv/code/project
+    smartserver break-lock sftp://me@example.org/srv/code/project
+    smartserver break-lock --force hpss+vfs://localhost/project
     """
     if is_url(path):
         path = store_behind(path)
@@ -34,7 +36,7 @@ def command(path: str, force: bool) -> None:
             return
         click.echo(plain(f"{path}: the lock is held by {holder}"), err=True)
         if not force:
-            click.confirm("Break it?", abort=True, err=True)
+            confirm("Break it?", "--force")
         try:
             repository.break_lock(holder)
         except NoSuchFile:

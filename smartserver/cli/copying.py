@@ -8,7 +8,6 @@ server is: what is not on one is served by this process.
 from __future__ import annotations
 
 import os
-import posixpath
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -19,13 +18,14 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import count, is_store_url, is_url, open_store
+from smartserver.cli.place import above, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
+from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
 from smartserver.errors import NoSuchRepository, NotDone, shown
 from smartserver.records.check import KINDS_OF
@@ -37,6 +37,7 @@ from smartserver.server.site import Site
 from smartserver.store.model import PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict, map_update
@@ -45,7 +46,6 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, reposito
 from smartserver.verbs.rules import Rule
 from smartserver.wire.limits import MAX_HAVES
 from smartserver.wire.messages import RequestFlag
-from transports import paths
 from transports.errors import CodedError
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
@@ -101,43 +101,46 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         with client_for(place, flags) as (client, location):
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
-    top, above, name = _parts(place)
-    site = Site(open_store(top, flags), served=above, name=f"{top.rstrip('/')}/{above}", tidies=False)
+    served, name = _parts(place)
+    site = Site(open_store(served, flags), name=served, tidies=False)
+
+    def connected() -> SameProcess:
+        return SameProcess(site, invoking_user(user()))
+
     with (
         observers_for(flags) as observers,
-        Client(lambda: SameProcess(site, invoking_user(user())), observers, agent=AGENT) as client,
+        Client(connected, observers, agent=AGENT, above=above(served)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 
 
-def _parts(place: str) -> tuple[str, str, str]:
-    """What is opened, the folder of it that is served, and the path there: the repository's own folder need not be
-    there yet, and in which folders it would lie can be looked at.
-
-    What no server would serve under that name, or has nothing above it, is served itself: it must be there.
+def _parts(place: str) -> tuple[str, str]:
+    """The folder that is served, and the path there: so that folders that are missing on the way are made, as where git
+    pushes; but not the outermost, by which a mistyped path is noticed. On this machine the innermost that is there is
+    served. So is whatever has a part that no server would serve under that name.
     """
-    if is_store_url(place):
-        try:
-            url = urlsplit(place)
-            path = paths.check(posixpath.normpath(unquote(url.path, errors="strict")).lstrip("/"))
-        except ValueError:
-            return place, "", ""  # `open_store` says why it is none.
-        if not url.path:
-            return place, "", ""
-        top = "/"
-        if path == HOME or path.startswith(f"{HOME}/"):
-            top, path = f"/{HOME}", path[len(HOME) + 1 :]
-        top = url._replace(path=top).geturl()
-    else:
-        folder, name = os.path.split(os.path.abspath(place))
-        folder = os.path.realpath(folder)
-        top, path = "/", f"{folder}/{name}".strip("/")
-        try:
-            paths.check(path)
-        except ValueError:  # It is not UTF-8.
-            return (folder, "", name) if jail.is_name(name) else (f"/{path}", "", "")
-    above, _, name = path.rpartition("/")
-    return (top, above, name) if jail.is_name(name) else (top, path, "")
+    place = near(place)
+    if not is_store_url(place):
+        parts = os.path.abspath(place).strip("/").split("/")
+        there = next((at for at in range(len(parts) - 1, 1, -1) if os.path.isdir(f"/{'/'.join(parts[:at])}")), 1)
+        at = _begins(parts, there)
+        return f"/{'/'.join(parts[:at])}", "/".join(parts[at:])
+    try:
+        url = urlsplit(place)
+    except ValueError:
+        return place, ""  # `open_store` says why it is none.
+    quoted = url.path.strip("/").split("/")
+    parts = [unquote(each, errors="surrogateescape") for each in quoted]
+    at = _begins(parts, int(url.scheme != VFS and (len(parts) > 1 or parts == [HOME])))
+    if at == len(parts):
+        return place, ""
+    return url._replace(path=f"/{'/'.join(quoted[:at])}").geturl(), "/".join(parts[at:])
+
+
+def _begins(parts: Sequence[str], least: int) -> int:
+    """Where the names at the end begin that a server would serve; `least`: not before."""
+    odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
+    return next(odd, least)
 
 
 # -- what is copied
@@ -184,7 +187,8 @@ class Copied:
         """
         for name, value in self.refs.items():
             if len(value) != 1:
-                raise CommandError(f"the ref {shown(name)} has {len(value)} tips: only refs with one can be copied")
+                why = "as a branch of Mercurial may, and this release sets refs to one: copy others by --ref NAME"
+                raise CommandError(f"the ref {shown(name)} has {len(value)} tips, {why}")
         return [
             RefUpdate(
                 name,
@@ -246,8 +250,8 @@ class Stored:
     the place, so that it is not taken for an error of the other side."""
 
     def __init__(self, repository: PackRepository, place: str, progress: Shown) -> None:
-        self._transaction = repository.begin(b"", "")
         self.snapshot = repository.snapshot()
+        self._transaction = RepositoryTransaction(repository.path, self.snapshot)
         self._place = place
         self._progress = progress
 
@@ -370,6 +374,9 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
     with one_line(source.place):
         pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
     copied = of_remote(there.knowledge).only(names)
+    if not made and here.knowledge.vcs != copied.vcs:
+        both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
+        raise CommandError(f"{both}: only one of the same kind can be copied into it")
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS_OF[copied.vcs]]

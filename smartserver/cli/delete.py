@@ -6,6 +6,7 @@ import os
 
 import click
 
+from smartserver.cli.asking import confirm
 from smartserver.cli.errors import one_line
 from smartserver.cli.place import is_url, repository_in
 from smartserver.cli.session import client_for
@@ -18,7 +19,8 @@ from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, yes: bool) -> None:
-    """Delete the repository at PATH, a folder or an hpss:// URL, with all that is in it.
+    """Delete the repository at PATH with all that is in it. PATH is a folder, or the URL of a server (hpss://) or of a
+    store (sftp://, vfs://).
 
     Nobody finds it any more at once; its packs are deleted at a server's next start, once a day is over. Its folder and
     a small file stay, and another repository may be made there.
@@ -26,10 +28,11 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
     \b
     smartserver delete ~/repositories/project
     smartserver delete --yes hpss://example.org/project
+    smartserver delete sftp://me@example.org/srv/code/project
     """
     url = is_url(path)
     if not yes:
-        click.confirm(f"Delete {path} with all that is in it?", abort=True, err=True)
+        confirm(f"Delete {path} with all that is in it?", "--yes")
     if url:
         with one_line(path), client_for(path, flags) as (client, location):
             client.call(repository_delete, DeleteRequest(), location.path)

@@ -12,7 +12,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
 
 
-@click.command()
+@click.command(short_help="Show what round trips cost: hpss:// beside git:// on a slow link.")
 @click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
 @click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the emulated link.")
 @click.option("--rate", default=None, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")

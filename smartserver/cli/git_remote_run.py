@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from smartserver.cli.session import AGENT, BadFlag, client_for
+from smartserver.cli.session import AGENT, client_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import parse_place
@@ -20,6 +20,7 @@ from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import in_words
+from smartserver.trace.flags import BadFlag
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 import click
 
 from smartserver.cli.errors import one_line
-from smartserver.cli.place import check_folder, count, is_store_url, is_url, open_store
+from smartserver.cli.place import above, check_folder, count, is_store_url, is_url, open_store
 from smartserver.cli.session import client_for
 from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
 from smartserver.verbs.repository_list import RepositoryField
 
 
-@click.command()
+@click.command(short_help="List the repositories at and below a folder or URL.")
 @click.argument("path")
 @click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, refs: bool) -> None:
-    """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store (sftp://).
+    """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
+    (sftp://, vfs://).
 
     \b
     smartserver list ~/repositories
@@ -45,6 +46,6 @@ def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repo
     if not is_store_url(path):
         check_folder(path)
     root = open_store(path, flags)
-    with one_line(path):
+    with one_line(path, above(path)):
         for each in Site(root, inside=inside_of(root)).listing(""):
             yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)

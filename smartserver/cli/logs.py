@@ -31,3 +31,4 @@ def log_to_stderr(verbose: bool, *, journal: bool) -> None:
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(Journal() if journal else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
+    logging.getLogger("paramiko").propagate = False  # What it complains of, at length, is raised too (`sftp_login`).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -14,6 +15,7 @@ import click
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.client.plain import plain
+from smartserver.trace.flags import VARIABLE, BadFlag, check
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
@@ -67,7 +69,7 @@ class Commands(click.Group):
     multiple=True,
     metavar="FLAG",
     help="-Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made; "
-    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans.",
+    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG has such flags for git and brz, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -82,6 +84,10 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     if unknown:
         known = "-Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
         raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
+    try:
+        check(os.environ.get(VARIABLE, ""), VARIABLE)
+    except BadFlag as wrong:
+        raise click.UsageError(str(wrong)) from None
     ctx.obj = frozenset(debug)
 
 

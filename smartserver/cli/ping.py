@@ -20,6 +20,7 @@ def command(flags: frozenset[str], url: str, count: int) -> None:
     \b
     smartserver ping hpss://localhost/
     smartserver ping hpss://example.org/ -c 10
+    smartserver ping hpss+ssh://me@example.org/~
     """
     from smartserver.verbs.server_info import InfoRequest, server_info
     from smartserver.verbs.server_ping import PingRequest, server_ping

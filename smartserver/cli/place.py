@@ -39,6 +39,11 @@ def is_store_url(place: str) -> bool:
     return bool(colon) and scheme in OPENERS
 
 
+def above(place: str) -> str:
+    """What the paths of errors count from that come of a folder of this machine or of a store (`errors.known_as`)."""
+    return (place.partition("?")[0] if is_store_url(place) else os.path.abspath(place)).rstrip("/") + "/"
+
+
 def store_behind(url: str) -> str:
     """The URL of the store that a URL of git's or brz's leads to.
 
@@ -114,7 +119,7 @@ def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepo
         check_folder(path)
     repository = PackRepository(open_store(path, flags))
     try:
-        with one_line(path):
+        with one_line(path, above(path)):
             yield repository
     except CommandError as wrong:
         if isinstance(wrong.__cause__, NoSuchRepository):

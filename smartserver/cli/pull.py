@@ -8,22 +8,25 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import is_url
 
 
-@click.command()
-@click.argument("source", metavar="URL")
+@click.command(short_help="Copy a repository from another place: what is lacking here comes.")
+@click.argument("source", metavar="SOURCE")
 @click.argument("target", default=".")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another here.")
 @click.pass_obj
 def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ...], force: bool) -> None:
-    """Bring all that the repository at URL has and TARGET (the current folder if not given) lacks to TARGET: its refs,
-    or those named, with their revisions, tags and maps. TARGET is made where there is nothing.
+    """Bring all that the repository at SOURCE has and TARGET (the current folder if not given) lacks to TARGET: its
+    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
+    above it but for the outermost.
 
-    Both hold repositories as smartserver keeps them. URL is that of a server (hpss://), which takes one round trip, or
-    of a store (sftp://), or a folder; TARGET is a folder or the URL of a store.
+    Both hold repositories as smartserver keeps them. SOURCE is the URL of a server (hpss://), which takes one round
+    trip, or of a store (sftp://, vfs://), or a folder; TARGET is a folder or the URL of a store.
 
     \b
     smartserver pull hpss://example.org/project ~/repositories/project
     smartserver pull sftp://me@example.org/srv/code/project ~/repositories/project
+    smartserver pull vfs://localhost/project ~/repositories/project
+    smartserver pull /backup/project ~/repositories/project
     smartserver pull --ref main hpss://example.org/project
     """
     if is_url(target):

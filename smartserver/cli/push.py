@@ -10,21 +10,24 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import is_url, repository_in
 
 
-@click.command()
+@click.command(short_help="Copy a repository to another place: what that lacks is sent.")
 @click.argument("places", nargs=-1, required=True, metavar="[SOURCE] TARGET")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")
 @click.pass_obj
 def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...], force: bool) -> None:
     """Bring all that the repository in SOURCE (the current folder if not given) has and TARGET lacks to TARGET: its
-    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing.
+    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
+    above it but for the outermost.
 
-    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://), TARGET one of
-    those or the URL of a server (hpss://), which takes one round trip.
+    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, vfs://), TARGET
+    one of those or the URL of a server (hpss://), which takes one round trip.
 
     \b
     smartserver push ~/repositories/project hpss://example.org/project
     smartserver push ~/repositories/project sftp://me@example.org/srv/code/project
+    smartserver push ~/repositories/project vfs://localhost/project
+    smartserver push /backup/project
     smartserver push --ref main sftp://me@example.org/srv/code/project /backup/project
     """
     if len(places) > 2:

@@ -52,7 +52,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-@click.command()
+@click.command(short_help="Serve the repositories below a folder over hpss://.")
 @click.argument("root")
 @click.option(
     "--listen",
@@ -109,7 +109,8 @@ def parse_listen(text: str) -> tuple[str, int]:
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Refuse the calls a rule names, as rpc:Repository.pack or vfs:*:*/lock/*; may be given more than once.",
+    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/lock/*; may be "
+    "repeated. Behaviours (silly, per-item...) are a client's, and banned there: -Dhpss-ban.",
 )
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
@@ -133,7 +134,8 @@ def command(
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
-    /~/ for the home there): git and brz start that themselves for hpss+sftp:// URLs.
+    /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
+    for hpss+sftp:// and hpss+vfs:// URLs.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.

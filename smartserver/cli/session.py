@@ -17,6 +17,7 @@ from smartserver.client.call import Client
 from smartserver.client.places import connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace import text
+from smartserver.trace.flags import BAN, VARIABLE, BadFlag, check
 from smartserver.trace.recorder import Recorder
 from smartserver.wire.observer import Observer
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 AGENT = f"smartserver/{smartserver.__version__}"
-
-
-class BadFlag(Exception):
-    """A flag asks for what there is not."""
 
 
 @contextmanager
@@ -45,7 +42,7 @@ def client_for(
 
     Raises:
         BadUrl: it is not one.
-        BadFlag: a rule is none.
+        BadFlag: a flag or a rule is none.
     """
     location = parse_place(url)
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
@@ -57,7 +54,7 @@ def client_for(
     progress = _progress if sys.stderr.isatty() else None
     with (
         observers_for(flags, environment) as observers,
-        Client(connected, observers, agent=agent, progress=progress, copied=fast_open) as client,
+        Client(connected, observers, agent=agent, progress=progress, copied=fast_open, above=location.above) as client,
     ):
         yield client, location
 
@@ -67,7 +64,7 @@ def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) 
     """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
 
     Raises:
-        BadFlag: a rule is none.
+        BadFlag: a flag or a rule is none.
     """
     observers = lasting_observers(flags, environment)
     try:
@@ -84,12 +81,13 @@ def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.envir
     Raises:
         BadFlag: as `observers_for`.
     """
-    given = environment.get("SMARTSERVER_DEBUG", "")
+    given = environment.get(VARIABLE, "")
+    check(given, VARIABLE)
     words = {*flags, *given.split(",")}
     observers: list[Observer] = []
     if words & {"hpss", "hpssvfs"}:
         observers.append(text.printing(_say, stacks="hpssvfs" in words))
-    banning = [each for each in (*sorted(flags), given) if "hpss-ban=" in each]
+    banning = [each for each in (*sorted(flags), given) if BAN in each]
     if banning:
         observers.append(_watcher(banning))
     return observers

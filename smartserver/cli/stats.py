@@ -18,7 +18,7 @@ from smartserver.verbs.repository_stats import StatsRequest, StatsResult, reposi
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
     """Say how large the repository at PATH is, and what it is made of. PATH is a folder, or the URL of a server
-    (hpss://) or of a store (sftp://).
+    (hpss://) or of a store (sftp://, vfs://).
 
     \b
     smartserver stats ~/repositories/project

@@ -19,7 +19,7 @@ from smartserver.trace.text import size
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
     """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
-    server (hpss://), which then does it, or of a store (sftp://), all of which is read over the link.
+    server (hpss://), which then does it, or of a store (sftp://, vfs://), all of which is read over the link.
 
     Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
 

@@ -40,13 +40,16 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         copied: bool = False,
+        above: str = "",
     ) -> None:
-        """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open)."""
+        """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open).
+        `above`: what errors call the folder that is served (`errors.known_as`)."""
         self._connect = connect
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
         self._least_age = 1 if copied else 0
         self._observers = (*observers, *(make() for make in EVERY_CLIENT))
         self._agent = agent
+        self._above = above
         self.progress = progress
         self._clock = clock
         self._sleep = sleep
@@ -129,7 +132,7 @@ class Client:
             self.close()
             for observer in self._observers:
                 observer.connecting()
-            self._link = Link(self._connect(), self._observers, self.progress, self._clock)
+            self._link = Link(self._connect(), self._observers, self.progress, self._clock, self._above)
         return self._link
 
     def close(self) -> None:

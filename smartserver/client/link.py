@@ -12,7 +12,7 @@ import msgspec
 
 from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, ProgressReport, Refusal
-from smartserver.errors import UnknownRemoteError, error_from_wire
+from smartserver.errors import UnknownRemoteError, error_from_wire, name_from
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import Interrupted, RemoteProtocolError
@@ -67,7 +67,10 @@ class Link:
         observers: Sequence[Observer],
         progress: ProgressReport | None,
         clock: Callable[[], float],
+        above: str = "",
     ) -> None:
+        """`above`: what errors call the folder that is served (`errors.known_as`)."""
+        self._above = above
         self._medium = medium
         self._connection = Connection(Role.CLIENT, observers)
         self._progress = progress
@@ -246,13 +249,15 @@ class Link:
         payload = b"".join(incoming.payload)
         if incoming.refused:
             failure = decode_failure(payload)
-            outcomes = [_error(outcome.fault) for outcome in failure.outcomes]
-            raise Refusal(_error(failure.fault) or UnknownRemoteError("", ""), outcomes, failure.state)
+            outcomes = [self._error(outcome.fault) for outcome in failure.outcomes]
+            raise Refusal(self._error(failure.fault) or UnknownRemoteError("", ""), outcomes, failure.state)
         reply = decode_reply(payload)
         if len(reply.outcomes) != len(outgoing.calls):
             expected, got = len(outgoing.calls), len(reply.outcomes)
             raise RemoteProtocolError(f"expected an outcome for each of {expected} calls, got {got}")
-        results = [_result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)]
+        results = [
+            self._result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)
+        ]
         if incoming.has_body:
             self._open_body = incoming.id
         return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
@@ -275,8 +280,24 @@ class Link:
             if incoming.refused:
                 self._open_body = 0
                 failure = decode_failure(b"".join(incoming.payload))
-                raise _error(failure.fault) or UnknownRemoteError("", "")
+                raise self._error(failure.fault) or UnknownRemoteError("", "")
             self._wait(incoming)
+
+    def _result(self, verb: AnyVerb, outcome: Outcome) -> Result | CodedError:
+        if outcome.status != Status.DONE:
+            return self._error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
+        try:
+            result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
+        except (msgspec.DecodeError, RecursionError) as wrong:
+            raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
+        return result
+
+    def _error(self, fault: Fault | None) -> CodedError | None:
+        if fault is None:
+            return None
+        error = error_from_wire(fault.code, fault.arguments)
+        name_from(self._above, error)
+        return error
 
 
 class Incoming:
@@ -322,17 +343,3 @@ def _shortest(arguments: Arguments) -> bytes:
             break
         values.pop()
     return _encode(values)
-
-
-def _error(fault: Fault | None) -> CodedError | None:
-    return None if fault is None else error_from_wire(fault.code, fault.arguments)
-
-
-def _result(verb: AnyVerb, outcome: Outcome) -> Result | CodedError:
-    if outcome.status != Status.DONE:
-        return _error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
-    try:
-        result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
-    except (msgspec.DecodeError, RecursionError) as wrong:
-        raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
-    return result

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.url import Location, parse
+from smartserver.errors import known_as
 
 if TYPE_CHECKING:
     from smartserver.client.medium import Medium
@@ -47,6 +48,11 @@ def parse_place(url: str) -> Place:
 
         return parse_store(url)
     return parse(url)
+
+
+def path_in_words(place: Place) -> str:
+    """What messages call the path of a place."""
+    return known_as(place.above, place.path)
 
 
 def served_by(place: Place) -> str:

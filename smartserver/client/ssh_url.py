@@ -43,6 +43,11 @@ class SshLocation(NamedTuple):
     path: str
 
     @property
+    def query(self) -> str:
+        """What is said of the machine besides: nothing, since ssh knows its key."""
+        return ""
+
+    @property
     def key(self) -> str:
         """The one spelling under which knowledge of the remote is kept."""
         return f"{SCHEME}://{self.where}/{'~' if self.root == '.' else self.root[1:]}/{self.path}"
@@ -51,6 +56,11 @@ class SshLocation(NamedTuple):
     def where(self) -> str:
         """The server, as messages name it."""
         return Login(self.user, self.host, self.port, "").where
+
+    @property
+    def above(self) -> str:
+        """What its user calls the folder that is served (`errors.known_as`)."""
+        return HOME if self.root == "." else f"{self.root}/"
 
     def command(self, ssh: str) -> list[str]:
         """What logs in there and serves."""

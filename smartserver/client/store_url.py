@@ -20,18 +20,24 @@ PREFIX = "hpss+"
 
 SFTP, VFS = "sftp", "vfs"
 
+HOST_KEY = "host-key="
+"""What the query of an sftp:// URL says: which key its machine has (`transports.sftp`)."""
+
 
 class StoreLocation(NamedTuple):
-    """Where a repository is. `served` is the URL of the folder that is served, as a transport reads it, and `path`
-    leads on from it, decoded, without a slash at either end; `folder` is what that folder is called in `key`.
+    """Where a repository is. `above` is the URL of the folder that is served, as a transport reads it, and `path` leads
+    on from it, decoded, without a slash at either end; `folder` is what that folder is called in `key`.
     """
 
     scheme: str
     where: str
     """The machine, as messages name it."""
     folder: str
-    served: str
+    above: str
+    """As its user calls it, too (`errors.known_as`)."""
     path: str
+    query: str = ""
+    """With its `?`: what is said of the machine besides (`?host-key=...`)."""
 
     @property
     def key(self) -> str:
@@ -41,23 +47,26 @@ class StoreLocation(NamedTuple):
     def command(self, flags: Iterable[str] = ()) -> list[str]:
         """What serves it, told these flags of `-D`. Python looks for modules in no folder that it happens to be started
         in (-P)."""
-        told = [f"-D{flag}" for flag in flags]
-        return [sys.executable, "-P", "-m", "smartserver.cli.main", *told, "serve", "--stdio", "--", self.served]
+        ours = [sys.executable, "-P", "-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags)]
+        return [*ours, "serve", "--stdio", "--", self.above + self.query]
 
 
 def parse_store(url: str) -> StoreLocation:
     """Read a URL.
 
     Raises:
-        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user or a path
-            that means nothing there.
+        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user, a path or a
+            query that means nothing there.
     """
     scheme = url.partition("://")[0].lower()
-    login = parse_login(url, scheme)
+    whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
+    login = parse_login(whole, scheme)
     if scheme == PREFIX + VFS:
         if login.user:
             raise BadUrl(url, "a user has no meaning there")
         return StoreLocation(scheme, login.where, "", f"{VFS}://{login.where}/", login.path)
-    root, below = below_a_folder(url, login.path)
+    if mark and not (said.startswith(HOST_KEY) and said != HOST_KEY):
+        raise BadUrl(url, f"{said!r} is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")
+    root, below = below_a_folder(whole, login.path)
     folder = "~/" if root == "." else f"{root[1:]}/"
-    return StoreLocation(scheme, login.where, folder, f"{SFTP}://{login.where}/{quote(folder)}", below)
+    return StoreLocation(scheme, login.where, folder, f"{SFTP}://{login.where}/{quote(folder)}", below, mark + said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 DEFAULT_PORT = 4155
@@ -22,6 +24,12 @@ class Location(msgspec.Struct, frozen=True):
     host: str
     port: int
     path: str
+
+    above: ClassVar[str] = ""
+    """What its user calls the folder that is served (`errors.known_as`): the path of the URL begins there."""
+
+    query: ClassVar[str] = ""
+    """What is said of the machine besides: nothing."""
 
     @property
     def key(self) -> str:

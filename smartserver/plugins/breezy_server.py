@@ -17,7 +17,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
-from smartserver.plugins.breezy_tracer import flags, observers
+from smartserver.plugins.breezy_tracer import observers, told
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -69,16 +69,18 @@ class Server:
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name)
         debug: str = options.get(DEBUG.name)
-        told = flags(debug)
+        flags = told(debug)
 
         def connected() -> Medium:
-            return connect(location, ssh, fast_open=fast_open, flags=told)
+            return connect(location, ssh, fast_open=fast_open, flags=flags)
 
         self._unread: History | None = None
         self._read = Read(None)
         watching = observers(served_by(location), debug)
-        self.client = Client(connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open)
-        if told:  # What a server that was started here says of its calls comes with its end.
+        self.client = Client(
+            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
+        )
+        if flags:  # What a server that was started here says of its calls comes with its end.
             breezy.get_global_state().exit_stack.callback(self.close)
 
     @property

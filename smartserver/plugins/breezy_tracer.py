@@ -13,29 +13,31 @@ from breezy.errors import CommandError
 from breezy.i18n import gettext
 
 from smartserver.client.plain import plain
-from smartserver.trace import text
+from smartserver.trace import flags, text
 from smartserver.trace.recorder import CallRecord, Recorder
 from smartserver.vcs.brz_compat import debug_flags
 from smartserver.wire.observer import Observer
-
-FLAGS = ("hpss", "hpssdetail", "hpssvfs")
 
 
 def observers(where: str, more: str) -> list[Observer]:
     """Those of a server's connection that the user has asked for, by `-D` or by `more` flags.
 
     Raises:
-        CommandError: a rule is none.
+        CommandError: a flag in `more`, or a rule, is none.
     """
+    try:
+        flags.check(more, f"{flags.VARIABLE} or hpss.debug")
+    except flags.BadFlag as wrong:
+        raise CommandError(str(wrong)) from None
     given = debug_flags()
     words = {*given, *more.split(",")}
     found: list[Observer] = []
-    if not words.isdisjoint(FLAGS):
+    if not words.isdisjoint(flags.KNOWN):
         show = functools.partial(_show, in_detail="hpssdetail" in words)
         recorder = Recorder(finished=show, stacks="hpssvfs" in words)
         breezy.get_global_state().exit_stack.callback(_close, recorder, where)
         found.append(recorder)
-    banning = [each for each in (*sorted(given), more) if "hpss-ban=" in each]
+    banning = [each for each in (*sorted(given), more) if flags.BAN in each]
     if banning:
         from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
         from smartserver.trace.bans.rule import BadRule
@@ -47,17 +49,13 @@ def observers(where: str, more: str) -> list[Observer]:
     return found
 
 
-def flags(more: str) -> list[str]:
+def told(more: str) -> list[str]:
     """The same, as a server that is started for files behind a link is told them (`smartserver -D`)."""
-    given = debug_flags()
-    words = {*given, *more.split(",")}
-    found = ["hpssvfs" if "hpssvfs" in words else "hpss"] if not words.isdisjoint(FLAGS) else []
-    banning = [each for each in (*sorted(given), more) if "hpss-ban=" in each]
-    if banning:
-        from smartserver.trace.bans.every import FLAG, rules_in  # Loaded where something is banned.
-
-        found.append(FLAG + ",".join(rule for each in banning for rule in rules_in(each)))
-    return found
+    parts = [flags.parted(each) for each in (*sorted(debug_flags()), more)]
+    words = {word for each, _ in parts for word in each}
+    rules = [rule for _, each in parts for rule in each]
+    shows = ["hpssvfs" if "hpssvfs" in words else "hpss"] if not words.isdisjoint(flags.KNOWN) else []
+    return [*shows, *([flags.BAN + ",".join(rules)] if rules else [])]
 
 
 def _show(record: CallRecord, *, in_detail: bool) -> None:

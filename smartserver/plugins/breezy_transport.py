@@ -28,11 +28,13 @@ class HpssTransport(ConnectedTransport):
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         from smartserver.plugins import breezy_dir  # noqa: F401  # What it registers is wanted before it is used.
 
+        whole, parameters = urlutils.split_segment_parameters(base)
         try:
             # Before Breezy does, which says it on two lines, and of a query leaves nothing.
-            parse_place(urlutils.split_segment_parameters(base)[0])
-            super().__init__(base, _from_transport)
-            self.location = parse_place(urlutils.split_segment_parameters(self.base)[0])
+            asked = whole.removesuffix("/") if "?" in whole else whole
+            query = parse_place(asked).query
+            super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
+            self.location = parse_place(urlutils.split_segment_parameters(self.base)[0] + query)
         except BadUrl as wrong:
             raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
 

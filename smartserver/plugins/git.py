@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import IO, TYPE_CHECKING
 
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.places import path_in_words
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
@@ -54,7 +55,7 @@ class GitRemote:
         self._answers = answers
         self.terminal = Terminal(say)
         self._options = Options()
-        self._fetched = Fetch(location.path, repository, self.terminal)
+        self._fetched = Fetch(path_in_words(location), repository, self.terminal)
         self._opened: GitRepository | None = None
         self._listed: set[bytes] = set()
         """The refs of the remote a push was decided on."""
@@ -160,7 +161,7 @@ class GitRemote:
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs
         if vcs and not vcs.startswith("git "):
-            raise WrongVcs(self._location.path, vcs, "git")
+            raise WrongVcs(path_in_words(self._location), vcs, "git")
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("fetch")

@@ -23,6 +23,7 @@ class Fetch:
     """The pull of one command, and the packs it has become."""
 
     def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal) -> None:
+        """`path`: the repository's, in messages."""
         self._path = path
         self._repository = repository
         self._terminal = terminal

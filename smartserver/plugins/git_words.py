@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smartserver.client.certainty import NoServer
-from smartserver.client.places import how_to_serve
+from smartserver.client.places import how_to_serve, path_in_words
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
 from smartserver.records import limits
 from smartserver.vcs.base import VcsError, WrongContent
@@ -19,7 +19,8 @@ ADVICE = "(its server's administrator can run `smartserver verify` on it)"
 
 
 def _repository(location: Place) -> str:
-    return f"the repository {location.path!r}" if location.path else f"the repository at {place(location.path)}"
+    path = path_in_words(location)
+    return f"the repository {path!r}" if path else f"the repository at {place(path)}"
 
 
 def in_words(error: CodedError | VcsError, location: Place) -> str:

@@ -14,6 +14,7 @@ from smartserver.server.site import Found, Site
 from smartserver.store.document import Root
 from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction
 from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.states import Look
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
@@ -47,6 +48,10 @@ class Asked:
         self.site = site
         self.found: Found | None = None
         """What `find` gave; None as long as nobody looked."""
+        self._look: Look | None = None
+        """What `find` saw of it, until that was used."""
+        self.sees_now = True
+        """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
         self._repeated: Committed | None = None
         self._arrived = site.clock() if prepared.message.age else 0.0
 
@@ -84,7 +89,10 @@ class Asked:
                 self.found = self._below(path)
             else:
                 above = all(verb.finds_above for verb, _ in self.prepared.calls)
-                self.found = self.site.find_above(path) if above else self.site.find(path)
+                changes = self.prepared.mutates and not self.prepared.flags & RequestFlag.CHECK_ONLY
+                seen = self.known if changes else None
+                self.found = self.site.find_above(path) if above else self.site.find(path, seen)
+            self._look = self.found.look
         return self.found
 
     def _below(self, path: str) -> Found:
@@ -100,8 +108,11 @@ class Asked:
         return found
 
     def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
-        """A view of the repository as it is now."""
-        return self.find().repository.begin(self.id, self.access.user, announced)
+        """A view of the repository: as it was found, then as it is now."""
+        repository = self.find().repository
+        look, self._look = self._look, None
+        self.sees_now = look is None or look.now
+        return repository.begin(self.id, self.access.user, announced, look)
 
     def context(self, transaction: Transaction, *, early: bool = False) -> CallContext:
         """What the verbs get. `early`: the body is still on its way."""
@@ -167,6 +178,7 @@ class Asked:
             return None
         try:
             self.access.require(Permission.READ)
+            self._look = None  # It may be what he knows already.
             transaction = self.begin()
             return state_of(transaction.changes_since(self.known)) if transaction.exists else None
         except CodedError:

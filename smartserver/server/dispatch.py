@@ -18,7 +18,6 @@ from smartserver.errors import (
     NotDone,
     RequestRefused,
     Unsupported,
-    place,
 )
 from smartserver.server.access import Access
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
@@ -293,10 +292,10 @@ class CallContext:
         if permission is Permission.CREATE and not ref:
             path = self._transaction.path
             if not self._may_create:
-                raise AccessDenied(f"create the repository {path!r}", "this server makes none (`serve --no-create`)")
+                raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
             if not path:
                 # It would be around every other one there could ever be.
-                raise AccessDenied(f"create a repository at {place(path)}", "it needs a name below the served folder")
+                raise AccessDenied("create a repository", "it needs a name below the served folder")
         self._access.require(permission, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:

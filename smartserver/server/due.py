@@ -1,5 +1,8 @@
 """Which repositories wait to be tidied, and whether one of them waits for too long.
 
+One thread tidies them all, at a slow pace: while it is at a large one, another that is pushed to once a second would
+get as many packs as a root can name. A change may have brought a pack, so `AHEAD` is of both.
+
 They are told apart by their paths: a site forgets a repository that was not asked for in a while, and opens it anew.
 """
 
@@ -7,15 +10,8 @@ from __future__ import annotations
 
 import threading
 
+from smartserver.store.repack import AHEAD
 from smartserver.store.repository import PackRepository
-
-AHEAD = 4
-"""Changes, each of which may have brought a pack, for which a repository waits while packs are joined at a slow pace.
-
-That takes three times as long as without rests, and there is one thread for all repositories: 17,000 records took 0.1 s
-and 0.4 to 1.1 s, ten million would take ten minutes, in which another that is pushed to once a second would get as many
-packs as a root can name.
-"""
 
 
 class Due:

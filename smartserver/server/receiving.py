@@ -5,7 +5,7 @@ Whether they travel as a bulk stream is known here alone; what is taken is the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.bulk import BulkDecoder
@@ -13,6 +13,7 @@ from smartserver.records.model import Announced
 from smartserver.records.segment import SegmentStream
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Refused, decide, declared
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
@@ -26,6 +27,8 @@ class Receiving:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._upload: Upload | None = None
+        self._transaction: RepositoryTransaction | None = None
+        """What the upload is checked against."""
         self._announcement: SegmentStream | None = None
         self._planned = False
         self._bulk: BulkDecoder | None = None
@@ -56,7 +59,7 @@ class Receiving:
             self._take(content)
 
     def _take(self, content: bytes) -> None:
-        asked, flags = self._asked, self._asked.prepared.flags
+        flags = self._asked.prepared.flags
         if flags & RequestFlag.CHECK_ONLY:
             self._take_graph(content)
             return
@@ -66,7 +69,8 @@ class Receiving:
             graph = self._upload.graph()
             if graph is not None:
                 self._planned = True
-                decide(asked.prepared, asked.context(asked.begin(graph), early=True))
+                assert self._transaction is not None  # It was begun with the upload.
+                self._allow(self._transaction.announcing(graph), self._decide, graph)
 
     def finish(self, segments: int, size: int) -> Upload:
         """What came, durable. It is the caller's: this will not delete it.
@@ -137,7 +141,32 @@ class Receiving:
         """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
         asked = self._asked
         self._admit()
-        transaction = asked.begin()
+        transaction = self._transaction = self._allow(asked.begin(), self._prepare)
+        graph_first = bool(asked.prepared.flags & RequestFlag.GRAPH_FIRST)
+        return asked.find().repository.receive(transaction, graph_first, asked.id)
+
+    def _allow(
+        self,
+        transaction: RepositoryTransaction,
+        plan: Callable[[RepositoryTransaction], None],
+        graph: Sequence[Announced] = (),
+    ) -> RepositoryTransaction:
+        """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
+        try:
+            plan(transaction)
+        except (Refused, CodedError):
+            if self._asked.sees_now:
+                raise
+            transaction = self._asked.begin(graph)
+            plan(transaction)
+        return transaction
+
+    def _decide(self, transaction: RepositoryTransaction) -> None:
+        decide(self._asked.prepared, self._asked.context(transaction, early=True))
+
+    def _prepare(self, transaction: RepositoryTransaction) -> None:
+        """Have what comes before the body be done in the transaction."""
+        asked = self._asked
         context = asked.context(transaction, early=True)
         for verb, arguments in asked.prepared.calls:
             if verb.body is Body.UP:
@@ -150,5 +179,3 @@ class Receiving:
                     raise Refused(checked) from error
         if not transaction.exists:
             raise Refused(NoSuchRepository(asked.prepared.message.path))
-        graph_first = bool(asked.prepared.flags & RequestFlag.GRAPH_FIRST)
-        return asked.find().repository.receive(transaction, graph_first, asked.id)

@@ -6,6 +6,7 @@ before its write returns, and the body of an answer is read from the store as th
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 
 from smartserver.client.medium import ConnectionLost
@@ -13,6 +14,9 @@ from smartserver.server.access import Access
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
+
+logging.getLogger("smartserver").addHandler(logging.NullHandler())
+# What a server's administrator reads there its one user is told by the errors; without this it would be printed, too.
 
 ENOUGH = 2 << 20
 """Bytes that wait to be read, from which no more of a body is: two of the pieces it is read in."""

@@ -19,8 +19,9 @@ from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, Discipline
-from smartserver.store.model import Listed
+from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
+from smartserver.store.states import Look
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
@@ -43,6 +44,8 @@ class Found:
 
     repository: PackRepository
     exists: bool
+    look: Look | None = field(default=None, compare=False)
+    """What was seen of it; None where its root was not looked at."""
 
     @property
     def at(self) -> str:
@@ -53,6 +56,10 @@ class Found:
 def _order(path: str) -> list[str]:
     """What paths are listed by: what is in a folder comes before what is beside it."""
     return path.split("/") if path else []
+
+
+def _below(place: str, name: str) -> str:
+    return f"{place}/{name}".strip("/")
 
 
 def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:
@@ -75,9 +82,6 @@ class Site:
     """The served root."""
 
     root: Transport
-    served: str = ""
-    """The folder of `root` that is served, where that is not all of it: what lies above is only looked at, so that no
-    repository is made in the folders of another one."""
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
@@ -100,15 +104,17 @@ class Site:
     """Shared by all repositories."""
     due: Due = field(default_factory=Due)
     """Those that wait to be tidied."""
-    _whole: CountedTransport = field(init=False)
     _counted: CountedTransport = field(init=False)
-    """What is served of it."""
+    _whole: Transport = field(init=False)
+    """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
+    _at: str = field(init=False)
+    """Where the root is in that."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._whole = CountedTransport(self.root)
-        self._counted = self._whole.child(self.served) if self.served else self._whole
+        self._counted = CountedTransport(self.root)
+        self._whole, self._at = self.root.whole()
 
     @property
     def facts(self) -> ServerFacts:
@@ -120,8 +126,9 @@ class Site:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
 
-    def find(self, path: str) -> Found:
-        """The repository at a path; a new one may be made there if it is neither in another nor around one.
+    def find(self, path: str, seen: Seen | None = None) -> Found:
+        """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
+        of `States.look`.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
@@ -129,11 +136,9 @@ class Site:
         """
         name = jail.clean(path)
         self._check_inside(path, name)
-        found = self._look(name)
+        found = self._look(name, seen)
         if not found.exists:
-            around = self._first(jail.prefixes(name)[1:], jail.prefixes(self.served)[1:])
-            if around is not None:
-                raise NestedRepository(path, around.at)
+            self._check_around(path, name)
         return found
 
     def find_above(self, path: str) -> Found:
@@ -195,7 +200,11 @@ class Site:
             looked += 1
             if looked > MAX_FOLDERS:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
-            names = self._names(folder)
+            try:
+                names = self._names(folder)
+            except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
+                found.append(Listed(folder, "", (), wrong.why))
+                continue
             if "HEAD" in names and "objects" in names:
                 continue  # A git repository has many folders, and none of ours.
             if FORMAT in names:
@@ -218,7 +227,11 @@ class Site:
             return Listed(path, "", (), str(wrong))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root."""
+        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root.
+
+        Raises:
+            InvalidPath: it leads out of what the store itself may be asked for.
+        """
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:
@@ -228,37 +241,41 @@ class Site:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
 
-    def _first(self, names: Sequence[str], above: Sequence[str] = ()) -> Found | None:
-        """The first of these places that is a repository; `above`: folders of the root that what is served lies in."""
+    def _check_around(self, path: str, name: str) -> None:
+        """Refuse a place in the folders of a repository, be it one that what is served lies in."""
+        above = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
+        around = self._first(jail.prefixes(name)[1:], list(above.values()))
+        if around is not None:
+            raise NestedRepository(path, around.at)
+        for place, asked in above.items():
+            with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
+                if _may_be_format(asked) and holds_repository(self._whole, place):
+                    raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
+
+    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> Found | None:
+        """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
         # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        places = [f"{self.served}/{name}".strip("/") for name in names[:known]]
-        formats = [GetStat(f"{place}/{FORMAT}".lstrip("/")) for place in (*places, *above)]
+        formats = [GetStat(_below(_below(self._at, name), FORMAT)) for name in names[:known]]
         # Where a farther one fails that is not to the point, for a nearer one may be a repository.
         with contextlib.suppress(TransportError):
-            self._whole.perform(formats)
+            self._whole.perform([*formats, *also])
         likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
-        found = next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
-        if found is not None:
-            return found
-        for place, each in zip(above, formats[known:], strict=True):
-            with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
-                if _may_be_format(each) and holds_repository(self._whole, place):
-                    return Found(PackRepository(self._whole, place), True)
-        return None
+        return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
 
-    def _look(self, name: str) -> Found:
+    def _look(self, name: str, seen: Seen | None = None) -> Found:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
-        if not repository.exists():
-            return Found(repository, False)
+        look = repository.look(seen)
+        if not look.exists:
+            return Found(repository, False, look)
         with self._guard:
             repository = self._open.setdefault(name, repository)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return Found(repository, True)
+            return Found(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
         """The one that is kept open, else one that nobody has looked for."""

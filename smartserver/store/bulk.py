@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
-from smartserver.store.snapshot import SegmentReader
+from smartserver.store.segment_reader import SegmentReader
 
 
 class BulkReader:

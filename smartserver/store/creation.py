@@ -32,6 +32,7 @@ from smartserver.store.format import (
     recognise,
 )
 from smartserver.store.swap import RootFile
+from transports import steps
 from transports.base import EntryKind, Transport
 from transports.errors import (
     CodedError,
@@ -42,18 +43,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import (
-    Delete,
-    Get,
-    GetStat,
-    ListDirectory,
-    MakeDirectory,
-    Put,
-    RemoveDirectory,
-    Rename,
-    Step,
-    SyncDirectory,
-)
+from transports.steps import Step
 
 TRIES = 8
 """Times a creation begins anew because one that was given up took its folders away."""
@@ -135,7 +125,7 @@ class Creation:
             self._make(place)
         self._beside = _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
         self._left = surroundings.left
-        self._unmade = [MakeDirectory(place) for place in (self._beside, *self._folders())]
+        self._unmade = [steps.MakeDirectory(place) for place in (self._beside, *self._folders())]
         return True
 
     def _folders(self) -> list[str]:
@@ -147,7 +137,7 @@ class Creation:
             yield
         except NoSuchFile:
             parent = _places(self._file.path)[-2]
-            why = f"{parent!r} is a link that leads nowhere, or was taken away"
+            why = f"{_name(parent)} is a link that leads nowhere, or was taken away"
             raise InvalidPath(self._file.path, why) from None
 
     def _prepare_in_place(self) -> None:
@@ -155,17 +145,17 @@ class Creation:
         places = _places(path)
         file = _file_in_the_way(above, path)
         if file is not None:
-            raise InvalidPath(path, "a file is there" if file == path else f"{file!r} is a file")
+            raise InvalidPath(path, "a file is there" if file == path else f"{_name(file)} is a file")
         for place in places[:-1]:
             if holds_repository(above, place):
                 raise NestedRepository(path, place)
             foreign = recognise(above.child(place)) if place else None
             if foreign is not None:
-                raise InvalidPath(path, f"{place!r} is {foreign}: nothing is made inside it")
+                raise InvalidPath(path, f"{_name(place)} is {foreign}: nothing is made inside it")
         for place in places[1:]:
             self._make(place)
             if not above.exists(place):
-                raise InvalidPath(path, f"{place!r} is a link that leads nowhere")
+                raise InvalidPath(path, f"{_name(place)} is a link that leads nowhere")
         other = recognise(folder)
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
@@ -173,7 +163,8 @@ class Creation:
             if name not in NAMES and not name.startswith(TEMPORARY):
                 below = _repository_below(above, _below(path, name))
                 if below is not None:
-                    raise InvalidPath(path, f"there is a repository at {below!r}: none can be made above it")
+                    inner = below[len(path) :].strip("/")
+                    raise InvalidPath(path, f"a repository is below it at {inner!r}: none can be made above that")
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
         left = remains(folder)
         if left is not None:
@@ -215,10 +206,10 @@ class Creation:
         above, path, beside = self._file.above, self._file.path, self._beside
         content = encode_root(root)
         whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
-        puts = [Put(_below(beside, name), each) for name, each in whole]
-        syncs = [SyncDirectory(place) for place in (*self._folders(), beside)]
+        puts = [steps.Put(_below(beside, name), each) for name, each in whole]
+        syncs = [steps.SyncDirectory(place) for place in (*self._folders(), beside)]
         unmade, self._unmade = self._unmade, []
-        name = [Rename(beside, path), *[SyncDirectory(place) for place in _places(path)[-2::-1]]]
+        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in _places(path)[-2::-1]]]
         try:
             with self._parent_missing():
                 above.perform([*unmade, *first, *puts, *syncs, *name])
@@ -234,7 +225,7 @@ class Creation:
     def _explain(self, wrong: TransportError, content: bytes) -> None:
         """What it means that it was not finished; nothing is raised where something else is in the place."""
         above, path = self._file.above, self._file.path
-        there = Get(_below(path, ROOT))
+        there = steps.Get(_below(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
@@ -304,12 +295,12 @@ class _Surroundings:
         """
         self._path = path
         *self._places, own = _places(path)
-        place = GetStat(own)
-        self._stats = [GetStat(each) for each in self._places]
-        self._roots = [Get(_below(each, ROOT)) for each in self._places]
-        self._formats = [GetStat(_below(each, FORMAT)) for each in self._places]
-        self._others = [[GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
-        siblings = ListDirectory(self._places[-1])
+        place = steps.GetStat(own)
+        self._stats = [steps.GetStat(each) for each in self._places]
+        self._roots = [steps.Get(_below(each, ROOT)) for each in self._places]
+        self._formats = [steps.GetStat(_below(each, FORMAT)) for each in self._places]
+        self._others = [[steps.GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
+        siblings = steps.ListDirectory(self._places[-1])
         others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
         above.perform([place, *self._stats, *self._roots, *self._formats, *others, siblings])
         self.free = place.result is None
@@ -329,14 +320,14 @@ class _Surroundings:
         for number, place in enumerate(self._places):
             stat = self._stats[number].result
             if stat is not None and stat.kind is not EntryKind.DIRECTORY:
-                raise InvalidPath(self._path, f"{place!r} is a file")
+                raise InvalidPath(self._path, f"{_name(place)} is a file")
             root = self._roots[number].result
             if root is not None and self._formats[number].result is not None and _is_live(root):
                 raise NestedRepository(self._path, place)
             row = zip(FOREIGN, self._others[number], strict=True)
             foreign = foreign_in([name for name, each in row if place and each.result is not None])
             if foreign is not None:
-                raise InvalidPath(self._path, f"{place!r} is {foreign}: nothing is made inside it")
+                raise InvalidPath(self._path, f"{_name(place)} is {foreign}: nothing is made inside it")
 
 
 def remove_tree(transport: Transport, path: str) -> None:
@@ -345,17 +336,17 @@ def remove_tree(transport: Transport, path: str) -> None:
     Raises:
         TransportError: the store failed; some of it may be there still.
     """
-    names = ListDirectory(path)
+    names = steps.ListDirectory(path)
     transport.perform([names])
-    inside = [GetStat(_below(path, name)) for name in names.result or ()]
+    inside = [steps.GetStat(_below(path, name)) for name in names.result or ()]
     transport.perform(inside)
     here: list[Step] = []
     for each in inside:
         if each.result is not None and each.result.kind is EntryKind.DIRECTORY:
             remove_tree(transport, each.path)
         else:
-            here.append(Delete(each.path))
-    transport.perform([*here, RemoveDirectory(path)])
+            here.append(steps.Delete(each.path))
+    transport.perform([*here, steps.RemoveDirectory(path)])
 
 
 def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
@@ -363,7 +354,7 @@ def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
     if not left:
         return
     with contextlib.suppress(TransportError):
-        stats = [GetStat(each) for each in (mine, *left)]
+        stats = [steps.GetStat(each) for each in (mine, *left)]
         above.perform(stats)
         now, *others = stats
         for each in others:
@@ -388,15 +379,15 @@ class Remains(NamedTuple):
 
 def instead(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
-    places = [GetStat(place) for place in _places(path)[1:]]
-    left, others = _Left(path), [GetStat(_below(path, name)) for name in FOREIGN]
+    places = [steps.GetStat(place) for place in _places(path)[1:]]
+    left, others = _Left(path), [steps.GetStat(_below(path, name)) for name in FOREIGN]
     try:
         above.perform([*places, *left.steps, *others])
     except TransportError:
         return ""
     file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
     if file is not None:
-        return "a file" if file == path else f"a file at {file!r}"
+        return "a file" if file == path else f"a file, {_name(file)}, above it"
     foreign = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
     return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
 
@@ -419,8 +410,8 @@ class _Left:
 
     def __init__(self, path: str) -> None:
         # Listed before the root is looked for: a creation that is going on writes it first.
-        self._kept = {name: ListDirectory(_below(path, name)) for name in (PACKS, LOG, TABLES)}
-        self._root, self._format = GetStat(_below(path, ROOT)), GetStat(_below(path, FORMAT))
+        self._kept = {name: steps.ListDirectory(_below(path, name)) for name in (PACKS, LOG, TABLES)}
+        self._root, self._format = steps.GetStat(_below(path, ROOT)), steps.GetStat(_below(path, FORMAT))
         self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
 
     @property
@@ -437,6 +428,11 @@ def _places(path: str) -> list[str]:
     """The folders on the way to the repository's, the store's own first, and its own."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+
+
+def _name(place: str) -> str:
+    """A folder on the way, in a message that has the whole path besides, as its user says it."""
+    return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 
 def _file_in_the_way(above: Transport, path: str) -> str | None:

@@ -15,8 +15,8 @@ from transports.base import Capability, Transport
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are asked for at once: what a link of 64 Mbit/s brings in a second, so that trips are little of it, and
-few enough to be held for each reader."""
+"""Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
+trips are little of it, and few enough to be held for each reader and writer."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
@@ -37,11 +37,12 @@ class FarPack(PackReader):
         self.first = len(self.header)
         self.end = entry.length - TRAILER
         self.transport = transport
-        self._proved = False
+        self._trailer = b""
+        """Once the file is proved."""
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
         """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
-        proof = [] if self._proved else [(0, self.first), (self.end, TRAILER + 1)]
+        proof = [] if self._trailer else [(0, self.first), (self.end, TRAILER + 1)]
         return ReadRanges(self.name, [*proof, *ranges])
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
@@ -58,11 +59,17 @@ class FarPack(PackReader):
             if head != self.header:
                 kinds, _ = decode_header(head, self.name)
                 raise CorruptFile(self.name, 0, f"its kinds are {kinds}, the repository's {self.kinds}")
-            self._proved = True
+            self._trailer = tail
         return found[len(found) - count :]
 
     def close(self) -> None:
         """There is nothing to give back."""
+
+    def trailer(self) -> bytes:
+        """As of any pack; it came with the first read."""
+        if not self._trailer:
+            self.read_ranges([])
+        return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As of any pack, in one trip.
@@ -105,6 +112,35 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_whole(found[number], offset, size)
     return [found[number] for number in range(len(wanted))]
+
+
+Place = tuple[int, int]
+"""Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
+
+
+class Fetched:
+    """The bytes of records that were read together, each until it is asked for; usable from several threads."""
+
+    def __init__(self) -> None:
+        self._content: dict[Place, bytes] = {}
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self._content
+
+    def read(self, wanted: Mapping[Place, tuple[PackReader, int, int]]) -> None:
+        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
+        """
+        held = sum(map(len, list(self._content.values())))
+        if held + sum(size for _, _, size in wanted.values()) > AT_ONCE:
+            self._content.clear()
+        self._content.update(zip(wanted, read_across(list(wanted.values())), strict=True))
+
+    def take(self, place: Place) -> bytes | None:
+        """What was read of a record, once; None where it was not."""
+        return self._content.pop(place, None)
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:

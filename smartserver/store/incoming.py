@@ -23,10 +23,11 @@ from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.document import PackEntry
+from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.quarantine import DraftPack, Quarantine
+from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 from transports.errors import TransportError

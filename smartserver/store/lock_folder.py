@@ -20,9 +20,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from smartserver.store.format import LOCK, ROOT
+from transports import steps
 from transports.base import Transport
 from transports.errors import DirectoryNotEmpty, Locked, NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Delete, Get, GetStat, ListDirectory, MakeDirectory, Put, RemoveDirectory, Rename, Step
+from transports.steps import Step
 
 HELD = f"{LOCK}/held"
 """The folder that holds the folder of whoever has the lock; where it is empty, nobody has."""
@@ -138,13 +139,13 @@ class LockFolder:
         Raises:
             TransportError: the store failed.
         """
-        names = ListDirectory(self._held)
+        names = steps.ListDirectory(self._held)
         self._above.perform([names])
         nonce = _holding(names.result)
         return None if nonce is None else self._who(nonce)
 
     def _who(self, nonce: str) -> Holder:
-        who = Get(f"{self._held}/{nonce}/{WHO}")
+        who = steps.Get(f"{self._held}/{nonce}/{WHO}")
         self._above.perform([who])
         return decode(who.result, nonce)
 
@@ -156,21 +157,19 @@ class LockFolder:
             TransportError: the store failed.
         """
         gone = self._below + f"{LOCK}/{self._randomness(8).hex()}"
-        self._above.perform([Rename(f"{self._held}/{holder.nonce}", gone)])
+        self._above.perform([steps.Rename(f"{self._held}/{holder.nonce}", gone)])
         self._tidy()
         self._remove(gone)
 
-    def sweep(self, old: Callable[[float], bool]) -> int:
-        """Remove what dead writers left that waited for the lock; how many. `old`: whether that time of last change is
-        long ago by the store's clock.
+    def sweep(self, names: Sequence[str], old: Callable[[float], bool]) -> int:
+        """Remove what dead writers left that waited for the lock; how many. `names`: what is in it; `old`: whether that
+        time of last change is long ago by the store's clock.
 
         Raises:
             TransportError: the store failed.
         """
-        names = ListDirectory(self._below + LOCK)
-        self._above.perform([names])
-        others = [f"{names.path}/{name}" for name in names.result or ()]
-        left = [GetStat(path) for path in others if path != self._held]
+        others = [f"{self._below}{LOCK}/{name}" for name in names]
+        left = [steps.GetStat(path) for path in others if path != self._held]
         self._above.perform(left)
         dead = [each.path for each in left if each.result is not None and old(each.result.modified)]
         for path in dead:
@@ -182,23 +181,25 @@ class LockFolder:
         inner = f"{own}/{nonce}"
         end = time.monotonic() + wait
         content = Holder.myself(nonce).encode()
-        steps: list[Step] = [*first, MakeDirectory(own), MakeDirectory(inner), Put(f"{inner}/{WHO}", content)]
+        making: list[Step] = [*first, steps.MakeDirectory(own), steps.MakeDirectory(inner)]
+        making.append(steps.Put(f"{inner}/{WHO}", content))
         pause, unexplained, missed = FIRST_PAUSE, 0, False
         while True:
-            root = Get(self._below + ROOT)
+            root = steps.Get(self._below + ROOT)
             try:
-                self._above.perform([*steps, Rename(own, self._held), root])
+                self._above.perform([*making, steps.Rename(own, self._held), root])
                 return root.result
             except TransportError as wrong:
-                if steps and isinstance(wrong, NoSuchFile | NotADirectory):
+                if making and isinstance(wrong, NoSuchFile | NotADirectory):
                     raise
-                names, ready, root = ListDirectory(self._held), Get(f"{inner}/{WHO}"), Get(self._below + ROOT)
+                names, ready = steps.ListDirectory(self._held), steps.Get(f"{inner}/{WHO}")
+                root = steps.Get(self._below + ROOT)
                 self._above.perform([names, ready, root])
                 there = _holding(names.result)
                 if there == nonce:  # The answer was lost, or what came after it.
                     return root.result
                 refused = isinstance(wrong, DirectoryNotEmpty) or self._is_held(wrong)
-                if steps and first and not refused:
+                if making and first and not refused:
                     raise  # The last step was not come to, as far as is known: nor may the first have been done.
                 unexplained = 0 if refused or there is not None else unexplained + 1
                 if ready.result != content and isinstance(wrong, NoSuchFile | NotADirectory) and root.result:
@@ -206,7 +207,7 @@ class LockFolder:
                     raise TransportFailed(self._below + LOCK, why) from wrong
                 if ready.result != content or unexplained > 1:
                     raise
-            steps = []
+            making = []
             if names.result == []:
                 self._tidy()  # For a store that refuses to replace even an empty folder.
             missed = there is None and not missed
@@ -235,12 +236,12 @@ class LockFolder:
         self._kept.add(nonce)  # First: who is interrupted in here may have the lock still.
         for _ in range(2):
             with contextlib.suppress(TransportError):
-                free = [Rename(mine, own), RemoveDirectory(self._held)]
-                self._above.perform([*free, Delete(f"{own}/{WHO}"), RemoveDirectory(own)])
+                free = [steps.Rename(mine, own), steps.RemoveDirectory(self._held)]
+                self._above.perform([*free, steps.Delete(f"{own}/{WHO}"), steps.RemoveDirectory(own)])
                 self._kept.discard(nonce)
                 return
             self._remove(own)  # Before the look: then no rename that is under way can make it the held one.
-            there = GetStat(mine)
+            there = steps.GetStat(mine)
             with contextlib.suppress(TransportError):
                 self._above.perform([there])
                 if there.result is not None:
@@ -252,19 +253,19 @@ class LockFolder:
     def _tidy(self) -> None:
         """Remove the folder `held` where nobody is in it."""
         with contextlib.suppress(TransportError):
-            self._above.perform([RemoveDirectory(self._held)])
+            self._above.perform([steps.RemoveDirectory(self._held)])
 
     def _remove(self, path: str) -> None:
         """Remove a folder that is not in the held one, as far as that works: a sweep does the rest."""
         with contextlib.suppress(TransportError):
-            names = ListDirectory(path)
+            names = steps.ListDirectory(path)
             self._above.perform([names])
             if names.result is not None:
                 folders = [name for name in names.result if NONCE.fullmatch(name)]
                 for name in folders:
                     self._remove(f"{path}/{name}")
-                below: list[Step] = [Delete(f"{path}/{name}") for name in names.result if name not in folders]
-                self._above.perform([*below, RemoveDirectory(path)])
+                below: list[Step] = [steps.Delete(f"{path}/{name}") for name in names.result if name not in folders]
+                self._above.perform([*below, steps.RemoveDirectory(path)])
 
 
 def _holding(names: Sequence[str] | None) -> str | None:

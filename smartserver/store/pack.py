@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind
@@ -169,8 +169,9 @@ class PackReader:
         if len(found) != size:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
-    def chunks(self) -> Iterator[bytes]:
-        """All segments as they lie, in sequential reads, hashed on the way.
+    def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
+        """All segments as they lie, in sequential reads, hashed on the way. `read`: gives the next so many bytes, where
+        they are read with those of others.
 
         Raises:
             CorruptFile: after the last chunk, when the file is not what was written.
@@ -178,7 +179,8 @@ class PackReader:
         """
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
-            chunk = self.read(offset, min(CHUNK, self.end - offset))
+            size = min(CHUNK, self.end - offset)
+            chunk = self.read(offset, size) if read is None else read(size)
             digest.update(chunk)
             yield chunk
         if digest.digest() != self.trailer():

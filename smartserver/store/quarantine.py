@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 
-from smartserver.records.model import Kind, Segment
-from smartserver.store.document import PackEntry
+from smartserver.store import far
 from smartserver.store.far import is_far
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Row
-from smartserver.store.index_build import Before, IndexBuilder
-from smartserver.store.pack import TRAILER, PackWriter, encode_header
+from transports import steps
 from transports.base import ReadFile, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Delete, Put, RemoveDirectory, Rename, Step, SyncDirectory
+from transports.steps import Step
 
 LOCK = "lock"
-GATHERED = 64 << 10
-"""Bytes of segments that are written at once: most have some hundred."""
 
 TRIES = 8
 """Folders tried before giving up; each loses only to a sweep within the microseconds before it is locked."""
@@ -65,6 +59,8 @@ class Quarantine:
         self._at = ""
         self._held: tuple[bytes, bytes] | None = None
         """Pack and index, where they are in memory alone."""
+        self._growing: _Growing | None = None
+        """The pack, where it is being written in memory."""
         if not is_far(above):
             self.enter()
 
@@ -83,7 +79,7 @@ class Quarantine:
         for _ in range(TRIES):
             if self._place:
                 return
-            place = f"{self._home}/{INCOMING}/{self._request.hex()}-{self._randomness(4).hex()}".lstrip("/")
+            place = self._choose()
             try:
                 self.above.make_directory(place)
             except (NoSuchFile, NotADirectory):
@@ -98,6 +94,34 @@ class Quarantine:
                     return
             self._locked.close()  # A sweep took the folder, or is at it, between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
+
+    def _choose(self) -> str:
+        """A folder that nobody has."""
+        return f"{self._home}/{INCOMING}/{self._request.hex()}-{self._randomness(4).hex()}".lstrip("/")
+
+    def create(self, size: int) -> WriteFile:
+        """The pack, to be written. `size`: about how many bytes it gets; behind a link a small one is kept in memory.
+
+        Raises:
+            NoSuchFile: the repository has no folder for it.
+            PermissionDenied, NoSpace, TransportFailed.
+        """
+        if is_far(self.above) and size <= far.AT_ONCE:
+            self._growing = _Growing()
+            return self._growing
+        self.enter()
+        return self.above.create(self.pack_path)
+
+    def put_index(self, index: bytes) -> None:
+        """Make the index durable, or keep it in memory as the pack is.
+
+        Raises:
+            FileExists, NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
+        """
+        if self._growing is not None:
+            self.hold(b"".join(self._growing.content), index)
+        else:
+            self.above.put(self.index_path, [index])
 
     def hold(self, pack: bytes, index: bytes) -> None:
         """Keep the content of both in memory, where there is no folder."""
@@ -138,27 +162,65 @@ class Quarantine:
         (pack, index), before = (self.pack_path, self.index_path), self._at
         self._at = packs
         if self._held is not None and not before:
-            puts = [Put(self.pack_path, self._held[0]), Put(self.index_path, self._held[1])]
-            return [*puts, SyncDirectory(packs)]
-        moves = [Rename(pack, self.pack_path), Rename(index, self.index_path)]
-        return [*moves, SyncDirectory(packs), SyncDirectory(before)]
+            puts = [steps.Put(self.pack_path, self._held[0]), steps.Put(self.index_path, self._held[1])]
+            return [*puts, steps.SyncDirectory(packs)]
+        moves = [steps.Rename(pack, self.pack_path), steps.Rename(index, self.index_path)]
+        return [*moves, steps.SyncDirectory(packs), steps.SyncDirectory(before)]
+
+    def time(self) -> float:
+        """The time by the storage's own clock: when its folder was made just now. It is given up by that.
+
+        Raises:
+            NoSuchFile: the repository has no folder for it.
+            PermissionDenied, NoSpace, TransportFailed.
+        """
+        if self._by_age and not self._place:
+            made = steps.GetStat(self._choose())
+            self.above.perform([steps.MakeDirectory(made.path), made, steps.RemoveDirectory(made.path)])
+        else:
+            self.enter()
+            made = steps.GetStat(self._place)
+            try:
+                self.above.perform([made])
+            finally:
+                self.leave()
+        if made.result is None:
+            raise NoSuchFile(made.path)
+        return made.result.modified
 
     def leave(self) -> None:
         """Give up the folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""
         with contextlib.suppress(TransportError):
             if self._place:
-                lock = [] if self._by_age else [Delete(f"{self._place}/{LOCK}")]
-                self.above.perform([*lock, RemoveDirectory(self._place)])
+                lock = [] if self._by_age else [steps.Delete(f"{self._place}/{LOCK}")]
+                self.above.perform([*lock, steps.RemoveDirectory(self._place)])
         with contextlib.suppress(TransportError):
             self._locked.close()
 
     def discard(self) -> None:
         """Delete what was written, as far as that works: no root names it and none ever will."""
-        for place in {self._place, self._at} - {""}:
-            for suffix in ("pack", "idx"):
-                with contextlib.suppress(TransportError):
-                    self.above.delete(f"{place}/{self.name.hex()}.{suffix}")
+        places = {self._place, self._at} - {""}
+        files = [steps.GetStat(f"{place}/{self.name.hex()}.{suffix}") for place in places for suffix in ("pack", "idx")]
+        with contextlib.suppress(TransportError):
+            self.above.perform(files)
+            self.above.perform([steps.Delete(each.path) for each in files if each.result is not None])
         self.leave()
+
+
+class _Growing(WriteFile):
+    """A file that is written in memory."""
+
+    def __init__(self) -> None:
+        self.content: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.content.append(bytes(data))
+
+    def sync(self) -> None:
+        """It is durable once it is published."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
 
 
 class _Bytes(ReadFile):
@@ -177,144 +239,47 @@ class _Bytes(ReadFile):
         """There is nothing to give back."""
 
 
-class DraftPack:
-    """The pack in a quarantine while it is written."""
-
-    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind], before: Before) -> None:
-        """Begin the pack; `before`: whether a record lies in the repository.
-
-        Raises:
-            NoSpace, PermissionDenied, TransportFailed.
-        """
-        self.quarantine = quarantine
-        self._above = quarantine.above
-        self._kinds = kinds
-        self._reader: ReadFile | None = None
-        self.index = IndexBuilder(before)
-        self._pending: list[bytes] = [encode_header(kinds)]
-        """What is not written yet, while the pack is held in memory its header too."""
-        self._pending_size = len(self._pending[0])
-        self._file: WriteFile | None = None
-        self._writer: PackWriter | None = None
-        if quarantine.path:
-            self._begin()
-
-    def _begin(self) -> PackWriter:
-        self.quarantine.enter()
-        self._file = self._above.create(self.quarantine.pack_path)
-        try:
-            writer = self._writer = PackWriter(self._file, self._kinds)
-        except BaseException:
-            self._file.close()
-            raise
-        self._pending_size -= len(self._pending.pop(0))
-        return writer
-
-    @property
-    def length(self) -> int:
-        """Bytes so far: where the next segment will lie."""
-        return self._written + self._pending_size
-
-    @property
-    def _written(self) -> int:
-        return 0 if self._writer is None else self._writer.length
-
-    def add(self, content: bytes, segment: Segment, rows: Sequence[Row]) -> None:
-        """Append a segment.
-
-        Raises:
-            LimitExceeded: more than an index holds.
-            NoSpace, TransportFailed.
-        """
-        self.index.add(self.length, segment, rows)
-        self._pending.append(content)
-        self._pending_size += len(content)
-        if self._pending_size >= GATHERED:
-            self._write()
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Exactly those bytes of what was added.
-
-        Raises:
-            TransportFailed: they are not there.
-        """
-        if self._writer is None:
-            found = b"".join(self._pending)[offset : offset + size]
-        else:
-            if offset + size > self._writer.length:
-                self._write()
-            if self._reader is None:
-                self._reader = self._above.open_read(self.quarantine.pack_path)
-            found = self._reader.read_at(offset, size)
-        if len(found) != size:
-            why = f"{len(found)} bytes at {offset}, {size} were written"
-            raise TransportFailed(self.quarantine.pack_path, why)
-        return found
-
-    def seal(self) -> PackEntry:
-        """Make both files durable, or hold them in memory to be published; gives what a root says of them.
-
-        Raises:
-            NoSpace, TransportFailed: it is not tried again.
-        """
-        if self._writer is None or self._file is None:
-            content = b"".join(self._pending)
-            digest = blake2b(content, digest_size=TRAILER).digest()
-            length = len(content) + TRAILER
-            index = self.index.finish(length, digest)
-            self.quarantine.hold(content + digest, index)
-        else:
-            self._write()
-            length, digest = self._writer.finish()
-            self._file.sync()
-            self.close()
-            index = self.index.finish(length, digest)
-            self._above.put(self.quarantine.index_path, [index])
-        segments, records = self.index.segments, self.index.records
-        return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
-
-    def close(self) -> None:
-        """Close the files; closing twice is harmless."""
-        if self._file is not None:
-            self._file.close()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _write(self) -> None:
-        writer = self._begin() if self._writer is None else self._writer
-        content, self._pending, self._pending_size = b"".join(self._pending), [], 0
-        if content:
-            writer.append(content)
-
-
-def sweep(folder: Transport, old: Callable[[float], bool], *, by_age: bool = False) -> int:
+def sweep(folder: Transport, names: Sequence[str], old: Callable[[float], bool], *, by_age: bool = False) -> int:
     """Delete what dead writers left in quarantine; how many folders that was.
 
-    `by_age`: as of `Quarantine`; `old`: whether that time of last change is long ago by the storage's clock.
+    `names`: what is in it; `by_age`: as of `Quarantine`; `old`: whether that time of last change is long ago by the
+    storage's clock.
     """
+    places = [f"{INCOMING}/{name}" for name in names]
+    return _sweep_old(folder, places, old) if by_age else sum(_sweep_dead(folder, place) for place in places)
+
+
+def _sweep_dead(folder: Transport, place: str) -> bool:
+    """Remove a folder unless its writer holds the lock in it; whether that was done."""
+    with contextlib.suppress(TransportError), folder.try_lock(f"{place}/{LOCK}") as dead:
+        if dead:
+            _remove(folder, place, folder.list_directory(place))
+            return True
+    return False
+
+
+def _sweep_old(folder: Transport, places: Sequence[str], old: Callable[[float], bool]) -> int:
+    """Remove the folders in which nothing was done for long; how many. They are looked at together."""
+
+    def is_old(look: steps.GetStat) -> bool:
+        return look.result is not None and old(look.result.modified)
+
+    looks = [steps.GetStat(place) for place in places]
+    folder.perform(looks)
+    listed = [steps.ListDirectory(each.path) for each in looks if is_old(each)]
+    folder.perform(listed)
+    inside = [[steps.GetStat(f"{each.path}/{name}") for name in each.result or ()] for each in listed]
+    folder.perform([each for row in inside for each in row])
     swept = 0
-    for name in folder.list_directory(INCOMING):
-        place = f"{INCOMING}/{name}"
+    for each, row in zip(listed, inside, strict=True):
         with contextlib.suppress(TransportError):
-            if not by_age:
-                with folder.try_lock(f"{place}/{LOCK}") as dead:
-                    if not dead:
-                        continue
-                    _remove(folder, place)
-            elif all(old(folder.stat(path).modified) for path in [place, *_files(folder, place)]):
-                _remove(folder, place)
-            else:
-                continue
-            swept += 1
+            if all(map(is_old, row)):
+                _remove(folder, each.path, each.result or ())
+                swept += 1
     return swept
 
 
-def _files(folder: Transport, place: str) -> list[str]:
-    return [f"{place}/{name}" for name in folder.list_directory(place)]
-
-
-def _remove(folder: Transport, place: str) -> None:
-    for path in sorted(_files(folder, place), key=lambda path: path.endswith(f"/{LOCK}")):
-        folder.delete(path)
-    folder.remove_directory(place)
+def _remove(folder: Transport, place: str, files: Sequence[str]) -> None:
+    """Remove a folder with its files, the one that says that it is somebody's the last."""
+    last = sorted(files, key=lambda name: name == LOCK)
+    folder.perform([*[steps.Delete(f"{place}/{name}") for name in last], steps.RemoveDirectory(place)])

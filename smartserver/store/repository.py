@@ -27,29 +27,22 @@ from smartserver.store.lock_folder import Holder
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.repack import rows
+from smartserver.store.repack import AHEAD, rows
 from smartserver.store.root import Files, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.states import Look, State, States
 from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import CodedError, NoSuchFile, TransportError
+from transports.errors import CodedError, TransportError
 
 Plan = Callable[[RepositoryTransaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-AHEAD = 4
-"""Packs that may come, from any process, while others are joined at a slow pace, before that is left: with as many no
-more than 15 packs were seen in `smartserver bench pushes`, without a bound 23 (doc/performance.md)."""
-FAR_PACKS = 48
-"""Packs in a repository behind a link from which on it is tidied in passing: until then what that costs, trips and the
-bytes of packs both ways, is not worth what it saves, some bytes in each request. A root has room for hundreds."""
-ROOT_READS = 4
-"""Times the root is read again because a pack it named was gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +58,6 @@ class Committed:
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told."""
         return self.view.changes_since(known)
-
-
-@dataclass(slots=True)
-class _State:
-    """What a commit looks at: the root as it was read, which may be a tombstone or none at all."""
-
-    root: Root | None
-    view: RootView | None
-    snapshot: Snapshot | None
-    """None where there is no repository."""
-
-    def is_of(self, root: Root | None) -> bool:
-        """Whether `root` is the one it was made from."""
-        return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
 
 class PackRepository:
@@ -104,11 +83,7 @@ class PackRepository:
         self._file = RootFile(transport, path, discipline=discipline, randomness=randomness)
         self._clock = clock
         self._randomness = randomness
-        self._texts = texts if texts is not None else TextCache()
-        self._guard = threading.Lock()
-        self._latest: Snapshot | None = None
-        self._recent: _State | None = None
-        """Behind a link, what a request read last: its commit need not read it again."""
+        self._states = States(self._file, texts if texts is not None else TextCache())
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -123,10 +98,7 @@ class PackRepository:
             CorruptFile, Unsupported: its root cannot be read.
             TransportError: the store failed.
         """
-        try:
-            return not self._file.read().deleted
-        except NoSuchRepository:
-            return False
+        return self._states.look().exists
 
     def deleted(self) -> bool:
         """Whether there was a repository, and its log still is.
@@ -135,11 +107,8 @@ class PackRepository:
             CorruptFile, Unsupported: its root cannot be read.
             TransportError: the store failed.
         """
-        try:
-            root = self._file.read()
-        except NoSuchRepository:
-            return False
-        return root.deleted and bool(root.log or root.log_files)
+        root = self._states.look().root
+        return root is not None and root.deleted and bool(root.log or root.log_files)
 
     def format(self) -> Format:
         """The format it has on disk.
@@ -170,7 +139,7 @@ class PackRepository:
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
             TransportError: the store failed.
         """
-        found = self._state().snapshot
+        found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
         return found
@@ -190,19 +159,30 @@ class PackRepository:
         Raises:
             NoSuchRepository: there is none.
             Unsupported: this release cannot read it.
-            TransportError: the store failed.
+            TransportFailed: the store cannot be reached, or no more.
         """
         return verify(self._file, progress)
 
     # -- changing
 
-    def begin(self, request: bytes, user: str, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
-        """A view of the repository as it is now, or of the place where it may be made.
+    def look(self, seen: Seen | None = None) -> Look:
+        """Whether it is there, as a request begins. `seen`: as of `States.look`.
+
+        Raises:
+            CorruptFile, Unsupported: its root cannot be read.
+            TransportError: the store failed.
+        """
+        return self._states.look(seen)
+
+    def begin(
+        self, request: bytes, user: str, announced: Sequence[Announced] = (), look: Look | None = None
+    ) -> RepositoryTransaction:
+        """A view of the repository as it is now, or was when it was looked at, or of the place where it may be made.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._state().snapshot, announced, self._file.line)
+        return RepositoryTransaction(self.path, self._states.read(look).snapshot, announced, self._file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -227,7 +207,7 @@ class PackRepository:
             OutcomeUnknown: the log does not reach back to it.
             CorruptFile, TransportError: the log cannot be read.
         """
-        return self._earlier(self._state(), request, age)
+        return self._earlier(self._states.read(), request, age)
 
     def commit(
         self,
@@ -255,11 +235,11 @@ class PackRepository:
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
-            recent, self._recent = self._recent, None
+            begun = self._states.take_begun()
             while True:  # Each time round, another writer has brought some of what the body has.
                 # Behind a link what the request began with will do: it is compared with the root under the lock.
-                known, recent = recent, None
-                state = known or self._state()
+                known, begun = begun, None
+                state = known or self._states.read()
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
@@ -288,7 +268,7 @@ class PackRepository:
                 publication = upload.publication(self.path) if upload is not None else []
                 with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
-                        state = self._open(swap.current)
+                        state = self._states.open(swap.current)
                         first = self._earlier(state, request, age)
                         if first is not None:
                             return first
@@ -330,12 +310,13 @@ class PackRepository:
         if not self._repacking.acquire(blocking=False):
             return False
         try:
-            snapshot = self._state().snapshot
+            snapshot = self._states.read().snapshot
             if snapshot is None:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            return upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
+            made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
+            return made is not None
         finally:
             self._repacking.release()
 
@@ -351,37 +332,38 @@ class PackRepository:
         with self._repacking:
             self._awaited.clear()
             snapshot = self.snapshot()
-            before = left = len(snapshot.packs)
+            packs = snapshot.root.packs
+            before = left = len(packs)
             quarantine = partial(self._quarantine, upkeep.REPACK)
             progress(0, before)
-            for _ in range(rows(snapshot.root.packs)):  # Not until there is none: each push that comes makes another.
-                if not upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True):
+            for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
+                if done:
+                    snapshot = self.snapshot()
+                made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True)
+                if made is None:
                     break
-                snapshot = self.snapshot()
-                left = min(left, len(snapshot.packs))  # A push may have come meanwhile.
+                packs = made.packs
+                left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
-            return PackReport(before, len(snapshot.packs), sum(entry.length for entry in snapshot.root.packs))
+            return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
 
         They are seen as requests here read the root, whoever brought them.
         """
-        latest = self._latest
+        latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
 
-        A repository on a store behind a link is left alone until it has `FAR_PACKS`. `pace`: as `index_build.Pace`.
+        `pace`: as `index_build.Pace`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        latest = self._latest
-        if is_far(self.folder) and (latest is None or len(latest.packs) < FAR_PACKS):
-            return
         long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
@@ -425,39 +407,7 @@ class PackRepository:
 
     # -- steps
 
-    def _state(self) -> _State:
-        for reads_left in range(ROOT_READS, 0, -1):
-            try:
-                root: Root | None = self._file.read()
-            except NoSuchRepository:
-                root = None
-            try:
-                state = self._open(root)
-            except NoSuchFile:
-                if reads_left == 1:
-                    raise
-                continue
-            self._recent = state if is_far(self.folder) else None
-            return state
-        raise AssertionError("the last read returns or raises")
-
-    def _open(self, root: Root | None) -> _State:
-        if root is None:
-            return _State(None, None, None)
-        if root.deleted:
-            return _State(root, RootView(root, self.folder), None)
-        with self._guard:
-            latest = self._latest
-        if latest is None or latest.root != root:  # As in `is_of`.
-            latest = Snapshot.open(self.folder, root, latest, self._texts)
-            with self._guard:
-                # Never back to an older one, which a slower thread may have opened.
-                kept = self._latest
-                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
-                    self._latest = latest
-        return _State(root, latest.view, latest)
-
-    def _earlier(self, state: _State, request: bytes, age: int) -> Committed | None:
+    def _earlier(self, state: State, request: bytes, age: int) -> Committed | None:
         if state.view is None:
             return None
         now = self._clock()
@@ -469,12 +419,12 @@ class PackRepository:
             raise OutcomeUnknown("the log does not reach back to the request's first sending")
         return None
 
-    def _plan(self, state: _State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
+    def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
         transaction = RepositoryTransaction(self.path, state.snapshot, announced, self._file.line)
         return transaction, plan(transaction)
 
-    def _view(self, state: _State) -> RootView:
+    def _view(self, state: State) -> RootView:
         if state.view is None or state.snapshot is None:
             raise NoSuchRepository(self.path)
         return state.view
@@ -525,7 +475,7 @@ class PackRepository:
     def _swap(
         self,
         swap: Swap,
-        state: _State,
+        state: State,
         transaction: RepositoryTransaction,
         upload: Upload | None,
         entry: NewLogEntry,
@@ -540,7 +490,7 @@ class PackRepository:
         return RootView(root, self.folder, state.view)
 
     def _next(
-        self, state: _State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
+        self, state: State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
     ) -> tuple[Root, Files]:
         """The root after a transaction. `state`: where there is nothing at all, None."""
         now = self._clock()

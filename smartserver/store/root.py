@@ -41,7 +41,7 @@ from smartserver.store.tables import (
     check_name,
 )
 from transports.base import Transport
-from transports.errors import TransportError
+from transports.errors import TransportError, TransportFailed
 
 FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
@@ -202,7 +202,11 @@ class RootView:
             yield from reversed(swap_log.decode_log(content, file.path))
 
     def verify(self) -> list[str]:
-        """Read every file the root names; the damages found."""
+        """Read every file the root names; the damages found.
+
+        Raises:
+            TransportFailed: as `damage`.
+        """
         tables = [table.file for table in self.root.tables.values() if table.file is not None]
         checks = [partial(self._check_table, file) for file in tables]
         checks += [partial(self._check_log, file) for file in self.root.log_files]
@@ -211,7 +215,7 @@ class RootView:
             try:
                 check()
             except (CorruptFile, TransportError) as wrong:
-                problems.append(str(wrong))
+                problems.append(damage(wrong))
         return problems
 
     def _check_table(self, file: TableFile) -> None:
@@ -219,6 +223,17 @@ class RootView:
 
     def _check_log(self, file: LogFile) -> None:
         swap_log.decode_log(swap_log.read_log(self.transport, file), file.path)
+
+
+def damage(wrong: CorruptFile | TransportError) -> str:
+    """What an error says of a file that is looked at.
+
+    Raises:
+        TransportFailed: it is about no file but the store, which cannot be reached.
+    """
+    if isinstance(wrong, TransportFailed) and not wrong.path:
+        raise wrong
+    return str(wrong)
 
 
 def ref_changes(entry: LogEntry) -> list[RefChange]:

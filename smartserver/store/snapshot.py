@@ -1,134 +1,35 @@
 """A snapshot: a root, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
 
-Indexes are opened with the snapshot, packs when first read. A file that is gone (`NoSuchFile`) means that the root
-moved on: the caller reads it again.
+A file that is gone (`NoSuchFile`) means that the root moved on: the caller reads it again.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
 from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Entry, Key, Kind, Parent, Record, RevisionId
+from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
 from smartserver.records.segment import decode_parents
 from smartserver.records.varint import Malformed
 from smartserver.store import far
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
-from smartserver.store.far import AT_ONCE, FarPack, get_all, is_far, read_across
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
-from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
-from smartserver.store.index_build import rebuild
+from smartserver.store.index import EXTERNAL, NO_BASE, Row, record_digest
+from smartserver.store.open_pack import NONE_READ, OpenPack, index_path
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
+from smartserver.store.segment_reader import SegmentReader
 from transports.base import Transport
-from transports.errors import NoSuchFile
 
 NEAR = 64 << 10
 """Bytes between the start of a record's header and the end of its frame that are read at once."""
 HEADER = 512
 """Bytes read for a header whose length is not known; a longer one is read again."""
-
-
-def pack_path(name: bytes) -> str:
-    """Where a pack lies in its repository."""
-    return f"packs/{name.hex()}.pack"
-
-
-def index_path(name: bytes) -> str:
-    """Where a pack's index lies in its repository."""
-    return f"packs/{name.hex()}.idx"
-
-
-FilesRead = Mapping[str, bytes | None]
-"""Files by path, and what is in them; None: there is no such file."""
-_NONE: FilesRead = {}
-
-
-class OpenPack:
-    """A pack and its index, shared by the snapshots whose roots name it; closed when the last lets go of it."""
-
-    def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind]) -> None:
-        self.entry = entry
-        self.path = pack_path(entry.name)
-        self.far = is_far(transport)
-        """Whether it lies behind a link."""
-        self.index: Index
-        self.rebuilt: bytes | None = None
-        """The index as made from the pack, where its file was missing or damaged."""
-        self._transport = transport
-        self._kinds = tuple(kinds)
-        self._reader: PackReader | None = None
-        self._opening = threading.Lock()
-
-    @property
-    def reader(self) -> PackReader:
-        """The pack's file, opened when first asked for.
-
-        Raises:
-            NoSuchFile: it is gone.
-            CorruptFile: not of the length or the kinds the root names.
-            TransportFailed: the store failed.
-        """
-        reader = self._reader
-        if reader is None:
-            with self._opening:
-                reader = self._reader
-                if reader is None:
-                    reader = self._open()
-        return reader
-
-    def _open(self) -> PackReader:
-        if self.far:
-            reader: PackReader = FarPack(self._transport, self.path, self.entry, self._kinds)
-            self._reader = reader
-            return reader
-        file = self._transport.open_read(self.path)
-        try:
-            reader = PackReader(file, self.entry.length, self.path)
-            if reader.kinds != self._kinds:
-                raise CorruptFile(self.path, 0, f"its kinds are {reader.kinds}, the repository's {self._kinds}")
-        except BaseException:
-            file.close()
-            raise
-        self._reader = reader
-        return reader
-
-    def open_index(self, resolve: Callable[[int, Key], Row | None], read: FilesRead = _NONE) -> None:
-        """Map the index, or make it again from the pack where its file is missing, damaged or another pack's.
-
-        `read`: files that were read already.
-
-        Raises:
-            NoSuchFile: index and pack are gone.
-            CorruptFile: the pack is damaged too.
-            TransportFailed: the store failed.
-        """
-        path = index_path(self.entry.name)
-        try:
-            view = self._transport.map_file(path) if path not in read else memoryview(_there(path, read[path]))
-            if len(view) != self.entry.index_length:
-                raise CorruptFile(path, len(view), f"{len(view)} bytes, expected {self.entry.index_length}")
-            index = Index(view, path)
-            if index.hash != self.entry.index_hash or index.pack_hash != self.entry.hash:
-                raise CorruptFile(path, len(view), "not the index the root names")
-        except (CorruptFile, NoSuchFile):
-            self.rebuilt = rebuild(self.reader, resolve)
-            index = Index(self.rebuilt, path)
-            if index.pack_hash != self.entry.hash:
-                raise CorruptFile(
-                    self.path, self.reader.end, f"ends with {index.pack_hash.hex()}, expected {self.entry.hash.hex()}"
-                ) from None
-        self.index = index
-
-    def __del__(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
 
 
 class Location(NamedTuple):
@@ -150,55 +51,6 @@ class Location(NamedTuple):
     """Bytes of its fulltext."""
 
 
-class SegmentReader:
-    """The bytes of ranges of segments as they lie, front to back; for one thread at a time."""
-
-    def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
-        """`runs`: a pack, and the offsets where the run begins and ends."""
-        self.segments = segments
-        """In all."""
-        self._runs = list(runs)
-        self._runs.reverse()
-        self.size = sum(stop - start for _, start, stop in self._runs)
-        """Bytes in all."""
-        self.left = self.size
-        """Bytes not read yet."""
-        self._far = any(pack.far for pack, _, _ in self._runs)
-        self._ahead = b""
-
-    def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end; then empty.
-
-        Raises:
-            NoSuchFile: a pack not opened before is gone.
-            CorruptFile: a pack became shorter.
-            TransportFailed: the store failed.
-        """
-        wanted = min(size, self.left)
-        self.left -= wanted
-        if len(self._ahead) < wanted:
-            more = self._read(max(wanted - len(self._ahead), AT_ONCE if self._far else 0))
-            self._ahead = self._ahead + more if self._ahead else more
-        if len(self._ahead) == wanted:
-            read, self._ahead = self._ahead, b""
-        else:
-            read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
-        return read
-
-    def _read(self, size: int) -> bytes:
-        """The next `size` bytes of the packs, or fewer at the end."""
-        wanted = []
-        while size and self._runs:
-            pack, start, stop = self._runs.pop()
-            taken = min(size, stop - start)
-            wanted.append((pack.reader, start, taken))
-            size -= taken
-            if start + taken < stop:
-                self._runs.append((pack, start + taken, stop))
-        pieces = read_across(wanted)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
 class Snapshot:
     """What one root names, opened."""
 
@@ -210,10 +62,9 @@ class Snapshot:
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
         """External bases found so far: pack and entry -> pack and row."""
-        self.far = is_far(view.transport)
+        self.far = far.is_far(view.transport)
         """Whether what it reads lies behind a link."""
-        self._fetched: dict[tuple[int, int], bytes] = {}
-        """Header and frame of records that were read together with others: pack and row -> bytes."""
+        self._fetched = far.Fetched()
 
     @classmethod
     def open(
@@ -237,10 +88,10 @@ class Snapshot:
             opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
         packs: list[OpenPack] = []
         graph = Graph()
-        read = _NONE
-        if is_far(transport):
+        read = NONE_READ
+        if far.is_far(transport):
             files = {index_path(entry.name): entry.index_length for entry in root.packs if entry not in opened}
-            read = dict(get_all(transport, {**files, **view.unopened()}))
+            read = dict(far.get_all(transport, {**files, **view.unopened()}))
             view.take_over(read)
         for entry in root.packs:
             found = opened.get(entry)
@@ -327,23 +178,21 @@ class Snapshot:
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: as `record`.
         """
-        wanted: dict[tuple[int, int], tuple[PackReader, int, int]] = {}
+        wanted: dict[far.Place, tuple[PackReader, int, int]] = {}
         size = 0
         for location in locations:
-            place: tuple[int, int] | None = (location.pack, location.row)
+            place: far.Place | None = (location.pack, location.row)
             while place is not None and place not in wanted:
                 number, row = place
                 index = self.packs[number].index
                 start, stop = index.header_offsets[row], index.frame_offsets[row] + index.frame_lengths[row]
-                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= AT_ONCE:
+                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= far.AT_ONCE:
                     wanted[place] = (self.packs[number].reader, start, stop - start)
                     size += stop - start
                 place = self._base(number, row)
                 if place is not None and self.texts.get(self._text_key(self.packs[place[0]].index.digest(place[1]))):
                     break
-        if sum(map(len, list(self._fetched.values()))) + size > AT_ONCE:
-            self._fetched.clear()
-        self._fetched.update(zip(wanted, read_across(list(wanted.values())), strict=True))
+        self._fetched.read(wanted)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
         """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack.
@@ -474,7 +323,7 @@ class Snapshot:
         start, frame_at, frame_length = index.header_offsets[row], index.frame_offsets[row], index.frame_lengths[row]
         revision = index.revision(index.row_segments[row])
         stop = frame_at + frame_length
-        fetched = self._fetched.pop((number, row), None)
+        fetched = self._fetched.take((number, row))
         whole = fetched is not None or stop - start <= NEAR
         size = stop - start if whole else min(HEADER, frame_at - start)
         while True:
@@ -513,12 +362,6 @@ class Snapshot:
             if steps:
                 self.texts.put(self._text_key(pack.index.digest(row)), text, proved=False)
         return text
-
-
-def _there(path: str, content: bytes | None) -> bytes:
-    if content is None:
-        raise NoSuchFile(path)
-    return content
 
 
 def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:

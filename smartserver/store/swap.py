@@ -35,7 +35,7 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Get, Put, Rename, Step, SyncDirectory
+from transports.steps import Delete, Get, ListDirectory, Put, Rename, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -149,9 +149,10 @@ class RootFile:
             NoSuchRepository: there is none.
         """
         with self.locked() if half_made else self.swapping():
-            left = [name for name in self.folder.list_directory("") if name.startswith(TEMPORARY)]
-            for name in left:
-                self.folder.delete(name)
+            names = ListDirectory("")
+            self.folder.perform([names])
+            left = [name for name in names.result or () if name.startswith(TEMPORARY)]
+            self.folder.perform([Delete(name) for name in left])
         return left
 
     @contextlib.contextmanager

@@ -28,7 +28,8 @@ from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
 from smartserver.store.left_hand import LeftHand
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
-from smartserver.store.snapshot import SegmentReader, Snapshot
+from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
 
 MISSING_NAMED = 1024
@@ -68,6 +69,10 @@ class RepositoryTransaction:
         self._announced = tuple(announced)
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self._graph, self._missing = self._stored.with_announced(self._announced)
+
+    def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
+        """Another view of the same, which nothing was changed in yet, with these revisions announced."""
+        return RepositoryTransaction(self._path, self.snapshot, announced, self._format)
 
     @property
     def path(self) -> str:

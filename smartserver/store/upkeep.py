@@ -7,13 +7,13 @@ listing that showed it, and a day old by the storage's own clock.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import FOLDERS, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
+from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
@@ -21,6 +21,7 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from transports.base import EntryKind, Transport
 from transports.errors import NoSuchFile, NotADirectory
+from transports.steps import Delete, GetStat, ListDirectory
 
 REPACK = b"repack"
 PROBE = b"probe"
@@ -38,9 +39,9 @@ def repack(
     *,
     whole: bool = False,
     pace: Pace = unpaced,
-) -> bool:
-    """Join the neighbouring packs `repack.plan` names; False where none, or where another changed them meanwhile.
-    `whole`: as many as may be joined, however few there are. `pace`: as `index_build.Pace`.
+) -> Root | None:
+    """Join the neighbouring packs `repack.plan` names, and give the new root; None where there are none, or another
+    changed them meanwhile. `whole`: as many as may be joined, however few there are. `pace`: as `index_build.Pace`.
 
     Raises:
         OutcomeUnknown: they may have been replaced; both sets of files are there.
@@ -48,29 +49,23 @@ def repack(
     """
     span = packs.plan(snapshot.root.packs, whole=whole)
     if span is None:
-        return False
+        return None
     chosen = snapshot.packs[span]
     old = tuple(pack.entry for pack in chosen)
     place = quarantine()
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
-        place.enter()
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
-        entry = packs.run(
-            file.above,
-            chosen,
-            place.name,
-            place.pack_path,
-            place.index_path,
-            lambda kind, key: earlier.first_row(kind, key) is not None,
-            pace,
-        )
-        place.publish(file.path)
-        with file.swapping() as swap:
+        with contextlib.closing(place.create(sum(pack.length for pack in old))) as pack:
+            entry, index = packs.run(
+                pack, chosen, place.name, lambda kind, key: earlier.first_row(kind, key) is not None, pace
+            )
+        place.put_index(index)
+        with file.swapping(place.publication(file.path)) as swap:
             root = swap.current
             at = next((at for at in range(len(root.packs)) if root.packs[at : at + len(old)] == old), None)
             if at is None:
-                return False
+                return None
             new, files = next_root(
                 RootView(root, file.folder, snapshot.view),
                 now=clock(),
@@ -80,7 +75,7 @@ def repack(
             )
             swap.settle(new, files, undo, place.leave)
     place.leave()
-    return True
+    return new
 
 
 def collect(
@@ -92,7 +87,10 @@ def collect(
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
     """
     folder = file.folder
-    listed = list(_listed(folder))  # Before the root is read: what a root names later was not there, or is young.
+    # Before the root is read: what a root names later was not there, or is young.
+    names = _list(folder, PACKS, TABLES, LOG, INCOMING, LOCK, "")
+    listed = [f"{place}/{name}" for place in (PACKS, TABLES, LOG) for name in names[place]]
+    half_written = any(name.startswith(TEMPORARY) for name in names[""])
     try:
         root = file.read()
     except NoSuchRepository:
@@ -103,26 +101,26 @@ def collect(
         if left is not None:
             raise CorruptFile(left.lost, 0, f"it is gone, and there is {left.found}") from None
         in_folder = _in_folder(folder)
-        now = _storage_time(file, quarantine) if in_folder else 0.0
-        count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
-        return count + len(file.sweep(half_made=True))
-    now = _storage_time(file, quarantine)
-    count = sweep(folder, lambda modified: now - modified >= UNNAMED_KEPT, by_age=file.in_folder())
-    count += file.lock_folder.sweep(lambda modified: now - modified >= UNNAMED_KEPT) if file.in_folder() else 0
-    count += len(file.sweep())
+        now = quarantine().time() if in_folder else 0.0
+        count = sweep(folder, names[INCOMING], lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
+        return count + len(file.sweep(half_made=True) if half_written else ())
+    now = quarantine().time()
+
+    def old(modified: float) -> bool:
+        return now - modified >= UNNAMED_KEPT
+
+    count = sweep(folder, names[INCOMING], old, by_age=file.in_folder())
+    count += file.lock_folder.sweep(names[LOCK], old) if file.in_folder() else 0
+    count += len(file.sweep() if half_written else ())  # Only then is the lock needed.
     view = RootView(root, folder)
     dropped = {each.name: each.time for each in view.dropped()}
     expired = [name for name, time in dropped.items() if milliseconds(clock()) - time >= DROPPED_KEPT]
-    for name in expired:
-        for path in (f"{PACKS}/{name.hex()}.pack", f"{PACKS}/{name.hex()}.idx", f"{TABLES}/{name.hex()}"):
-            count += _delete(folder, path)
+    gone = {name.hex() for name in expired}
     live = set(_named(root)) | {name.hex() for name in dropped}
-    for path in listed:
-        stem = path.partition("/")[2].partition(".")[0]
-        if stem not in live:
-            with contextlib.suppress(NoSuchFile):
-                if now - folder.stat(path).modified >= UNNAMED_KEPT:
-                    count += _delete(folder, path)
+    strays = [GetStat(path) for path in listed if _stem(path) not in live]
+    folder.perform(strays)
+    unnamed = [each.path for each in strays if each.result is not None and old(each.result.modified)]
+    count += _delete(folder, [path for path in listed if _stem(path) in gone] + unnamed)
     if expired:
         with file.swapping() as swap:
             new, files = next_root(RootView(swap.current, folder), now=clock(), forget=expired, randomness=randomness)
@@ -139,11 +137,16 @@ def _half_made(folder: Transport) -> bool:
     return names.issuperset(FOLDERS) and all(name in NAMES or name.startswith(TEMPORARY) for name in names)
 
 
-def _listed(folder: Transport) -> Iterator[str]:
-    for place in (PACKS, TABLES, LOG):
-        with contextlib.suppress(NoSuchFile):
-            for name in folder.list_directory(place):
-                yield f"{place}/{name}"
+def _list(folder: Transport, *places: str) -> dict[str, list[str]]:
+    """What is in each of some places; nothing where there is no such folder."""
+    asked = [ListDirectory(place) for place in places]
+    folder.perform(asked)
+    return {each.path: each.result or [] for each in asked}
+
+
+def _stem(path: str) -> str:
+    """The name of a file without folder and ending, as `_named` gives it."""
+    return path.partition("/")[2].partition(".")[0]
 
 
 def _named(root: Root) -> Iterator[str]:
@@ -157,11 +160,21 @@ def _named(root: Root) -> Iterator[str]:
         yield log.path.partition("/")[2]
 
 
-def _delete(folder: Transport, path: str) -> bool:
-    with contextlib.suppress(NoSuchFile):
-        folder.delete(path)
-        return True
-    return False
+def _delete(folder: Transport, paths: Sequence[str]) -> int:
+    """Delete files, which another may do at the same time; how many they were."""
+    left = paths
+    while left:
+        try:
+            folder.perform([Delete(path) for path in left])
+            break
+        except NoSuchFile:
+            looks = [GetStat(path) for path in left]
+            folder.perform(looks)
+            there = [each.path for each in looks if each.result is not None]
+            if len(there) == len(left):
+                raise
+            left = there
+    return len(paths)
 
 
 def _in_folder(folder: Transport) -> bool:
@@ -170,13 +183,3 @@ def _in_folder(folder: Transport) -> bool:
         return folder.stat(LOCK).kind is EntryKind.DIRECTORY
     except NoSuchFile:
         return False
-
-
-def _storage_time(file: RootFile, quarantine: Callable[[], Quarantine]) -> float:
-    """The time by the storage's own clock: when something was made there just now."""
-    place = quarantine()
-    try:
-        place.enter()
-        return file.above.stat(place.path).modified
-    finally:
-        place.leave()

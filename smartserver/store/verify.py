@@ -1,4 +1,6 @@
-"""The whole repository read and checked: what is damaged is named by file, byte and key, and never raised."""
+"""The whole repository read and checked: what is damaged is named by file, byte and key, and never raised. A store that
+cannot be reached is, since it says nothing of any file.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,11 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.model import VerifyReport
+from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.root import RootView
-from smartserver.store.snapshot import OpenPack, Snapshot, index_path
+from smartserver.store.root import RootView, damage
+from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from transports.errors import TransportError
 
@@ -51,11 +54,12 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
     Raises:
         NoSuchRepository: there is none.
         Unsupported: this release cannot read it.
+        TransportFailed: the store cannot be reached, or no more.
     """
     try:
         root = file.read()
     except (CorruptFile, TransportError) as wrong:
-        return VerifyReport(0, 0, 0, 0, (str(wrong),))
+        return VerifyReport(0, 0, 0, 0, (damage(wrong),))
     if root.deleted:
         raise NoSuchRepository(file.path)
     return _Verification(file, root, progress).run()
@@ -103,7 +107,7 @@ class _Verification:
                 snapshot = Snapshot.open(self._folder, structs.replace(self._root, packs=packs[:count]))
                 break
             except (CorruptFile, TransportError) as wrong:
-                count, problem = count - 1, str(wrong)
+                count, problem = count - 1, damage(wrong)
         if problem:
             self._report(f"{problem}; {len(packs) - count} of {len(packs)} packs cannot be checked")
         return snapshot
@@ -140,7 +144,7 @@ class _Verification:
             digest = blake2b(reader.header, digest_size=TRAILER)
             trailer = reader.trailer()
         except (CorruptFile, TransportError) as wrong:
-            self._report(str(wrong))
+            self._report(damage(wrong))
             for _ in range(index.segments):
                 self._add_to_ancestry(snapshot)
             return
@@ -150,7 +154,7 @@ class _Verification:
             try:
                 content = self._read(pack, local)
             except (CorruptFile, TransportError) as wrong:
-                self._report(str(wrong))
+                self._report(damage(wrong))
                 continue
             digest.update(content)
             self._check_segment(snapshot, pack, local, ordinal, content, builder)
@@ -237,7 +241,7 @@ class _Verification:
                 self._at(pack, at, wrong)
                 whole = False
             except (CorruptFile, TransportError) as wrong:
-                why = f"its base {shown(segment.base_of(entry))} cannot be read: {wrong}"
+                why = f"its base {shown(segment.base_of(entry))} cannot be read: {damage(wrong)}"
                 self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
                 whole = False
             proof.claim(entry)

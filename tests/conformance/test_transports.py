@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transports.base import Transport
-from transports.conformance import ReadSuite, TransportSuite
+from transports.conformance import TransportSuite
 from transports.decorators.ban import BanTransport
 from transports.decorators.chroot import ChrootTransport
 from transports.decorators.counted import CountedTransport
@@ -17,6 +17,7 @@ from transports.decorators.readonly import ReadonlyTransport
 from transports.decorators.slow import SlowTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+from transports.read_conformance import ReadSuite
 
 
 class TestLocal(TransportSuite):

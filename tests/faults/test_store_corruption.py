@@ -12,8 +12,9 @@ from smartserver.records.model import Segment
 from smartserver.records.segment import decode_segment
 from smartserver.store.document import PackEntry
 from smartserver.store.format import PACKS, ROOT
+from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from smartserver.store.snapshot import Snapshot
 from smartserver.store.verify import NO_INDEX
 from transports.errors import CodedError
 from transports.memory import MemoryTransport

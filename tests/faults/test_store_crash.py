@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
+from copies import freeze, thaw
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store.format import INCOMING, LOCK, LOG, TABLES
@@ -243,7 +243,7 @@ def prepared(store: str, name: str) -> tuple[History, bytes, State]:
     storage = MemoryTransport(clock=clock)
     repository = PackRepository(STORES[store](storage), PATH, clock=clock, randomness=Repeatable(1))
     OPERATIONS[name].prepare(repository, history, clock)
-    return history, pickle.dumps((clock, storage)), state_of(PackRepository(storage, PATH, clock=clock))
+    return history, freeze((clock, storage)), state_of(PackRepository(storage, PATH, clock=clock))
 
 
 @dataclass
@@ -258,7 +258,7 @@ class Trial:
     def __post_init__(self) -> None:
         operation = OPERATIONS[self.name]
         self.history, start, self.before = prepared(self.store, self.name)
-        self.clock, self.storage = pickle.loads(start)
+        self.clock, self.storage = thaw(start)
         self.after = operation.after(self.history)
         self.faulty = FaultyTransport(STORES[self.store](self.storage), fail_at=self.at, mode=self.mode)
         self.error: CodedError | None = None
@@ -295,11 +295,11 @@ class Trial:
 
     def crash(self, crashes: Iterable[Crash], tried: set[bytes]) -> None:
         """The power goes, in each way from the same moment; what was found before (`tried`) goes on as it did then."""
-        left = pickle.dumps((self.clock, self.storage))
+        left = freeze((self.clock, self.storage))
         for aftermath, seed in crashes:
-            self.clock, storage = pickle.loads(left)
+            self.clock, storage = thaw(left)
             found = storage.crash(aftermath, seed)
-            look = hashlib.sha256(pickle.dumps((self.error is None, found))).digest()
+            look = hashlib.sha256(freeze((self.error is None, found))).digest()
             if look not in tried:
                 tried.add(look)
                 self.check(self.again(found), found)

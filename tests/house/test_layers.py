@@ -52,6 +52,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "smartserver.server.same_process": ("smartserver.client.medium", "smartserver.server"),
     "smartserver.trace": ("smartserver.wire",),
     "smartserver.trace.bans": (
+        "smartserver.trace.flags",
         "smartserver.wire",
         "smartserver.verbs",
         "smartserver.records",
@@ -92,6 +93,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "smartserver.client.media_conformance",
         "smartserver.pytest_plugin",
         "transports.conformance",
+        "transports.read_conformance",
     ),
 }
 """Library that is not Python's own -> which of our modules may import it."""

@@ -167,10 +167,10 @@ def test_a_repository_around_another(ours: Begin) -> None:
     side.prepare('a git push -q "$URL-around/inner" main')
     base, _, path = side.url.rpartition("/")
     line = only_line(side.run('a git push "$URL-around" main'))
-    refused = f"invalid repository path '{path}-around': there is a repository at '{path}-around/inner'"
+    refused = f"invalid repository path '{path}-around': a repository is below it at 'inner'"
     assert line.startswith(f"fatal: hpss: {refused}")
     line = only_line(side.run(f"a git push {base}/ main"))
-    assert line == "fatal: hpss: create a repository at the server's root: it needs a name below the served folder"
+    assert line == "fatal: hpss: create a repository: it needs a name below the served folder"
 
 
 def test_a_repository_inside_another(ours: Begin) -> None:
@@ -316,6 +316,13 @@ def test_a_rule_that_bans_nothing(ours: Begin) -> None:
     done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="hpss-ban=rpc:Repository.pul")
     assert only_line(done).startswith(
         "fatal: hpss: the rule 'rpc:Repository.pul' matches no verb; near it: rpc:Repository.pull"
+    )
+
+
+def test_a_flag_that_is_none(ours: Begin) -> None:
+    done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="nonsense")
+    assert only_line(done).startswith(
+        "fatal: hpss: no such debug flag in SMARTSERVER_DEBUG: 'nonsense' (there are hpss"
     )
 
 

@@ -136,7 +136,7 @@ def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest
                 return by_verbs.attempt("smartserver", f"-D{flags}", "stats", url)[0]
             case "flag of brz":
                 return by_verbs.attempt(*BRZ, "revno", f"-D{flags}", url)[0]
-        by_verbs.run(*BRZ, "config", "--scope=breezy", f"hpss.debug=other,{flags}")
+        by_verbs.run(*BRZ, "config", "--scope=breezy", f"hpss.debug=hpssdetail,{flags}")
         return by_verbs.attempt(*BRZ, "revno", url)[0]
 
     assert "hpss: stat(" in attempt("hpssvfs").stderr
@@ -201,6 +201,20 @@ def use_brz(account: Account) -> list[tuple[str, Counts]]:
     return counted
 
 
+def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
+    """`smartserver push`, with the trips that it has where it may: they are asked for together."""
+    account.run("git", "init", "-q", "a")
+    commit(account, "a", "one")
+    account.run("git", "push", "-q", account.url("one"), "main", where="a")
+    above = account.above.removeprefix("hpss+")
+    counts = account.run("smartserver", "push", str(account.served / "one"), f"{above}/two")
+    assert counts.rounds <= 24
+    (account.served / "one" / "packs" / "a").mkdir()
+    refused, _ = account.attempt("smartserver", "push", str(account.served / "one"), f"{above}/one/packs/a/n")
+    assert refused.returncode == 1
+    assert f"{above}/one is a repository: nothing is made inside it" in refused.stderr
+
+
 @pytest.mark.parametrize("tool", ["git", "brz"])
 def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) -> None:
     program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
@@ -212,7 +226,39 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) ->
         return said
 
     assert "is not there" in line(f"{account.url('').replace(account.served.as_posix(), '/absent')}project/trunk")
+    if tool == "git":  # The path as it is in the URL, and not from the folder on that its server serves.
+        path = account.url("project/trunk").removeprefix("hpss+")
+        assert line(account.url("project/trunk")) == f"fatal: hpss: no repository at '{path}'"
     nobody = f"hpss+sftp://127.0.0.1:1{account.served}/project"
     assert "cannot connect to" in line(nobody)
+    assert "has a NUL (%00) in it" in line(f"hpss+sftp://127.0.0.1:{account.proxy.port}/t%00mp/project")
     (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
     assert "nobody knows its key" in line(account.url("project"))
+    old = 'sh -c "echo SSH-1.5-old; exec cat >/dev/null"'  # Of which paramiko writes a log.
+    (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand {old}\n")
+    assert "cannot log in to" in line(account.url("project"))
+
+
+@pytest.mark.parametrize("tool", ["git", "brz"])
+def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None:
+    """In the URL, as with sftp://."""
+    (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
+    shown = subprocess.run(
+        ["ssh-keygen", "-l", "-f", sshd.folder / "host_key.pub"], capture_output=True, text=True, check=True
+    )
+    keys = [shown.stdout.split()[1], "any"]
+    if tool == "git":
+        account.run("git", "init", "-q", "a")
+        commit(account, "a", "one")
+        account.run("git", "push", "-q", f"{account.url('project')}?host-key={keys[0]}", "main", where="a")
+        account.run("git", "clone", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+        account.run("git", "fetch", "-q", where="b")
+    else:
+        account.run(*BRZ, "init", "-q", "a")
+        account.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
+        account.run(*BRZ, "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
+        account.run(*BRZ, "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+    program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
+    done, _ = account.attempt(*program, f"{account.url('project')}?key=any")
+    assert done.returncode
+    assert "'key=any' is not host-key=SHA256:... or host-key=any" in done.stderr

@@ -15,7 +15,7 @@ from netem.simulated import SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.store.snapshot import SegmentReader
+from smartserver.store.segment_reader import SegmentReader
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_info import InfoRequest, server_info

@@ -25,7 +25,7 @@ from smartserver.records.check import KINDS_OF
 from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
-from smartserver.store.snapshot import pack_path
+from smartserver.store.open_pack import pack_path
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.server_ping import PingRequest, server_ping

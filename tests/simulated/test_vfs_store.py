@@ -14,7 +14,8 @@ from simulated_joint import Joint
 from netem.effects import Cut
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
-from smartserver.client.vfs_transport import VfsLink, VfsTransport
+from smartserver.client.vfs_link import VfsLink
+from smartserver.client.vfs_transport import VfsTransport
 from smartserver.errors import OutcomeUnknown
 from smartserver.server.site import Site
 from smartserver.store.format import Discipline

@@ -143,6 +143,18 @@ def test_through_a_command(sshd: Sshd, tmp_path: Path) -> None:
     reach(sshd, configured(sshd, tmp_path, ProxyCommand=f"{shutil.which('python3')} {carry} %h %p"))
 
 
+def test_through_hosts_that_are_logged_in_to(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three, one after the other, all the same. `ssh` looks for its configuration where nothing but `-F` leads it."""
+    here = tmp_path / "here"
+    here.mkdir()
+    of_hosts = configured(sshd, here, HostName=sshd.host, Port=str(sshd.port))
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {of_hosts} "$@"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    reach(sshd, configured(sshd, tmp_path, ProxyJump=f"a,{sshd.user}@{sshd.host}:{sshd.port},c"))
+
+
 def test_a_url(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the configuration in the home of whoever asks."""
     home = tmp_path / "home"

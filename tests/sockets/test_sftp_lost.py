@@ -15,11 +15,12 @@ from netem.effects import Blackhole, Cut
 from netem.link import Link
 from netem.proxy import Proxy
 from transports import sftp_packets as sftp
+from transports import steps
 from transports.errors import TransportFailed
 from transports.sftp import SftpTransport
 from transports.sftp_login import Account, _Carrier, log_in
 from transports.sshd import Sshd
-from transports.steps import Delete, Get, ListDirectory, MakeDirectory, Put, Rename, Step, SyncDirectory
+from transports.steps import Step
 
 pytestmark = pytest.mark.sockets
 
@@ -51,17 +52,17 @@ def whole(link: Proxy) -> None:
 def work() -> list[Step]:
     """A push as a repository makes one, in small."""
     return [
-        Get("root"),
-        MakeDirectory("new"),
-        Put("new/pack", b"p" * 50_000),
-        Put("new/index", b"i" * 100),
-        SyncDirectory("new"),
-        Rename("new", "packs"),
-        Put("root.1", b"new"),
-        Rename("root.1", "root"),
-        SyncDirectory(""),
-        ListDirectory("packs"),
-        Delete("old"),
+        steps.Get("root"),
+        steps.MakeDirectory("new"),
+        steps.Put("new/pack", b"p" * 50_000),
+        steps.Put("new/index", b"i" * 100),
+        steps.SyncDirectory("new"),
+        steps.Rename("new", "packs"),
+        steps.Put("root.1", b"new"),
+        steps.Rename("root.1", "root"),
+        steps.SyncDirectory(""),
+        steps.ListDirectory("packs"),
+        steps.Delete("old"),
     ]
 
 

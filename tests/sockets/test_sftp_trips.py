@@ -9,22 +9,11 @@ import pytest
 from sftp_places import place
 
 from netem.proxy import Proxy
+from transports import steps
 from transports.base import ReadFile
 from transports.errors import DirectoryNotEmpty
 from transports.sftp import SftpTransport
 from transports.sshd import Sshd
-from transports.steps import (
-    Delete,
-    Get,
-    GetStat,
-    ListDirectory,
-    MakeDirectory,
-    Put,
-    ReadRanges,
-    RemoveDirectory,
-    Rename,
-    SyncDirectory,
-)
 
 pytestmark = pytest.mark.sockets
 
@@ -66,30 +55,34 @@ def test_get(transport: SftpTransport) -> None:
 
 @pytest.mark.max_round_trips("sftp: get 20")
 def test_get_20(transport: SftpTransport) -> None:
-    steps = [Get(f"f{number}") for number in range(20)]
-    transport.perform(steps)
-    assert [step.content for step in steps] == [b"%d" % number * 1000 for number in range(20)]
+    asked = [steps.Get(f"f{number}") for number in range(20)]
+    transport.perform(asked)
+    assert [step.content for step in asked] == [b"%d" % number * 1000 for number in range(20)]
 
 
 @pytest.mark.max_round_trips("sftp: get 300")
 def test_get_300(transport: SftpTransport) -> None:
     """No more are open at once than a server has room for."""
-    steps = [Get(f"f{number % 20}") for number in range(300)]
-    transport.perform(steps)
-    assert [len(step.content) for step in steps[:20]] == [1000] * 10 + [2000] * 10
+    asked = [steps.Get(f"f{number % 20}") for number in range(300)]
+    transport.perform(asked)
+    assert [len(step.content) for step in asked[:20]] == [1000] * 10 + [2000] * 10
 
 
 @pytest.mark.max_round_trips("sftp: get what is not there")
 def test_get_absent(transport: SftpTransport) -> None:
-    content, there, names = Get("absent"), GetStat("absent"), ListDirectory("absent")
+    content, there, names = steps.Get("absent"), steps.GetStat("absent"), steps.ListDirectory("absent")
     transport.perform([content, there, names])
     assert (content.result, there.result, names.result) == (None, None, None)
 
 
 @pytest.mark.max_round_trips("sftp: ask for all sorts")
 def test_questions(transport: SftpTransport) -> None:
-    whole, ranges, names = Get("large"), ReadRanges("large", [(500, 9), (1 << 20, 9), (7, 1)]), ListDirectory("")
-    transport.perform([whole, ranges, GetStat("f1"), names, GetStat("absent")])
+    whole, ranges, names = (
+        steps.Get("large"),
+        steps.ReadRanges("large", [(500, 9), (1 << 20, 9), (7, 1)]),
+        steps.ListDirectory(""),
+    )
+    transport.perform([whole, ranges, steps.GetStat("f1"), names, steps.GetStat("absent")])
     assert (whole.content, ranges.result) == (MIB, [MIB[500:509], b"", MIB[7:8]])
     assert names.result is not None
 
@@ -101,16 +94,16 @@ def test_put(transport: SftpTransport) -> None:
 
 @pytest.mark.max_round_trips("sftp: put 2")
 def test_put_2(transport: SftpTransport) -> None:
-    transport.perform([Put("new.pack", b"p" * 10_000), Put("new.idx", b"i" * 1000)])
+    transport.perform([steps.Put("new.pack", b"p" * 10_000), steps.Put("new.idx", b"i" * 1000)])
 
 
 @pytest.mark.max_round_trips("sftp: lock")
 def test_lock(transport: SftpTransport) -> None:
-    root = Get("f1")
+    root = steps.Get("f1")
     mine = "lock/0123456789abcdef"
     inner = f"{mine}/0123456789abcdef"
-    made = [MakeDirectory(mine), MakeDirectory(inner), Put(f"{inner}/info", b"me")]
-    transport.perform([*made, Rename(mine, "lock/held"), root])
+    made = [steps.MakeDirectory(mine), steps.MakeDirectory(inner), steps.Put(f"{inner}/info", b"me")]
+    transport.perform([*made, steps.Rename(mine, "lock/held"), root])
     assert root.content == b"1" * 1000
 
 
@@ -120,14 +113,14 @@ def test_unlock(transport: SftpTransport, tmp_path: Path, link: Proxy) -> None:
     (tmp_path / "lock" / "held" / nonce).mkdir(parents=True)
     (tmp_path / "lock" / "held" / nonce / "info").write_bytes(b"me")
     mine = f"lock/{nonce}"
-    free = [Rename(f"lock/held/{nonce}", mine), RemoveDirectory("lock/held")]
-    transport.perform([*free, Delete(f"{mine}/info"), RemoveDirectory(mine)])
+    free = [steps.Rename(f"lock/held/{nonce}", mine), steps.RemoveDirectory("lock/held")]
+    transport.perform([*free, steps.Delete(f"{mine}/info"), steps.RemoveDirectory(mine)])
     assert list((tmp_path / "lock").iterdir()) == []
 
 
 @pytest.mark.max_round_trips("sftp: replace a file")
 def test_replace(transport: SftpTransport) -> None:
-    transport.perform([Put("root.1", b"new"), Rename("root.1", "f0"), SyncDirectory("")])
+    transport.perform([steps.Put("root.1", b"new"), steps.Rename("root.1", "f0"), steps.SyncDirectory("")])
 
 
 @pytest.mark.max_round_trips("sftp: read 1 MiB")
@@ -165,4 +158,4 @@ def test_refusals_say_why_at_once(transport: SftpTransport, tmp_path: Path) -> N
     (tmp_path / "lock" / "held" / "info").touch()
     (tmp_path / "lock" / "mine").mkdir()
     with pytest.raises(DirectoryNotEmpty):
-        transport.perform([Rename("lock/mine", "lock/held"), Get("f1")])
+        transport.perform([steps.Rename("lock/mine", "lock/held"), steps.Get("f1")])

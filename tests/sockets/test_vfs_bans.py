@@ -31,14 +31,14 @@ STOPS: dict[str, dict[str, str]] = {
     "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
     "rpc:Repository.pack": {},
     "*:*:secret/*": {"list": "", "secret": "get"},
-    "read-back": {"pack": "get"},
-    "duplicate": {"create": "get", "push": "get", "nothing": "get", "pull": "get", "pack": "readv"},
+    "read-back": {"pack": "list_dir"},
+    "duplicate": {"create": "get", "nothing": "get"},
     "reopen": {},
-    "per-item": {"list": "list_dir", "pack": "list_dir"},
+    "per-item": {"list": "list_dir"},
     "late-refusal": {},
     "resend": {},
     "extra-connection": {},
-    "silly": dict.fromkeys(("create", "push", "nothing", "pull", "list", "pack"), ""),
+    "silly": dict.fromkeys(("create", "nothing", "list", "pack"), ""),
 }
 """Rule -> the commands it stops, and the verb that is named. `tests/house/test_bans_in_step.py` sees that every rule is
 here."""
@@ -92,6 +92,23 @@ def served() -> Iterator[Served]:
         for name in "abc":
             (files / "secret" / name).mkdir(parents=True)
         yield made
+
+
+def test_none_is_made_in_the_folders_of_another(served: Served) -> None:
+    """Nor by these verbs, whatever the folder is called that a URL names; it costs no request more than elsewhere."""
+    served.make("around", 1)
+    for place in ("around/packs/a", "plain/packs/a"):
+        (served.files / place).mkdir(parents=True)
+    above = f"vfs://{HOST}:{served.port}"
+    source = str(served.folder / "source")
+    refused = CliRunner().invoke(group, ["push", source, f"{above}/around/packs/a/n"])
+    assert f"{above}/around is a repository: nothing is made inside it" in str(refused.exception)
+    asked = []
+    for url in (f"{above}/plain/packs/a/n", f"{above}/other"):
+        done = CliRunner().invoke(group, ["-Dhpss", "push", source, url])
+        assert done.exit_code == 0, done.exception
+        asked.append(done.stderr.count("hpss: "))
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize("rule", STOPS)

@@ -288,7 +288,7 @@ def test_something_else_is_there_and_was_to_be_read(server: Server, user: User, 
         said = fails(user, command, server.url(path))
         how = f"run `git push --mirror hpss://127.0.0.1:{server.port}/ANOTHER-PATH` in it"
         assert said == f"no repository at '{path}' but a git repository, which is not served: to have it served, {how}"
-    for path, found in [("file", "a file"), ("file/below", "a file at 'file'")]:
+    for path, found in [("file", "a file"), ("file/below", "a file, 'file', above it")]:
         assert fails(user, command, server.url(path)) == f"no repository at '{path}' but {found}"
     assert fails(user, command, server.url("full")) == "no repository at 'full'"
 

@@ -210,6 +210,55 @@ def test_the_servers_root_is_called_so(path: str) -> None:
     assert errors.place("a/b") == "'a/b'"
 
 
+@pytest.mark.parametrize(
+    ("above", "path", "known"),
+    [
+        ("", "code/a", "code/a"),
+        ("/srv/", "code/a", "/srv/code/a"),
+        ("~/", "a b", "~/a b"),
+        ("sftp://h/srv/", "a b", "sftp://h/srv/a%20b"),
+        ("sftp://h/srv/", "", "sftp://h/srv"),
+        ("/", "", "/"),
+    ],
+)
+def test_a_path_is_called_what_its_user_calls_it(above: str, path: str, known: str) -> None:
+    """Not from the folder on that happens to be served."""
+    assert errors.known_as(above, path) == known
+    wrong = errors.WrongVcs(path, "hg", "git")
+    errors.name_from(above, wrong)
+    assert wrong.path == known
+    nested = errors.NestedRepository(f"{path}/x".strip("/"), path)
+    errors.name_from(above, nested)
+    assert nested.inside == known
+
+
+def test_what_has_no_path_gets_none() -> None:
+    wrong: list[CodedError] = [
+        storage.TransportFailed("", "lost"), errors.InvalidPath("", "why"), errors.AccessDenied("write", "why"),
+        errors.CorruptFile("packs/x", 1, "why"), errors.NotDone(),
+    ]  # fmt: skip
+    before = list(map(str, wrong))
+    for each in wrong:
+        errors.name_from("/srv/", each)
+    assert list(map(str, wrong)) == before
+
+
+@pytest.mark.parametrize(
+    ("above", "cure"),
+    [
+        ("", "`smartserver break-lock 'a b'` in the folder that is served"),
+        ("/srv/", "`smartserver break-lock '/srv/a b'`"),
+        ("~/", "`smartserver break-lock ~/'a b'`"),
+        ("sftp://me@h/srv/", "`smartserver break-lock sftp://me@h/srv/a%20b`"),
+    ],
+)
+def test_what_breaks_a_lock_can_be_pasted(above: str, cure: str) -> None:
+    wrong = storage.Locked("a b/lock", 30, "joe (process 7 on h)")
+    errors.name_from(above, wrong)
+    assert str(wrong).endswith(f"not let go of within 30 s; if that is dead, {cure} lets others go on")
+    assert "`smartserver break-lock .` in the folder that is served" in str(storage.Locked("lock", 30, "joe"))
+
+
 def test_an_empty_path_is_never_shown() -> None:
     assert str(errors.NestedRepository("a", "")) == "'a' is inside the repository at the server's root"
     assert str(errors.InvalidPath("", "a file is there")) == "invalid repository path: a file is there"

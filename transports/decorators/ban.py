@@ -10,36 +10,24 @@ import fnmatch
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from transports import steps
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.steps import (
-    Append,
-    Delete,
-    Get,
-    GetStat,
-    ListDirectory,
-    MakeDirectory,
-    Put,
-    ReadRanges,
-    RemoveDirectory,
-    Rename,
-    Step,
-    SyncDirectory,
-)
+from transports.steps import Step
 
 CALLS: dict[str, type[Step] | None] = {
-    "get": Get,
-    "open_read": ReadRanges,
+    "get": steps.Get,
+    "open_read": steps.ReadRanges,
     "map_file": None,
-    "create": Put,
-    "append": Append,
-    "rename": Rename,
-    "delete": Delete,
-    "make_directory": MakeDirectory,
-    "remove_directory": RemoveDirectory,
-    "list_directory": ListDirectory,
-    "stat": GetStat,
-    "sync_directory": SyncDirectory,
+    "create": steps.Put,
+    "append": steps.Append,
+    "rename": steps.Rename,
+    "delete": steps.Delete,
+    "make_directory": steps.MakeDirectory,
+    "remove_directory": steps.RemoveDirectory,
+    "list_directory": steps.ListDirectory,
+    "stat": steps.GetStat,
+    "sync_directory": steps.SyncDirectory,
     "lock": None,
     "try_lock": None,
 }
@@ -144,7 +132,7 @@ class BanTransport(PassingTransport):
         allowed = 0
         try:
             for step in steps:
-                self.check(STEPS[type(step)], step.path, *([step.target] if isinstance(step, Rename) else []))
+                self.check(STEPS[type(step)], *step.paths)
                 allowed += 1
         except CallBanned:
             self.inner.perform(steps[:allowed])

@@ -10,7 +10,7 @@ from functools import partial
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied, TransportError
-from transports.steps import Rename, Step
+from transports.steps import Step
 
 OUTSIDE = "it leads out of the tree"
 
@@ -167,6 +167,5 @@ class ChrootTransport(PassingTransport):
             yield had
 
     def perform(self, steps: Sequence[Step]) -> None:
-        named = [path for step in steps for path in (step.path, *([step.target] if isinstance(step, Rename) else []))]
-        with self._inside(*named):
+        with self._inside(*(path for step in steps for path in step.paths)):
             self.inner.perform(steps)

@@ -15,7 +15,7 @@ PAGES = (Path("doc/performance.md"), Path("doc/explanation/why-rpc.md"))
 """Where the table stands, in a checkout."""
 
 
-@click.command()
+@click.command(short_help="Count the same operations by SFTP, by file-level verbs and by RPC.")
 @click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the link.")
 @click.option("--only", multiple=True, metavar="WAY", help="Some ways: rpc, vfs, sftp; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -76,7 +76,8 @@ ROWS: tuple[Row, ...] = (
     ],
     Row(
         REPACK, {RPC: 2},
-        saved="2008 left this one unmeasured. Over files every pack comes here and goes back joined. By RPC nothing "
-        "of it passes the link, and a server does it unasked, after an answer.",
+        saved="2008 left this one unmeasured. Over files every pack comes here, small ones together, and goes back "
+        "joined; then leftovers are looked for. By RPC nothing of it passes the link, and a server does it unasked, "
+        "after an answer.",
     ),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from smartserver.trace.bans.reopen import Reopen
 from smartserver.trace.bans.resend import Resend
 from smartserver.trace.bans.rule import BadRule, Rule, nearest
 from smartserver.trace.bans.watcher import Watcher
+from smartserver.trace.flags import parted
 
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, Reopen, PerItem, LateRefusal, Resend, ExtraConnection)
@@ -25,30 +26,13 @@ SILLY = "silly"
 """All behaviours."""
 
 
-FLAG = "hpss-ban="
-"""Begins the flag that bans calls; its rules follow, with commas between them."""
-
-
-def rules_in(flags: str) -> list[str]:
-    """The rules that flags name which have commas between them, too: behind `hpss-ban=` each word is one, up to the
-    next word that is a flag of ours."""
-    rules: list[str] = []
-    is_rule = False
-    for word in flags.split(","):
-        if word.startswith("hpss"):
-            is_rule = word.startswith(FLAG)
-        if is_rule:
-            rules.append(word.removeprefix(FLAG))
-    return rules
-
-
 def watcher(flags: Iterable[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
     """An observer of one client that bans what flags name; `found` as for `Watcher`.
 
     Raises:
         BadRule: as `bans`.
     """
-    return Watcher(bans([rule for each in flags for rule in rules_in(each)]), found)
+    return Watcher(bans([rule for each in flags for rule in parted(each)[1]]), found)
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:
@@ -76,8 +60,9 @@ def of_calls(rules: Sequence[str]) -> list[Rule]:
     Raises:
         BadRule: as `bans`, or it is a behaviour.
     """
-    found = bans(rules)
-    for each in found:
-        if not isinstance(each, Rule):
-            raise BadRule(f"{each.name!r} is what a client does, and banned there: -Dhpss-ban={each.name}")
-    return [each for each in found if isinstance(each, Rule)]
+    for text in rules:
+        if text == SILLY or text in BEHAVIOURS:
+            what = "are behaviours" if text == SILLY else "is a behaviour"
+            forms = f"a server bans calls by name ({Rule.name})"
+            raise BadRule(f"{text!r} {what} of a client, which bans by -Dhpss-ban={text}; {forms}")
+    return [each for each in bans(rules) if isinstance(each, Rule)]

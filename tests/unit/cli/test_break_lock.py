@@ -72,12 +72,13 @@ def test_a_lock_that_changed_hands_is_not_broken(
 ) -> None:
     repository = PackRepository(LocalTransport(locked))
 
-    def meanwhile(*_: object, **__: object) -> None:
+    def meanwhile(*_: object, **__: object) -> bool:
         holder = repository.lock_holder()
         assert holder is not None
         repository.break_lock(holder)
         left.append(LockFolder(repository.folder, "", os.urandom).hold(0))
         left[1].__enter__()
+        return True
 
     monkeypatch.setattr(click, "confirm", meanwhile)
     result = run(str(locked))

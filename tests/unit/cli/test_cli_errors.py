@@ -10,7 +10,7 @@ from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
 from smartserver.errors import NoSuchRepository
 from smartserver.wire.errors import RemoteProtocolError
-from transports.errors import NoSpace
+from transports.errors import NoSpace, TransportFailed
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,25 @@ def test_nothing_wrong_is_nothing() -> None:
     with one_line("a"):
         done = True
     assert done
+
+
+@pytest.mark.parametrize(
+    ("what", "above", "error", "said"),
+    [
+        ("/srv/a", "/srv/a/", TransportFailed("", "it is busy"), "/srv/a: it is busy"),
+        ("/srv/a", "/srv/a/", TransportFailed("packs/x", "it is busy"), "'/srv/a/packs/x': it is busy"),
+        ("/srv/a", "", TransportFailed("packs/x", "it is busy"), "/srv/a: 'packs/x': it is busy"),
+        ("vfs://h/a", "", TransportFailed("", "vfs://h/a: no sign of life"), "vfs://h/a: no sign of life"),
+        ("a", "", TransportFailed("", "a disk is full"), "a: a disk is full"),
+        (
+            "hpss+sftp://h/srv/a?host-key=any",
+            "sftp://h/srv/",
+            NoSuchRepository("a"),
+            "no repository at 'sftp://h/srv/a'",
+        ),
+    ],
+)
+def test_a_place_is_named_once_and_as_the_user_does(what: str, above: str, error: Exception, said: str) -> None:
+    with pytest.raises(CommandError) as caught, one_line(what, above):
+        raise error
+    assert str(caught.value) == said

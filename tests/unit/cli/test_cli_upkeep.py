@@ -4,6 +4,7 @@ on a folder and on a URL."""
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from stored import stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server
+from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.client import listing
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
+
+SERVE = (sys.executable, "-m", "smartserver.cli.main", "serve")
 
 Places = tuple[Path, Callable[[str], str]]
 """Where the repositories lie, and how one of them is named on the command line."""
@@ -65,6 +68,26 @@ def test_a_damaged_one_in_a_listing(places: Places) -> None:
     stored(folder / "a", 1)
     (folder / "a" / "root").write_bytes(b"none")
     assert re.search(r"a: root", run("list", named("")).output)
+
+
+@pytest.mark.sockets
+@pytest.mark.unbanned("file-level calls are what is tried")
+def test_what_a_store_does_not_show_is_said_and_the_rest_is_listed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    stored(root / "a" / "x", 1)
+    stored(root / "c", 1)
+    (root / "b").symlink_to(tmp_path)
+    (root / "a" / "nowhere").symlink_to("absent")
+    with Workspace("test") as workspace:
+        port = free_port()
+        workspace.serve([*SERVE, str(root), "--listen", f"127.0.0.1:{port}", "--allow-vfs"], port)
+        result = run("list", f"vfs://127.0.0.1:{port}/")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "a/x: git sha1, 1 ref",
+        "b: it leads out of the served folder",
+        "c: git sha1, 1 ref",
+    ]
 
 
 def test_stats(places: Places) -> None:

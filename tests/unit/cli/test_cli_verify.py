@@ -103,6 +103,16 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
 
 
+@pytest.mark.parametrize("scheme", ["sftp", "vfs"])
+def test_a_store_that_cannot_be_reached(scheme: str) -> None:
+    """It is no damage, and said as by every other command."""
+    place = f"{scheme}://127.0.0.1:{free_port()}/srv/x"
+    result = run("verify", place)
+    assert why(result).startswith(f"{place}: cannot connect to ")
+    assert why(result).endswith(": Connection refused")
+    assert result.output == ""
+
+
 def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert why(run("verify", str(tmp_path))) == f"{tmp_path} cannot be read by user {user()}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import MAIN, History, push
+from bzr_samples import FIRST, FIRST_PARENTS, segment
+from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
 from stored import stored
 
@@ -23,6 +27,7 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
 from smartserver.errors import DivergedBranches, NoSuchRepository
+from smartserver.records.model import Tip
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
@@ -157,29 +162,30 @@ def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("place", "parts"),
     [
-        ("sftp://h/srv/code?host-key=any", ("sftp://h/?host-key=any", "srv", "code")),
-        ("sftp://me@h:22/srv/b%20c/a%20b/", ("sftp://me@h:22/", "srv/b c", "a b")),
-        ("sftp://h//srv/./x/../code", ("sftp://h/", "srv", "code")),
-        ("sftp://h/~/a", ("sftp://h/~", "", "a")),
-        ("sftp://h/~/a/b", ("sftp://h/~", "a", "b")),
-        ("sftp://h/~a/b", ("sftp://h/", "~a", "b")),
-        ("sftp://h/code", ("sftp://h/", "", "code")),
-        ("sftp://h/a%2Fb", ("sftp://h/", "a", "b")),
-        ("sftp://h/srv/packs", ("sftp://h/", "srv/packs", "")),
-        ("sftp://h/srv/packs/a", ("sftp://h/", "srv/packs", "a")),
-        ("sftp://h/~", ("sftp://h/~", "", "")),
-        ("sftp://h/", ("sftp://h/", "", "")),
-        ("vfs://h/a/b", ("vfs://h/", "a", "b")),
-        ("file:///srv/a%20b", ("file:///", "srv", "a b")),
-        ("/srv/a%20b", ("/", "srv", "a%20b")),
-        ("/srv/\udcff/a", ("/srv/\udcff", "", "a")),
-        ("/srv/\udcff", ("/srv/\udcff", "", "")),
-        ("/srv", ("/", "", "srv")),
-        ("/", ("/", "", "")),
-        *[(itself, (itself, "", "")) for itself in ("sftp://h", "sftp://h/srv/%ff", "sftp://[h/srv/a", "sftp://h/a%00b/c")],
+        ("sftp://h/srv/code?host-key=any", ("sftp://h/srv?host-key=any", "code")),
+        ("sftp://h/srv/new/code/", ("sftp://h/srv", "new/code")),
+        ("sftp://h/srv/.new/code/a%20b", ("sftp://h/srv/.new", "code/a b")),
+        ("sftp://h/~/new/code", ("sftp://h/~", "new/code")),
+        ("sftp://me@h:22/srv/a%20b/", ("sftp://me@h:22/srv", "a b")),
+        ("sftp://h/~/a", ("sftp://h/~", "a")),
+        ("sftp://h/code", ("sftp://h/", "code")),
+        ("vfs://h/a/b", ("vfs://h/", "a/b")),
+        ("vfs://h/a", ("vfs://h/", "a")),
+        ("file:///srv/a%20b", ("/srv", "a b")),
+        ("/absent/a/b", ("/absent", "a/b")),
+        ("/tmp/absent/.a/b", ("/tmp/absent/.a", "b")),
+        ("/tmp/absent/a/b", ("/tmp", "absent/a/b")),
+        ("/srv/a%20b", ("/srv", "a%20b")),
+        *[
+            (itself, (itself, ""))
+            for itself in (
+                "sftp://h/~", "sftp://h/", "sftp://h/a%2Fb", "sftp://h/srv/%ff", "sftp://h/srv/packs", "sftp://[h/srv/a",
+                "vfs://h/", "/srv", "/",
+            )
+        ],
     ],
 )  # fmt: skip
-def test_what_is_served(place: str, parts: tuple[str, str, str]) -> None:
+def test_what_is_served(place: str, parts: tuple[str, str]) -> None:
     assert _parts(place) == parts
 
 
@@ -194,16 +200,79 @@ def test_none_is_made_in_the_folders_of_another(
     (around / "packs" / "a" / ".b").mkdir(parents=True)
     (tmp_path / "link").symlink_to(around / "packs")
     monkeypatch.chdir(around / "packs")
-    inside = f"is inside the repository '{str(around).lstrip('/')}'"
-    for below in ("around/packs", "around/packs/a", "around/packs/a/.b", "around/tables"):
-        there = tmp_path / below / "n"
-        assert inside in why(run("push", str(folder), there.as_uri() if as_store else str(there)))
+    for below in ("packs/n", "packs/a/n", "packs/a/.b/n", "packs/c/d/n", "tables/n"):
+        there = around / below
+        said = why(run("push", str(folder), there.as_uri() if as_store else str(there)))
+        assert f"{around} is a repository: nothing is made inside it" in said
         assert not there.exists()
-    if not as_store:  # Where links of another machine lead is not looked up: it would be a trip.
-        for relative in ("n", str(tmp_path / "link" / "n")):
-            assert inside in why(run("push", str(folder), relative))
+    for way in ("n", tmp_path / "link" / "n"):
+        assert f"{around} is a repository" in why(run("push", str(folder), str(way)))
     assert run("delete", "--yes", str(around)).exit_code == 0
     assert run("push", str(folder), str(around / "packs" / "a" / "n")).exit_code == 0
+
+
+def test_what_is_missing_on_the_way_is_made(source: tuple[Path, History], target: tuple[str, Path]) -> None:
+    """As where git pushes."""
+    folder, _ = source
+    place, there = target
+    assert run("push", str(folder), f"{place}/new/deep/project").exit_code == 0
+    assert refs(there / "new" / "deep" / "project") == refs(folder)
+
+
+def test_what_a_server_would_log_is_not_said_besides(source: tuple[Path, History]) -> None:
+    words = [sys.executable, "-m", "smartserver.cli.main", "push", str(source[0]), "/absent/code/project"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "smartserver: /absent/code/project: /absent is not there\n"
+
+
+def test_a_mistyped_path_is_noticed(source: tuple[Path, History]) -> None:
+    folder, _ = source
+    for command in ("push", "pull"):
+        result = run(command, str(folder), "/absent/code/project")
+        assert why(result) == "/absent/code/project: /absent is not there"
+        assert result.stderr == ""
+    assert not os.path.exists("/absent")
+
+
+def test_another_kind_is_refused_by_name(
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
+) -> None:
+    """And not for what it is damaged by when it is read as its own."""
+    folder, _ = source
+    place, there = target
+    bazaar = tmp_path / "bazaar"
+    push_bzr(
+        PackRepository(LocalTransport(tmp_path), "bazaar"), segment(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key}
+    )
+    assert run("push", str(bazaar), place).exit_code == 0
+    before = refs(there)
+    said = why(run("push", str(folder), place))
+    assert said.endswith("is bzr 2a, not git sha1")
+    kinds = f"{place} is a repository of bzr 2a, {folder} one of git sha1"
+    assert why(run("pull", place, str(folder))) == f"{kinds}: only one of the same kind can be copied into it"
+    kinds = f"{folder} is a repository of git sha1, {bazaar} one of bzr 2a"
+    assert why(run("pull", str(folder), str(bazaar))) == f"{kinds}: only one of the same kind can be copied into it"
+    assert refs(there) == before
+
+
+def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp_path: Path) -> None:
+    """Nothing of this release makes one: the store has room for branches of Mercurial."""
+    folder, history = source
+    tips = tuple(map(Tip, sorted(history.parents)[:2]))
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_ref(b"refs/heads/default", tips)
+        return b""
+
+    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
+    for command in ("push", "pull"):
+        target = tmp_path / command
+        said = why(run(command, str(folder), str(target)))
+        assert said.startswith("the ref refs/heads/default has 2 tips, as a branch of Mercurial may, ")
+        assert not target.exists()
+        assert run(command, "--ref", "main", str(folder), str(target)).exit_code == 0
+        assert refs(target) == {MAIN: refs(folder)[MAIN]}
 
 
 def test_a_url_is_decoded(source: tuple[Path, History], tmp_path: Path) -> None:

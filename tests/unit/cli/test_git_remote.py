@@ -84,7 +84,7 @@ def test_a_wrong_url_is_one_line() -> None:
 
 
 def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
-    done = run("origin", "hpss://127.0.0.1:1/x", SMARTSERVER_DEBUG="other,hpss", HOME=str(tmp_path))
+    done = run("origin", "hpss://127.0.0.1:1/x", SMARTSERVER_DEBUG="hpssdetail,hpss", HOME=str(tmp_path))
     assert done.returncode == 0
     assert done.stderr.startswith("hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, ")
     assert not list(tmp_path.iterdir())

@@ -25,12 +25,14 @@ def test_lines_are_dated_unless_the_journal_does(
     root = logging.getLogger()
     level = root.level
     monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     try:
         log_to_stderr(True, journal=journal)
         log = logging.getLogger("smartserver")
         log.info("said")
         log.warning("odd")
         log.error("wrong", exc_info=(None, None, None))
+        logging.getLogger("paramiko.transport").error("Error reading SSH protocol banner")  # Which is raised, too.
     finally:
         root.setLevel(level)
     said = capsys.readouterr().err.splitlines()

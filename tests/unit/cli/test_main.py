@@ -66,6 +66,13 @@ def test_an_unknown_debug_flag_is_refused() -> None:
     assert "no such debug flag: -Dfoo (there are -Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE])" in result.output
 
 
+def test_an_unknown_debug_flag_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss,foo")
+    result = CliRunner().invoke(group, ["verify", "."])
+    assert result.exit_code == 2
+    assert "no such debug flag in SMARTSERVER_DEBUG: 'foo' (there are hpss, " in result.output
+
+
 def test_a_known_debug_flag_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[frozenset[str]] = []
 
@@ -190,6 +197,4 @@ def test_as_a_process() -> None:
         [sys.executable, "-m", "smartserver.cli.main", "ping", "http://h/"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "smartserver: http://h/: 'http://h/' is not a URL of a repository: it does not begin with hpss://\n"
-    )
+    assert done.stderr == "smartserver: 'http://h/' is not a URL of a repository: it does not begin with hpss://\n"

@@ -93,7 +93,7 @@ def test_what_is_banned_is_not_sent(server: Server, flag: str, status: int, said
 
 @pytest.mark.ban("vfs:*")
 def test_the_environment_has_flags_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SMARTSERVER_DEBUG", "other,hpss,hpss-ban=vfs:*,rpc:Server.ping")
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpssdetail,hpss,hpss-ban=vfs:*,rpc:Server.ping")
     result = run("ping", server.url(""))
     assert isinstance(result.exception, CommandError)
     assert "Server.ping is banned by the rule rpc:Server.ping" in str(result.exception)

@@ -245,7 +245,7 @@ def test_a_store_behind_a_link_is_not_for_everybody() -> None:
     ("rule", "why"),
     [
         ("rpc:Repository.pak", "the rule 'rpc:Repository.pak' matches no verb; near it: rpc:Repository.pack"),
-        ("silly", "'read-back' is what a client does, and banned there: -Dhpss-ban=read-back"),
+        ("silly", "'silly' are behaviours of a client, which bans by -Dhpss-ban=silly; a server bans calls by name"),
     ],
 )
 def test_a_ban_that_is_none_is_refused_before_anything_starts(tmp_path: Path, rule: str, why: str) -> None:

@@ -137,7 +137,9 @@ class Server:
         self.connections.append(ScriptedMedium(self, script))
         return self.connections[-1]
 
-    def client(self, observers: Sequence[Observer] = (), progress: ProgressReport | None = None) -> Client:
+    def client(
+        self, observers: Sequence[Observer] = (), progress: ProgressReport | None = None, above: str = ""
+    ) -> Client:
         """A client whose time and pauses are the test's."""
         return Client(
             self.connect,
@@ -146,6 +148,7 @@ class Server:
             progress=progress,
             clock=lambda: self.now,
             sleep=self.pauses.append,
+            above=above,
         )
 
     @property

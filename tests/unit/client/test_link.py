@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 from exchanges import DELETE, MAIN, PONG, READ, banner
-from scripted import ScriptedMedium, Server, done, fault_of, reply
+from scripted import ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
 from smartserver.client import link
-from smartserver.client.request import NotOurProtocol, Outgoing
-from smartserver.errors import DivergedBranches, NotDone, UnknownRemoteError
+from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
+from smartserver.errors import DivergedBranches, NoSuchRepository, NotDone, UnknownRemoteError
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
@@ -161,3 +161,15 @@ def test_a_server_of_another_version_says_which() -> None:
         client.request(READ)
     assert server.tried == 1
     assert server.connections[0].closed
+
+
+def test_paths_in_errors_are_what_the_user_calls_them() -> None:
+    """Those of calls, and of the request."""
+    answered = reply(encode(ReplyMessage([Outcome(Status.REFUSED, fault=fault_of(NoSuchRepository("a b")))])))
+    with Server([answered]).client(above="sftp://h/srv/") as client:
+        (result,) = client.request(READ).results
+    assert str(result) == "no repository at 'sftp://h/srv/a%20b'"
+    refusing = refuse(refused(NotDone(), NoSuchRepository("a")))
+    with Server([refusing]).client(above="/srv/") as client, pytest.raises(Refusal) as caught:
+        client.request(READ)
+    assert str(caught.value.outcomes[0]) == "no repository at '/srv/a'"

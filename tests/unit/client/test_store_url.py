@@ -19,14 +19,18 @@ SFTP, VFS = "hpss+sftp", "hpss+vfs"
         (f"{SFTP}://me@H:2222/srv/a/b/", StoreLocation(SFTP, "me@h:2222", "srv/", "sftp://me@h:2222/srv/", "a/b")),
         (f"{SFTP}://h/~/a%20b", StoreLocation(SFTP, "h", "~/", "sftp://h/~/", "a b")),
         (f"{SFTP.upper()}://[::1]/a%20b/c", StoreLocation(SFTP, "[::1]", "a b/", "sftp://[::1]/a%20b/", "c")),
+        (
+            f"{SFTP}://h/srv/a?host-key=SHA256:x/y+z",
+            StoreLocation(SFTP, "h", "srv/", "sftp://h/srv/", "a", "?host-key=SHA256:x/y+z"),
+        ),
         (f"{VFS}://h/a", StoreLocation(VFS, "h", "", "vfs://h/", "a")),
         (f"{VFS}://h:7/a/b", StoreLocation(VFS, "h:7", "", "vfs://h:7/", "a/b")),
     ],
 )
 def test_good(url: str, location: StoreLocation) -> None:
     assert parse_store(url) == location
-    assert parse_store(location.key) == location
-    assert location.command()[-3:] == ["--stdio", "--", location.served]
+    assert parse_store(location.key) == location._replace(query="")  # Which is no part of where it is.
+    assert location.command()[-3:] == ["--stdio", "--", location.above + location.query]
 
 
 def test_nothing_is_loaded_from_where_it_is_started() -> None:
@@ -46,6 +50,10 @@ def test_flags_are_told() -> None:
         (f"{SFTP}://h/srv", "its path must have two parts"),
         (f"{SFTP}://-oProxyCommand=x/a/b", "is not the name of a host"),
         (f"{SFTP}://me:secret@h/a/b", "a password has no meaning"),
+        (f"{SFTP}://h/srv/a?key=x", "'key=x' is not host-key=SHA256:... or host-key=any"),
+        (f"{SFTP}://h/srv/a?host-key=", "'host-key=' is not host-key=SHA256:... or host-key=any"),
+        (f"{SFTP}://h/srv/a?", "'' is not host-key=SHA256:... or host-key=any"),
+        (f"{VFS}://h/a?host-key=any", "a query or fragment has no meaning"),
         (f"{VFS}://me@h/a", "a user has no meaning"),
         (f"{VFS}:///a", "it has no host"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.client.certainty import NoServer
+from smartserver.client.places import parse_place
 from smartserver.client.url import Location, parse
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.plugins.git_words import ADVICE, in_words
@@ -58,6 +59,21 @@ from transports.errors import CodedError, NoSpace
 )
 def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
     assert in_words(error, Location("h", 1, "p")) == words
+
+
+@pytest.mark.parametrize(
+    ("url", "called"),
+    [
+        ("hpss+sftp://me@h/srv/code/a%20b", "sftp://me@h/srv/code/a%20b"),
+        ("hpss+ssh://h/srv/code/a", "/srv/code/a"),
+        ("hpss+ssh://h/~/a", "~/a"),
+        ("hpss+ssh://h/~", "~"),
+    ],
+)
+def test_the_path_is_that_of_the_url(url: str, called: str) -> None:
+    """Not what is left of it below the folder that happens to be served."""
+    said = in_words(CorruptFile("root", 7, "why"), parse_place(url))
+    assert said.startswith(f"the repository {called!r} is damaged: root at byte 7")
 
 
 def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:

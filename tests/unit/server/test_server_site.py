@@ -116,12 +116,15 @@ def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Se
 class Asked(PassingTransport):
     """Counts what is asked together, and lets nobody look into the store's own folder."""
 
-    def __init__(self, inner: Transport, asked: list[int]) -> None:
-        super().__init__(inner)
-        self._asked = asked
+    def __init__(self, inner: Transport, at: str, asked: list[int], whole: Asked | None = None) -> None:
+        super().__init__(inner.child(at) if at else inner)
+        self._at, self._asked, self._whole = at, asked, whole
+
+    def whole(self) -> tuple[Transport, str]:
+        return self._whole or self, self._at
 
     def wrap(self, inner: Transport, prefix: str) -> Asked:
-        return Asked(inner, self._asked)
+        return Asked(inner, "", self._asked)
 
     def get(self, path: str) -> bytes:
         self._asked.append(1)
@@ -140,20 +143,23 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
     served.transport.make_directory("team/project/packs/a")
     served.transport.make_directory("team/other")
     asked: list[int] = []
-    store = Asked(served.transport, asked)
-    with pytest.raises(NestedRepository) as wrong:
-        Site(store, "team/project/packs/a").find("it")
-    assert (wrong.value.path, wrong.value.inside) == ("it", "team/project")
+    store = Asked(served.transport, "", asked)
+
+    def at(path: str) -> Site:
+        return Site(Asked(served.transport, path, asked, store))
+
+    with pytest.raises(InvalidPath, match=r"team/project is a repository: nothing is made inside it"):
+        at("team/project/packs/a").find("it")
     asked.clear()
-    assert not Site(store, "team/other").find("it").exists
+    assert not at("team/other").find("it").exists
     among = len(asked)
     asked.clear()
-    assert not Site(store.child("team/other")).find("it").exists
+    assert not Site(Asked(served.transport.child("team/other"), "", asked)).find("it").exists
     assert among == len(asked)
     with pytest.raises(NestedRepository):
-        Site(store, "team/project").find("it")
+        at("team/project").find("it")
     served.transport.put("team/format", [b"of something else"])
-    assert not Site(store, "team/other").find("it").exists
+    assert not at("team/other").find("it").exists
 
 
 def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
@@ -167,7 +173,7 @@ def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
 def test_a_repository_around_another_is_refused(served: Served) -> None:
     """By the store, when it is made."""
     found = served.site.find("team")
-    with pytest.raises(InvalidPath, match="there is a repository at 'team/project'"):
+    with pytest.raises(InvalidPath, match="a repository is below it at 'project'"):
         found.repository.commit(
             bytes(16), 0, "user", lambda transaction: bytes(transaction.create("git sha1", KINDS, {}))
         )

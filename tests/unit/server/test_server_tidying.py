@@ -1,4 +1,4 @@
-"""server.tidying, server.due: at most one tidying of a repository waits, and none is missed."""
+"""server.tidying: at most one tidying of a repository waits, and none is missed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from dialogs import PATH, Served, SteppedExecutor
 
 from smartserver.server import tidying
-from smartserver.server.due import AHEAD
 from smartserver.server.pace import SlowPace
 from smartserver.server.tidying import tidy_later
 from smartserver.store.index_build import Pace
+from smartserver.store.repack import AHEAD
 from smartserver.store.repository import PackRepository
 
 

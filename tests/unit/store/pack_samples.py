@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import encode_segment
+from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
 from smartserver.store.index import Row
 from smartserver.store.index_build import rebuild
+from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from smartserver.store.snapshot import Snapshot
 from transports.base import Transport
 from transports.memory import MemoryTransport
 
@@ -155,3 +157,13 @@ def stored(packs: Sequence[int]) -> Stored:
         snapshot = made.add(revisions[:count], snapshot)
         del revisions[:count]
     return made
+
+
+def opened(made: Stored, texts: TextCache | None = None) -> Snapshot:
+    return Snapshot.open(made.transport, made.root(), None, texts)
+
+
+def every_record(made: Stored) -> Iterator[tuple[Revision, Record]]:
+    for revision in made.revisions:
+        for record, _ in revision.records:
+            yield revision, record

@@ -17,8 +17,8 @@ from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan, Trees
+from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import pack_path
 from smartserver.store.transaction import RepositoryTransaction
 from transports.memory import MemoryTransport
 

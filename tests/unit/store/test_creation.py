@@ -86,8 +86,8 @@ def test_no_repository_inside_another(storage: Transport) -> None:
 
 def test_no_repository_above_another(storage: Transport) -> None:
     make(storage, {}, "a/b/c")
-    for above in ("a", "a/b"):
-        with pytest.raises(InvalidPath, match="there is a repository at 'a/b/c': none can be made above it"):
+    for above, inner in (("a", "b/c"), ("a/b", "c")):
+        with pytest.raises(InvalidPath, match=f"a repository is below it at '{inner}': none can be made above that"):
             make(storage, {}, above)
     for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
         storage.make_directory(path)
@@ -149,7 +149,7 @@ def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[s
         storage.put(file, [b""])
     assert instead(storage, "a") == found
     below = instead(storage, "a/b")
-    assert below == ("a file at 'a'" if found == "a file" else "")
+    assert below == ("a file, 'a', above it" if found == "a file" else "")
 
 
 def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:

@@ -10,7 +10,6 @@ import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check_whole, push, refs_of, upload
 
 from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown
-from smartserver.store import quarantine
 from smartserver.store.format import MADE_BESIDE
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
@@ -61,7 +60,7 @@ def visible(storage: MemoryTransport, place: str = "") -> list[str]:
 @pytest.mark.parametrize("path", ["project", "group/sub/project"])
 def test_an_observer_sees_nothing_or_all_of_it(path: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if large:
-        monkeypatch.setattr(quarantine, "GATHERED", 10)
+        monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10)
     storage, history = MemoryTransport(), History()
     line = history.line(3)
     seen: list[Mapping[bytes, bytes] | None] = []
@@ -92,7 +91,7 @@ def test_an_observer_sees_nothing_or_all_of_it(path: str, large: bool, monkeypat
 def test_of_two_that_create_at_any_moment_both_push(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes before each call of the first: what it brought is kept, and the first goes on top of it."""
     if large:
-        monkeypatch.setattr(quarantine, "GATHERED", 10)
+        monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10)
     at, over = 0, False
     while not over:
         at += 1
@@ -123,7 +122,7 @@ def test_a_folder_that_is_there_is_filled_in_its_place() -> None:
 
 
 def test_what_is_given_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "GATHERED", 10)
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10)
     for path in ("a/b", ""):
         storage, history = MemoryTransport(), History()
         line = history.line(1)

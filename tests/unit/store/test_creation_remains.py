@@ -164,7 +164,7 @@ def test_a_creation_that_failed_is_in_nobodys_way() -> None:
         push(PackRepository(Interposed(storage, "sync_directory", "team/packs", stop), "team"), history, line)
     assert storage.exists("team/root")
     push(PackRepository(storage, "team/project", randomness=Repeatable(3)), history, line, {MAIN: line[1]})
-    with pytest.raises(InvalidPath, match="there is a repository at 'team/project'"):
+    with pytest.raises(InvalidPath, match="a repository is below it at 'project'"):
         push(PackRepository(storage, "team", randomness=Repeatable(4)), history, line, {MAIN: line[1]})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +15,12 @@ from trips import Trips
 from smartserver.errors import CorruptFile
 from smartserver.store import far, root
 from smartserver.store.far import FarPack, get_all, is_far, read_across
+from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
+from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Snapshot, index_path
+from smartserver.store.root import DROPPED_KEPT
+from smartserver.store.snapshot import Snapshot
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -71,6 +76,55 @@ def lock(stored: Stored) -> None:
         pass
 
 
+def push_much(stored: Stored) -> None:
+    tip = stored.history.commit({"a": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
+    push(stored.repository(), stored.history, [tip], {MAIN: tip})
+
+
+def joined_a_day_ago(stored: Stored) -> None:
+    stored.repository().repack()
+    del stored.trips.log[:]
+    tomorrow = PackRepository(stored.trips, "project", clock=lambda: time.time() + DROPPED_KEPT)
+    assert tomorrow.collect_garbage_files() == 14
+    assert len(stored.storage.list_directory("project/packs")) == 2
+
+
+def test_what_an_interrupted_push_left_is_deleted_together(stored: Stored) -> None:
+    for name in ("one", "other"):
+        stored.storage.make_directory(f"project/incoming/{name}")
+        for end in ("pack", "idx"):
+            stored.storage.put(f"project/incoming/{name}/{end}", [b"left"])
+    seen: list[float] = []
+
+    def old(modified: float) -> bool:
+        seen.append(modified)
+        return True
+
+    assert sweep(stored.trips.child("project"), ["one", "other"], old, by_age=True) == 2
+    assert len(seen) == 6
+    assert len(stored.trips.log) == 3 + 2  # How old, what is in them, how old; each folder.
+    assert stored.storage.list_directory("project/incoming") == []
+
+
+def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
+    quarantine = Quarantine(stored.trips, "project", b"request", Repeatable(7), by_age=True)
+    quarantine.hold(b"pack", b"index")
+    quarantine.publish("project")
+    del stored.trips.log[:]
+    before = set(stored.storage.list_directory("project/packs"))
+    quarantine.discard()
+    assert len(before - set(stored.storage.list_directory("project/packs"))) == 2
+    assert len(stored.trips.log) == 2
+
+
+def test_a_large_pack_is_not_joined_in_memory(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far, "AT_ONCE", 500)
+    assert stored.repository().repack().after == 1
+    assert any(each.startswith("create project/incoming/") for each in stored.trips.log)
+    assert stored.storage.list_directory("project/incoming") == []
+    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+
+
 OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "open": Stored.snapshot,
     "lock and unlock": lock,
@@ -80,11 +134,15 @@ OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "push a new branch": lambda stored: push(
         stored.repository(), stored.history, [stored.line[9]], {b"refs/heads/new": stored.line[9]}
     ),
+    "push 1 MB": push_much,
     "new repository": lambda stored: push(
         PackRepository(stored.trips, "other"), stored.history, stored.line[:3], {MAIN: stored.line[2]}
     ),
     "pull one revision": lambda stored: pull(stored, 1),
     "clone": lambda stored: pull(stored, 9),
+    "repack": lambda stored: stored.repository().repack(),
+    "look for leftovers": lambda stored: stored.repository().collect_garbage_files(),
+    "delete what was joined a day ago": joined_a_day_ago,
 }
 
 
@@ -106,7 +164,6 @@ def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
 def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for in several goes, and records are read one by one."""
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 500)
-    monkeypatch.setattr("smartserver.store.snapshot.AT_ONCE", 500)
     monkeypatch.setattr("smartserver.store.far.NEAR", 100)
     assert pull(stored, 9) == stored.history.body(stored.line[:9])
     check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
@@ -123,19 +180,6 @@ def test_a_second_request_reads_no_index_again(stored: Stored) -> None:
     del stored.trips.log[:]
     repository.snapshot()
     assert stored.trips.log == ["Get project/root"]
-
-
-def test_it_is_tidied_in_passing_once_it_has_many_packs(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = stored.repository()
-    for tip in stored.line[9:17]:
-        push(repository, stored.history, [tip], {MAIN: tip})
-    del stored.trips.log[:]
-    repository.tidy()
-    assert stored.trips.log == []
-    monkeypatch.setattr("smartserver.store.repository.FAR_PACKS", 14)
-    repository.tidy()
-    assert len(repository.snapshot().packs) < 7
-    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
 
 
 def test_tables_come_with_the_indexes(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, kib, record_digest
 from smartserver.store.index_build import PACED, IndexBuilder, fanout_bits, merge, rebuild
+from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.snapshot import pack_path
 from transports.memory import MemoryTransport
 
 

@@ -334,8 +334,8 @@ def test_what_dead_writers_left_that_waited_is_swept_by_age(folder: Transport) -
     folder.put(f"lock/0123/{WHO}", [b"user joe\n"])
     lock = lock_of(folder)
     with lock.hold(0):
-        assert lock.sweep(lambda modified: False) == 0
-        assert lock.sweep(lambda modified: True) == 2
+        assert lock.sweep(folder.list_directory("lock"), lambda modified: False) == 0
+        assert lock.sweep(folder.list_directory("lock"), lambda modified: True) == 2
         assert folder.list_directory("lock") == ["held"]
 
 

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import KINDS, History, Lockless, Repeatable
+from builders import Repeatable
+from drafts import written
 
-from smartserver.records.segment import decode_segment
-from smartserver.store import quarantine
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Row
-from smartserver.store.index_build import nowhere
-from smartserver.store.quarantine import LOCK, DraftPack, Quarantine, sweep
-from transports.base import Transport
+from smartserver.store.quarantine import LOCK, Quarantine, sweep
 from transports.decorators.faulty import FaultyTransport
 from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
@@ -29,59 +25,6 @@ def folder() -> MemoryTransport:
     made.make_directory(INCOMING)
     made.make_directory(PACKS)
     return made
-
-
-def written(folder: Transport, place: Quarantine) -> DraftPack:
-    history = History()
-    (tip,) = history.line(1)
-    content = history.segment(tip)
-    draft = DraftPack(place, KINDS, nowhere)
-    segment = decode_segment(content, 0, KINDS)
-    draft.add(content, segment, [Row()] * len(segment.entries))
-    return draft
-
-
-def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
-    place = Quarantine(folder, "", b"request", Repeatable())
-    draft = written(folder, place)
-    start = draft.length - 10
-    assert len(draft.read(start, 10)) == 10
-    with pytest.raises(TransportFailed, match="10 bytes at"):
-        draft.read(start, 11)
-    entry = draft.seal()
-    draft.close()
-    assert entry.name == place.name
-    assert folder.stat(place.pack_path).size == entry.length
-    assert folder.get(place.pack_path)[-16:] == entry.hash
-    assert folder.get(place.index_path)[-16:] == entry.index_hash
-    place.publish("")
-    place.publish("")
-    place.leave()
-    assert folder.list_directory(PACKS) == [f"{entry.name.hex()}.idx", f"{entry.name.hex()}.pack"]
-    assert folder.list_directory(INCOMING) == []
-
-
-def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
-    """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
-    history = History()
-    place = Quarantine(folder, "", b"request", Repeatable())
-    draft = DraftPack(place, KINDS, nowhere)
-    begun = folder.stat(place.pack_path).size
-    size = draft.length
-    contents: list[bytes] = []
-    for revision in history.line(5):
-        content = history.segment(revision)
-        segment = decode_segment(content, 0, KINDS)
-        draft.add(content, segment, [Row()] * len(segment.entries))
-        contents.append(content)
-        if len(contents) < 4:
-            assert folder.stat(place.pack_path).size == begun
-        if len(contents) == 4:
-            assert draft.read(size, sum(map(len, contents))) == b"".join(contents)
-        assert draft.length == size + sum(map(len, contents))
-    entry = draft.seal()
-    assert entry.length == draft.length
-    assert folder.get(place.pack_path)[size:-16] == b"".join(contents)
 
 
 def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
@@ -136,22 +79,22 @@ def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
     written(folder, live)
     written(folder, dead).close()
     dead._locked.close()  # What the system does for a process that ends.
-    assert sweep(folder, always) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 1
     assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
     assert folder.exists(live.pack_path)
     live.discard()
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 def test_a_sweep_takes_a_folder_that_was_never_locked(folder: MemoryTransport) -> None:
     folder.make_directory(f"{INCOMING}/half-made")
-    assert sweep(folder, never) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), never) == 1
     assert folder.list_directory(INCOMING) == []
 
 
 def test_a_sweep_survives_what_it_does_not_know(folder: MemoryTransport) -> None:
     folder.put(f"{INCOMING}/a-file", [b"x"])
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
 
 
 class SweepingTransport(FaultyTransport):
@@ -163,7 +106,7 @@ class SweepingTransport(FaultyTransport):
         super().make_directory(path)
         if self.sweeps:
             self.sweeps -= 1
-            sweep(self.inner, never)
+            sweep(self.inner, self.inner.list_directory(INCOMING), never)
 
 
 @pytest.mark.parametrize(("sweeps", "wins"), [(1, True), (7, True), (8, False)])
@@ -176,7 +119,7 @@ def test_a_sweep_between_making_and_locking(folder: MemoryTransport, sweeps: int
         return
     place = Quarantine(racing, "", b"request", Repeatable())
     assert folder.list_directory(place.path) == [LOCK]
-    assert sweep(folder, always) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
     place.leave()
     assert folder.list_directory(INCOMING) == []
 
@@ -186,39 +129,9 @@ def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     place = Quarantine(folder, "", b"request", Repeatable(), by_age=True)
     written(folder, place).close()
     assert folder.list_directory(place.path) == [f"{place.name.hex()}.pack"]
-    assert sweep(folder, never, by_age=True) == 0
+    assert sweep(folder, folder.list_directory(INCOMING), never, by_age=True) == 0
     assert folder.exists(place.path)
-    assert sweep(folder, always, by_age=True) == 1
+    assert sweep(folder, folder.list_directory(INCOMING), always, by_age=True) == 1
     assert not folder.exists(place.path)
     Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
     assert folder.list_directory(INCOMING) == []
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
-    folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same pack and index as with a folder of its own, which a large one has."""
-    monkeypatch.setattr(quarantine, "GATHERED", 10 if large else 10_000)
-    near = Quarantine(folder, "", b"request", Repeatable())
-    written(folder, near).seal()
-    far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)
-    draft = written(Lockless(folder), far)
-    assert (far.path != "") is large
-    assert draft.read(draft.length - 10, 10) == folder.get(near.pack_path)[-26:-16]
-    with pytest.raises(TransportFailed, match="9 bytes at"):
-        draft.read(draft.length - 9, 10)
-    entry = draft.seal()
-    draft.close()
-    pack = far.open_pack()
-    assert pack.read_at(0, pack.size()) == folder.get(near.pack_path)
-    pack.close()
-    assert folder.list_directory(PACKS) == []
-    far.publish("")
-    far.publish("")
-    assert folder.get(far.pack_path) == folder.get(near.pack_path)
-    assert folder.get(far.index_path) == folder.get(near.index_path)
-    assert entry.hash == folder.get(near.pack_path)[-16:]
-    far.discard()
-    assert folder.list_directory(PACKS) == []
-    assert len(folder.list_directory(INCOMING)) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 
@@ -10,9 +11,10 @@ from pack_samples import KINDS, Stored, history, stored
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
 from smartserver.store.document import PackEntry
+from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
-from smartserver.store.snapshot import OpenPack, Snapshot, index_path, pack_path
+from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 
 
@@ -98,12 +100,20 @@ def test_large_packs_are_left_alone_and_part_the_others() -> None:
     assert repack.plan(entries([LARGE] * (MOST_PACKS + 1))) is not None
 
 
+def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, place: str = "packs") -> PackEntry:
+    """Join packs into files in a folder."""
+    with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
+        entry, index = repack.run(file, packs, name)
+    made.transport.put(f"{place}/new.idx", [index])
+    return entry
+
+
 def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
     """Repack, and the snapshots before and after."""
     before = Snapshot.open(made.transport, made.root())
     name = b"new pack's name!"
     made.transport.make_directory("incoming")
-    entry = repack.run(made.transport, before.packs[part], name, "incoming/new.pack", "incoming/new.idx")
+    entry = written(made, before.packs[part], name, "incoming")
     made.transport.rename("incoming/new.pack", pack_path(name))
     made.transport.rename("incoming/new.idx", index_path(name))
     made.entries[part] = [entry]
@@ -146,7 +156,7 @@ def test_both_files_are_durable_before_they_get_their_names() -> None:
     made = stored([2, 2])
     assert isinstance(made.transport, MemoryTransport)
     snapshot = Snapshot.open(made.transport, made.root())
-    entry = repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+    entry = written(made, snapshot.packs)
     made.transport.sync_directory("packs")
     made.transport.sync_directory("")
     found = made.transport.crash()
@@ -165,7 +175,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     made.transport.put(path, (bytes(content),))
     snapshot = Snapshot.open(made.transport, made.root())
     with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
-        repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+        written(made, snapshot.packs)
     # A pack of the same length that is whole, but not the one the root names.
     made.transport.delete(path)
     file = made.transport.create(path)
@@ -178,7 +188,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     made.transport.delete("packs/new.pack")
     snapshot = Snapshot.open(made.transport, made.root())
     with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the root names"):
-        repack.run(made.transport, snapshot.packs, b"n" * 16, "packs/new.pack", "packs/new.idx")
+        written(made, snapshot.packs)
 
 
 def test_packs_of_other_kinds_are_not_joined() -> None:
@@ -192,7 +202,7 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
     other = OpenPack(made.transport, entry, KINDS[:2])
     with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
-        repack.run(made.transport, [*snapshot.packs, other], b"n" * 16, "packs/new.pack", "packs/new.idx")
+        written(made, [*snapshot.packs, other])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from builders import (
@@ -38,8 +36,6 @@ from smartserver.store.model import PackReport, Seen
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.counted import CountedTransport
-from transports.errors import NoSuchFile
-from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
@@ -265,27 +261,6 @@ def test_a_refused_plan_leaves_nothing(repository: PackRepository, history: Hist
     assert names(storage, INCOMING) == []
     assert len(names(storage, PACKS)) == 2
     assert refs_of(repository) == {MAIN: line[0]}
-
-
-def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    before = repository.snapshot()
-    push(repository, history, line[1:], {MAIN: line[1]})
-    assert (before.graph.count, repository.snapshot().graph.count) == (1, 2)
-    assert before.view.ref(MAIN) == (Tip(line[0]),)
-    assert repository.snapshot() is repository.snapshot()
-
-
-def test_a_pack_that_is_gone_means_the_root_is_read_again(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(1)
-    push(repository, history, line, {MAIN: line[0]})
-    for name in names(storage, PACKS):
-        storage.delete(f"some/project/{PACKS}/{name}")
-    with pytest.raises(NoSuchFile):
-        another(storage, clock).snapshot()
 
 
 # -- repeats
@@ -540,29 +515,6 @@ def test_a_damaged_root_is_not_an_absent_one(
             ask()
 
 
-def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> None:
-    """As from a backup: versions come a second time, with other content, and are not taken for what was before."""
-    repository = PackRepository(LocalTransport(tmp_path), "project", randomness=Repeatable())
-    line = history.line(6)
-    other = history.line(3, line[1], "other")
-    push(repository, history, line[:2], {MAIN: line[1]})
-    shutil.copytree(tmp_path / "project", tmp_path / "backup")
-    for tip in line[2:]:
-        push(repository, history, [tip], {MAIN: tip})
-    lost = repository.snapshot().root.version
-    shutil.rmtree(tmp_path / "project")
-    (tmp_path / "backup").rename(tmp_path / "project")
-    assert refs_of(repository) == {MAIN: line[1]}
-    for tip in other:
-        push(repository, history, [tip], {MAIN: tip})
-        check_whole(repository, history)
-    push(repository, history, [], {b"refs/heads/again": other[0]})
-    assert repository.snapshot().root.version == lost
-    assert refs_of(repository) == {MAIN: other[2], b"refs/heads/again": other[0]}
-    assert refs_of(PackRepository(LocalTransport(tmp_path), "project")) == refs_of(repository)
-    check_whole(repository, history)
-
-
 def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history: History) -> None:
     line = history.line(4)
     for each in line[:3]:
@@ -599,15 +551,3 @@ def test_nothing_to_join_where_there_is_nothing(repository: PackRepository, hist
         repository.repack()
     push(repository, history, [])
     assert repository.repack() == PackReport(0, 0, 0)
-
-
-def test_the_root_of_a_backup_brings_back_what_was_deleted(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line, {MAIN: line[1]})
-    backup = repository.folder.get(ROOT)
-    repository.delete(request_id(), 0, "user")
-    assert not repository.exists()
-    repository.folder.delete(ROOT)
-    repository.folder.put(ROOT, (backup,))
-    assert repository.exists()
-    check_whole(repository, history)

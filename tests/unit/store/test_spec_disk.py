@@ -16,8 +16,9 @@ from smartserver.store import pack as pack_module
 from smartserver.store.document import PackEntry, Root
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
+from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.snapshot import Snapshot, index_path, pack_path
+from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from builders import MAIN
+from copies import freeze, thaw
 from root_cases import KINDS, NOW, create, entry, make, many, new_root, pack, push, randomness, tip
 
 from smartserver.errors import (
@@ -257,6 +259,10 @@ def test_a_failure_before_the_rename_changes_nothing(call: str) -> None:
 # -- every call fails once
 
 
+def clock() -> float:
+    return NOW
+
+
 class Case:
     """A change to a repository: what is there before, and the change."""
 
@@ -348,39 +354,46 @@ CASES = [Making(), LargeMaking(), Push(), Fold(), Deletion()]
 POWER: list[Aftermath | None] = [None, *Aftermath]
 
 
+@functools.cache
+def begun(case: Case) -> tuple[Root | None, bytes]:
+    """The root before, and the storage to be copied."""
+    storage = MemoryTransport(clock=clock)
+    return case.before(storage), freeze(storage)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: type(case).__name__)
 def test_whatever_fails_the_root_is_before_or_after(case: Case, mode: FaultMode) -> None:
+    before, start = begun(case)
+    next_version = (before.version if before is not None else 0) + 1
     fail_at, done = 0, False
-    after: Root | None = None
     while not done:
         fail_at += 1
+        storage = thaw(start)
+        faulty = FaultyTransport(storage, fail_at=fail_at, mode=mode)
+        error: Exception | None = None
+        try:
+            case.change(faulty)
+        except (TransportError, OutcomeUnknown) as wrong:
+            error = wrong
+        done = faulty.calls < fail_at
+        assert (error is None) or not done
+        left = freeze(storage)
         for power in POWER:
             for seed in (1, 2, 3) if power in (Aftermath.SOME, Aftermath.TORN) else (0,):
-                storage = MemoryTransport(clock=lambda: NOW)
-                before = case.before(storage)
-                faulty = FaultyTransport(storage, fail_at=fail_at, mode=mode)
-                error: Exception | None = None
-                try:
-                    acknowledged = case.change(faulty)
-                except (TransportError, OutcomeUnknown) as wrong:
-                    error = wrong
-                else:
-                    after = after or acknowledged
-                done = faulty.calls < fail_at
                 context = (mode, fail_at, faulty.log, power, seed, error)
-                survivor = storage if power is None else storage.crash(power, seed)
+                survivor = thaw(left)
+                survivor = survivor if power is None else survivor.crash(power, seed)
                 now = found(survivor)
                 if error is None:
                     assert now is not None, context
-                    assert now.version == (before.version if before is not None else 0) + 1, context
+                    assert now.version == next_version, context
                     assert now.vcs == "git sha1", context
                 else:
-                    assert now == before or (now is not None and now.version == (before.version if before else 0) + 1)
+                    assert now == before or (now is not None and now.version == next_version), context
                     if not isinstance(error, OutcomeUnknown):
                         assert now == before, context
                 works_on(survivor)
-    assert after is not None
     assert fail_at > 5
 
 

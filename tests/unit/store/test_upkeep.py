@@ -11,10 +11,11 @@ from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
-from smartserver.store.repack import MOST_PACKS
-from smartserver.store.repository import AHEAD, COLLECT_INTERVAL, PackRepository
+from smartserver.store.repack import AHEAD, MOST_PACKS
+from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.faulty import FaultyTransport
+from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 
 DAY = upkeep.UNNAMED_KEPT
@@ -175,11 +176,11 @@ def test_a_repack_that_lost_drops_its_output(
     other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
     run = repack.run
 
-    def late(*arguments: Any) -> PackEntry:
+    def late(*arguments: Any) -> tuple[PackEntry, bytes]:
         monkeypatch.setattr(repack, "run", run)
-        entry = run(*arguments)
+        made = run(*arguments)
         assert other.repack_if_needed()
-        return entry
+        return made
 
     monkeypatch.setattr(repack, "run", late)
     assert not repository.repack_if_needed()
@@ -360,3 +361,21 @@ def test_files_of_a_deleted_repository(
     line = history.line(1)
     push(repository, history, line, {MAIN: line[0]})
     check_whole(repository, history)
+
+
+def test_files_that_another_deletes_meanwhile(storage: MemoryTransport) -> None:
+    for name in "ac":
+        storage.put(name, [])
+    assert upkeep._delete(storage, ["a", "b", "c"]) == 3
+    assert storage.list_directory("") == []
+
+
+def test_a_file_that_cannot_be_deleted_is_named(storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.put("a", [])
+
+    def delete(path: str) -> None:
+        raise NoSuchFile(path)
+
+    monkeypatch.setattr(storage, "delete", delete)
+    with pytest.raises(NoSuchFile, match="'a'"):
+        upkeep._delete(storage, ["a"])

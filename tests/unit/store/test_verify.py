@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 from hashlib import blake2b
 
 import pytest
@@ -20,8 +22,9 @@ from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from smartserver.store.verify import NO_INDEX
-from transports.base import ReadFile
+from transports.base import ReadFile, Transport
 from transports.decorators.faulty import FaultyTransport
+from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
@@ -356,3 +359,38 @@ def test_no_more_problems_than_fit(
     found = problems(storage)
     assert len(found) == 4
     assert found[-1].startswith("and more")
+
+
+class Ends(PassingTransport):
+    """A store behind a link, which is lost after so many files were looked at."""
+
+    left = [1 << 60]
+
+    def reach(self) -> Transport:
+        self.left[0] -= 1
+        if self.left[0] < 0:
+            raise TransportFailed("", "the connection to h is lost")
+        return self.inner
+
+    def get(self, path: str) -> bytes:
+        return self.reach().get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        return self.reach().open_read(path)
+
+    def map_file(self, path: str) -> memoryview:
+        return self.reach().map_file(path)
+
+
+def test_a_store_that_cannot_be_reached_is_no_damage(storage: MemoryTransport, repository: PackRepository) -> None:
+    """At whatever point: of the files that were not read nothing is known."""
+    history = History()
+    for number, revision in enumerate(history.line(3)):
+        push(repository, history, [revision], {MAIN: revision, b"refs/tags/%d" % number: revision})
+    link = Ends(storage)
+    for left in itertools.count():
+        link.left[0] = left
+        with contextlib.suppress(TransportFailed):
+            assert PackRepository(link).verify().problems == ()
+            break
+    assert left > 6

@@ -12,8 +12,8 @@ from smartserver.errors import CorruptRecord, MissingReference, WrongParents
 from smartserver.records.model import Parent, Record
 from smartserver.records.segment import decode_segment
 from smartserver.store.format import PACKS
+from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import pack_path
 from smartserver.store.verify import verify
 from transports.memory import MemoryTransport
 

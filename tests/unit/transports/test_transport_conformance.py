@@ -1,4 +1,4 @@
-"""transports.conformance: the suite finds a transport that breaks a promise."""
+"""transports.conformance, transports.read_conformance: the suite finds a transport that breaks a promise."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from _pytest.outcomes import Failed
 
 from transports.base import Capability, ReadFile
-from transports.conformance import ReadSuite, TransportSuite, populate
+from transports.conformance import TransportSuite
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError
 from transports.memory import MemoryTransport
+from transports.read_conformance import ReadSuite, populate
 
 
 class ShortReads(PassingTransport):

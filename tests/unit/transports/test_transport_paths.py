@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transports import paths
-from transports.conformance import NO_PATHS
+from transports.read_conformance import NO_PATHS
 
 
 @pytest.mark.parametrize("path", ["", "a", "a/b", "..a", "a..", "...", "a\\b", " ", "naïve 文"])

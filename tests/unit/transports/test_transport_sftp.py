@@ -63,6 +63,7 @@ def test_urls(url: str, account: Account, root: str, shown: str, monkeypatch: py
         ("sftp://host/x?host-key", "is not host-key="),
         ("sftp://host:many/x", "many"),
         ("sftp://host/%ff", "utf-8"),
+        ("sftp://host/srv/a%00b", r"'sftp://host/srv/a%00b': no name of a file has a NUL \(%00\) in it"),
         ("sftp://-oProxyCommand=x/y", "is not the name of a host"),
         ("sftp://$(x)/y", "is not the name of a host"),
         ("sftp://%3bx@host/y", "is not the name of a user"),
@@ -71,6 +72,24 @@ def test_urls(url: str, account: Account, root: str, shown: str, monkeypatch: py
 def test_what_is_no_url(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         open_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "top", "path", "shown"),
+    [
+        ("sftp://me@h:22/srv//x/../y", "/", "srv/y", "sftp://me@h:22/srv"),
+        ("sftp://h/", "/", "", "sftp://h/srv"),
+        ("sftp://h/~/a/b", ".", "a/b", "sftp://h/~/srv"),
+        ("sftp://h/~", ".", "", "sftp://h/~/srv"),
+    ],
+)
+def test_the_whole_of_it(url: str, top: str, path: str, shown: str) -> None:
+    store = open_url(url)
+    assert isinstance(store, SftpTransport)
+    whole, here = store.child("c/d").whole()
+    assert isinstance(whole, SftpTransport)
+    assert (whole._root, whole._line, here) == (top, store._line, f"{path}/c/d".lstrip("/"))
+    assert whole.describe("srv") == shown
 
 
 def test_nobody_is_reached_for_what_cannot_be() -> None:

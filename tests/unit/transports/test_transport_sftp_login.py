@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
+import shlex
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import paramiko
 import pytest
@@ -15,6 +18,7 @@ from transports import sftp_login
 from transports.errors import TransportFailed
 from transports.sftp_login import Account, fingerprint, log_in
 
+NOTHING = "the server ended the connection before it said anything"
 KEY = b"\x00\x00\x00\x0bssh-ed25519 and the rest"
 LINE = f"ssh-ed25519 {base64.b64encode(KEY).decode()}"
 
@@ -43,7 +47,11 @@ Host behind
 Host jumps
   ProxyJump me@gate
 Host far
-  ProxyJump a,b@c,d
+  ProxyJump a,b@c:2222,d
+Host farther
+  ProxyJump me@far,e
+Host round around
+  ProxyJump around
 Host direct
   ProxyJump none
   ProxyCommand none
@@ -82,14 +90,41 @@ def test_without_a_configuration_it_is_as_ssh_does(tmp_path: Path, monkeypatch: 
     ("host", "command"),
     [
         ("behind", "nc -X 5 behind 22"),
-        ("jumps", "ssh -o BatchMode=yes -W '[jumps]:22' me@gate"),
-        ("far", "ssh -o BatchMode=yes -J a,b@c -W '[far]:22' d"),
+        ("jumps", "ssh -o BatchMode=yes -W '[jumps]:22' ssh://me@gate"),
         ("direct", ""),
         ("short", ""),
     ],
 )
 def test_ways_through_a_command(tmp_path: Path, host: str, command: str) -> None:
     assert way(tmp_path, CONFIG, Account(host)).command == command
+
+
+def expanded(command: str, host: str, port: str) -> str:
+    """A `ProxyCommand` as ssh runs it."""
+    return re.sub("%.", lambda each: {"%%": "%", "%h": host, "%p": port}[each[0]], command)
+
+
+@pytest.mark.parametrize(
+    ("host", "hops"),
+    [
+        ("far", ["a", "b@c:2222", "d"]),
+        ("farther", ["a", "b@c:2222", "d", "me@far", "e"]),  # `far` is reached as the configuration says.
+        ("round", ["around", "around"]),  # It ends.
+    ],
+)
+def test_no_host_on_the_way_asks_anybody(tmp_path: Path, host: str, hops: list[str]) -> None:
+    """Each is logged in to by an ssh in batch mode, which has the one before it run as a `ProxyCommand`."""
+    command, target, found = way(tmp_path, CONFIG, Account(host)).command, f"[{host}]:22", list[str]()
+    while command:
+        program, *batch, leads, there, url = shlex.split(command)
+        assert (program, batch[:2], leads, there) == ("ssh", ["-o", "BatchMode=yes"], "-W", target)
+        found.append(url)
+        hop = urlsplit(url)
+        target = f"[{hop.hostname}]:{hop.port or 22}"
+        option, proxy = batch[2:] or ("-o", "ProxyCommand=")
+        assert (option, proxy[:13]) == ("-o", "ProxyCommand=")
+        command = expanded(proxy[13:], str(hop.hostname), str(hop.port or 22))
+    assert found == [f"ssh://{hop}" for hop in reversed(hops)]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +295,25 @@ def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host *\n  Port many\n")
     with pytest.raises(TransportFailed, match=r"^cannot read .*/config: invalid literal"):
         log_in(Account("x", config=str(tmp_path / "config")))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (EOFError(), "the server ended the connection"),
+        (paramiko.SSHException(""), "the server ended the connection"),
+        (paramiko.SSHException("Error reading SSH protocol banner"), NOTHING),
+        (
+            paramiko.SSHException("Error reading SSH protocol banner[Errno 104] Connection reset by peer"),
+            f"{NOTHING} ([Errno 104] Connection reset by peer)",
+        ),
+        (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+    ],
+)
+def test_there_is_always_a_reason(wrong: Exception, said: str) -> None:
+    with pytest.raises(TransportFailed) as caught, sftp_login._told("cannot log in"):
+        raise wrong
+    assert str(caught.value) == f"cannot log in: {said}"
 
 
 @pytest.mark.parametrize(

@@ -244,8 +244,9 @@ def test_more_names_than_were_asked_for_are_asked_for_anew() -> None:
 def test_a_folder_without_end() -> None:
     rounds: list[list[Answer]] = []
     for times in talks.LISTED:
-        rounds += [[OPEN, FOLDER], [*[Names((b"a",))] * times, OK]]
-    assert "more names than can be listed" in str(refused(talks.names(PLACE, []), *rounds))
+        rounds += [[OPEN, FOLDER], [*[Names((b"a", b"b"))] * times, OK]]
+    wrong = str(refused(talks.names(PLACE, []), *rounds))
+    assert "more than the 2,048 names that the server gave when asked 1,024 times" in wrong
 
 
 def test_a_folder_that_cannot_be_read() -> None:
@@ -255,6 +256,8 @@ def test_a_folder_that_cannot_be_read() -> None:
     answers = [FAILURE, *[EOF] * (talks.LISTED[0] - 1), OK]
     assert "Failure" in str(refused(talks.names(PLACE, []), [OPEN, FOLDER], answers))
     assert have(talks.names(PLACE, []), [ABSENT, ABSENT]) is None
+    assert have(talks.names_of_folder(PLACE, []), [ABSENT, file(0)]) is None
+    assert isinstance(refused(talks.names_of_folder(PLACE, []), [denied, FOLDER]), PermissionDenied)
 
 
 # -- writing
@@ -281,10 +284,27 @@ def test_a_file_is_made_in_one_flight_and_written_in_the_next() -> None:
     ("answers", "error", "why"),
     [
         ([Status(Code.NO_SPACE), OK, OK], NoSpace, "no space left to write 'folder/x'"),
-        ([FAILURE, OK, OK], TransportFailed, "'folder/x': not written, the server says: Failure"),
-        ([OK, FAILURE, OK], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+        (
+            [FAILURE, OK, OK],
+            TransportFailed,
+            "'folder/x': not written, the server says: Failure (its disk may be full)",
+        ),
+        (
+            [Status(Code.FAILURE, "No space left"), OK, OK],
+            TransportFailed,
+            "'folder/x': not written, the server says: No space left",
+        ),
+        (
+            [OK, FAILURE, OK],
+            TransportFailed,
+            "'folder/x': sync failed, the server says: Failure (its disk may be full)",
+        ),
         ([OK, Status(Code.NO_SPACE), OK], TransportFailed, "'folder/x': sync failed, the server says: no space"),
-        ([OK, OK, FAILURE], TransportFailed, "'folder/x': sync failed, the server says: Failure"),
+        (
+            [OK, OK, FAILURE],
+            TransportFailed,
+            "'folder/x': sync failed, the server says: Failure (its disk may be full)",
+        ),
     ],
 )
 def test_what_is_not_written_is_told(answers: list[Answer], error: type[TransportError], why: str) -> None:
@@ -295,7 +315,9 @@ def test_what_is_not_written_is_told(answers: list[Answer], error: type[Transpor
 def test_a_name_that_is_taken() -> None:
     assert isinstance(refused(talks.create(PLACE), [FAILURE, file(3)]), FileExists)
     assert isinstance(refused(talks.make_directory(PLACE, []), [FAILURE, FOLDER]), FileExists)
-    assert "Failure" in str(refused(talks.create(PLACE), [FAILURE, ABSENT], [FOLDER]))
+    for making in (talks.create(PLACE), talks.make_directory(PLACE, [])):
+        wrong = refused(making, [FAILURE, ABSENT], [FOLDER])
+        assert str(wrong) == "'folder/x': the server says: Failure (its disk may be full)"
 
 
 def test_a_folder_that_cannot_be_removed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
-from transports.steps import Get, ListDirectory
+from transports.steps import Get, ListDirectory, Rename
 
 
 def test_a_step_holds_nothing_before_it_was_performed() -> None:
@@ -14,6 +14,10 @@ def test_a_step_holds_nothing_before_it_was_performed() -> None:
     for what in ("result", "content"):
         with pytest.raises(LookupError, match=r"Get\(path='there', size=None\) was not performed"):
             getattr(step, what)
+
+
+def test_a_step_names_its_paths() -> None:
+    assert (Get("a").paths, Rename("a", "b").paths) == (("a",), ("a", "b"))
 
 
 def test_a_step_is_performed_once() -> None:

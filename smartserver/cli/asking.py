@@ -1,0 +1,25 @@
+"""A question before what cannot be undone."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.errors import CommandError
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Go on where the answer is yes. `otherwise`: the option that does not ask.
+
+    Raises:
+        CommandError: it is no, or there is nobody to answer.
+        click.Abort: it was ^C.
+    """
+    try:
+        if click.confirm(question, err=True):
+            return
+    except click.Abort as wrong:
+        if not isinstance(wrong.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        raise CommandError(f"nobody answered: nothing was done ({otherwise} does not ask)") from None
+    raise CommandError("nothing was done")

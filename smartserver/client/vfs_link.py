@@ -1,0 +1,224 @@
+"""`VfsLink`: how calls of the file-level verbs go to a server, and how what they gave comes back.
+
+What is asked at once is one request. Of a change whose answer was lost nobody can tell whether it was made.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+from smartserver.client.call import Client
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
+from smartserver.errors import OutcomeUnknown
+from smartserver.verbs import vfs
+from smartserver.verbs.declare import AnyVerb, Arguments, Result
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.limits import MAX_FILE_CALLS
+from smartserver.wire.messages import RequestFlag
+from transports.base import EntryKind
+from transports.errors import CodedError, TransportFailed
+
+PIECE = 64 * 1024
+"""Bytes of a body between two looks for a refusal."""
+
+KINDS = frozenset(kind.value for kind in EntryKind)
+"""What a `stat` may say that a path names."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call: what it asks, what it brings for a file, and, once it is done, its result and what a file gave."""
+
+    verb: AnyVerb
+    arguments: Arguments
+    brings: IO[bytes] | None = None
+    size: int = 0
+    """Bytes of it."""
+    result: Result | None = None
+    content: bytes = b""
+
+
+class Unsent(Protocol):
+    """A file of which something was not sent."""
+
+    path: str
+
+    def send(self) -> None:
+        """Send it."""
+
+
+class VfsLink:
+    """A connection to a server, and the folder there from which all paths count; for any number of threads."""
+
+    def __init__(self, client: Client, base: str, name: str) -> None:
+        """`name`: what the folder is called in messages."""
+        self._client = client
+        self._base = base
+        self.name = name
+        self._of: VfsLink | None = None
+        self.mutex = threading.RLock()
+        """Held while something is asked, and while a new file is written to."""
+        self.unsent: weakref.WeakSet[Unsent] = weakref.WeakSet()
+        """New files of which something was not sent."""
+        weakref.finalize(self, client.close)
+
+    def whole(self) -> tuple[VfsLink, str]:
+        """The same connection with paths that count from all that is served, and where this one's folder is in that."""
+        made = copy.copy(self)
+        made._base, made.name = "", self.name.removesuffix(self._base).rstrip("/")
+        made._of = self  # Whose end closes the connection.
+        return made, self._base
+
+    def ask(self, calls: Sequence[Call]) -> None:
+        """Have all calls done, in order, in one request or as few as there must be.
+
+        Raises:
+            TransportError, InvalidPath: as the first that fails; those before it are done.
+            AccessDenied, Unsupported: the server does not do such calls.
+            TransportFailed: there was no answer; what was asked may be done.
+        """
+        with self.mutex:
+            self._send_first(calls)
+            for at in range(0, len(calls), MAX_FILE_CALLS):
+                self._ask(calls[at : at + MAX_FILE_CALLS])
+
+    def _ask(self, calls: Sequence[Call]) -> None:
+        made, brings = _packed(calls)
+        flags = RequestFlag.BODY if brings else RequestFlag.NONE
+        outgoing = Outgoing(self._base, made, flags, body=(lambda: _body(brings)) if brings else None)
+        try:
+            answer = self._client.request(outgoing)
+            contents = _Contents(answer.body)
+            for call, result in zip(calls, answer.results, strict=True):
+                if isinstance(result, CodedError):
+                    contents.end()
+                    raise result
+                size = _size(call.arguments, result)
+                if isinstance(result, vfs.GetResult | vfs.ReadvResult):
+                    call.content = contents.take(size) if result.content is None else result.content
+                    if len(call.content) != size:
+                        raise RemoteProtocolError(f"expected {size} bytes of a file, got {len(call.content)}")
+                call.result = result
+            contents.end()
+        except Refusal as refusal:
+            raise refusal.error from None
+        except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
+            if isinstance(wrong, RemoteProtocolError):
+                self._client.close()  # Where its answer ends nobody knows.
+            said = str(wrong) if isinstance(wrong, CannotConnect) else f"{self.name}: {wrong}"
+            raise TransportFailed("", said) from wrong
+
+    def _send_first(self, calls: Iterable[Call]) -> None:
+        """Send what was written to the files that the calls are about, or that lie in the folders they are about."""
+        about = [path for call in calls for path in _paths(call.arguments)] if self.unsent else ()
+        for file in list(self.unsent) if about else ():
+            if any(f"{file.path}/".startswith(f"{path}/") for path in about):
+                file.send()
+
+    def close(self) -> None:
+        """Close the connection; what is asked next opens another."""
+        with self.mutex:
+            self._client.close()
+
+
+class _Contents:
+    """What files gave, from the body of an answer."""
+
+    def __init__(self, body: Iterator[bytes]) -> None:
+        self._body = body
+        self._rest = b""
+
+    def take(self, size: int) -> bytes:
+        """The next bytes.
+
+        Raises:
+            RemoteProtocolError: there are no more.
+        """
+        pieces, missing = [self._rest], size - len(self._rest)
+        while missing > 0:
+            piece = next(self._body, None)
+            if piece is None:
+                raise RemoteProtocolError(f"expected {missing} bytes more of what files hold, got none")
+            pieces.append(piece)
+            missing -= len(piece)
+        whole = b"".join(pieces)
+        self._rest = whole[size:]
+        return whole[:size]
+
+    def end(self) -> None:
+        """Read the end of the body; without that no other request can be made on the connection.
+
+        Raises:
+            RemoteProtocolError: there is more than was said.
+        """
+        more = len(self._rest) + sum(map(len, self._body))
+        if more:
+            raise RemoteProtocolError(f"expected no more of what files hold, got {more} bytes")
+
+
+def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], list[Call]]:
+    """The calls as they are sent, small contents within; and those whose content goes in the body."""
+    made: list[tuple[AnyVerb, Arguments]] = []
+    brings: list[Call] = []
+    room = vfs.MAX_CONTENT
+    for call in calls:
+        arguments = call.arguments
+        if isinstance(arguments, vfs.BringRequest) and call.brings is not None:
+            if call.size <= room:
+                call.brings.seek(0)
+                arguments = vfs.BringRequest(arguments.path, call.brings.read(call.size))
+                room -= call.size
+            else:
+                arguments = vfs.BringRequest(arguments.path, rest=call.size)
+                brings.append(call)
+        made.append((call.verb, arguments))
+    return made, brings
+
+
+def _size(arguments: Arguments, result: Result) -> int:
+    """How many bytes of a file a result says that there are.
+
+    Raises:
+        RemoteProtocolError: it answers another question than was asked.
+    """
+    match arguments, result:
+        case _, vfs.GetResult(size):
+            sizes, most = [size or 0], [vfs.LARGEST]
+        case vfs.ReadvRequest(_, ranges), vfs.ReadvResult(sizes):
+            most = [each.size for each in ranges]
+        case _, vfs.StatResult(kind) if kind is not None and kind not in KINDS:
+            raise RemoteProtocolError(f"expected one of {', '.join(sorted(KINDS))}, got {kind!r}")
+        case _:
+            return 0
+    if len(sizes) != len(most):
+        raise RemoteProtocolError(f"expected the sizes of {len(most)} ranges of a file, got {len(sizes)}")
+    for size, limit in zip(sizes, most, strict=True):
+        if not 0 <= size <= limit:
+            raise RemoteProtocolError(f"expected 0 to {limit} bytes of a file, got {size}")
+    return sum(sizes)
+
+
+def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
+    """What the calls bring, in pieces, from its beginning at each sending."""
+    for call in calls:
+        assert call.brings is not None
+        call.brings.seek(0)
+        left = call.size
+        while left:
+            piece = call.brings.read(min(PIECE, left))
+            left -= len(piece)
+            yield piece, 0
+
+
+def _paths(arguments: Arguments) -> Iterator[str]:
+    """What a call is about."""
+    for name in ("path", "target"):
+        path = getattr(arguments, name, None)
+        if isinstance(path, str):
+            yield path

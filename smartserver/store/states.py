@@ -1,0 +1,136 @@
+"""What a request looks at: the root as it is at that moment, and what it names, opened.
+
+The newest snapshot is kept for the next request, which takes over what did not change. Behind a link what a request
+began with is kept for its commit too, which compares it with the root under the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from smartserver.errors import NoSuchRepository
+from smartserver.store.caches import TextCache
+from smartserver.store.document import Root
+from smartserver.store.far import is_far
+from smartserver.store.model import Seen
+from smartserver.store.root import RootView
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.swap import RootFile
+from transports.errors import NoSuchFile
+
+ROOT_READS = 4
+"""Times the root is read again because a pack it named was gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A root, which may be a tombstone or none at all."""
+
+    root: Root | None
+    view: RootView | None
+    snapshot: Snapshot | None
+    """None where there is no repository."""
+
+    def is_of(self, root: Root | None) -> bool:
+        """Whether `root` is the one it was made from."""
+        return self.root == root  # All of it: a restored backup reaches a version for the second time.
+
+    def is_known(self, seen: Seen) -> bool:
+        """Whether it is the one a client has seen."""
+        view = self.view
+        return view is not None and seen == Seen(view.root.incarnation, view.root.version, view.mark(view.root.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a repository: its root, None where there is none."""
+
+    root: Root | None
+    now: bool
+    """Whether it was read just now, and is not merely what the client knows."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a repository; a deleted one is none."""
+        return self.root is not None and not self.root.deleted
+
+
+class States:
+    """The states of one repository, one after the other; usable from several threads at once."""
+
+    def __init__(self, file: RootFile, texts: TextCache) -> None:
+        self._file = file
+        self._texts = texts
+        self._far = is_far(file.folder)
+        self._guard = threading.Lock()
+        self._latest: Snapshot | None = None
+        self._begun: State | None = None
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot that was opened; None where none was."""
+        return self._latest
+
+    def look(self, seen: Seen | None = None) -> Look:
+        """The root as it is now. `seen`: what a client knows; where reading is a trip and that was read last, it will
+        do for a change, which compares it with what is there under the lock.
+
+        Raises:
+            CorruptFile, Unsupported: it cannot be read.
+            TransportError: the store failed.
+        """
+        begun = self._begun
+        if seen is not None and begun is not None and begun.is_known(seen):
+            return Look(begun.root, now=False)
+        try:
+            return Look(self._file.read(), now=True)
+        except NoSuchRepository:
+            return Look(None, now=True)
+
+    def read(self, look: Look | None = None) -> State:
+        """The repository as it is now, or as it was looked at.
+
+        Raises:
+            CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
+            TransportError: the store failed.
+        """
+        for reads_left in range(ROOT_READS, 0, -1):
+            root = (look or self.look()).root
+            look = None
+            try:
+                state = self.open(root)
+            except NoSuchFile:
+                if reads_left == 1:
+                    raise
+                continue
+            self._begun = state if self._far else None
+            return state
+        raise AssertionError("the last read returns or raises")
+
+    def open(self, root: Root | None) -> State:
+        """The repository as a root says it is.
+
+        Raises:
+            NoSuchFile: what it names is gone: read the root again.
+            CorruptFile, TransportError: as `read`.
+        """
+        if root is None:
+            return State(None, None, None)
+        if root.deleted:
+            return State(root, RootView(root, self._file.folder), None)
+        with self._guard:
+            latest = self._latest
+        if latest is None or latest.root != root:  # As in `is_of`.
+            latest = Snapshot.open(self._file.folder, root, latest, self._texts)
+            with self._guard:
+                # Never back to an older one, which a slower thread may have opened.
+                kept = self._latest
+                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
+                    self._latest = latest
+        return State(root, latest.view, latest)
+
+    def take_begun(self) -> State | None:
+        """Behind a link, once: what was read last. None where it is as well to read now."""
+        begun, self._begun = self._begun, None
+        return begun

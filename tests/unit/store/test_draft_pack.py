@@ -1,0 +1,97 @@
+"""store.draft_pack: what is written is there to be read at once, and is one pack when it is sealed."""
+
+from __future__ import annotations
+
+import pytest
+from builders import KINDS, History, Lockless, Repeatable
+from drafts import written
+
+from smartserver.records.segment import decode_segment
+from smartserver.store.draft_pack import DraftPack
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.index import Row
+from smartserver.store.index_build import nowhere
+from smartserver.store.quarantine import Quarantine
+from transports.errors import TransportFailed
+from transports.memory import MemoryTransport
+
+
+@pytest.fixture
+def folder() -> MemoryTransport:
+    made = MemoryTransport()
+    made.make_directory(INCOMING)
+    made.make_directory(PACKS)
+    return made
+
+
+def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
+    place = Quarantine(folder, "", b"request", Repeatable())
+    draft = written(folder, place)
+    start = draft.length - 10
+    assert len(draft.read(start, 10)) == 10
+    with pytest.raises(TransportFailed, match="10 bytes at"):
+        draft.read(start, 11)
+    entry = draft.seal()
+    draft.close()
+    assert entry.name == place.name
+    assert folder.stat(place.pack_path).size == entry.length
+    assert folder.get(place.pack_path)[-16:] == entry.hash
+    assert folder.get(place.index_path)[-16:] == entry.index_hash
+    place.publish("")
+    place.publish("")
+    place.leave()
+    assert folder.list_directory(PACKS) == [f"{entry.name.hex()}.idx", f"{entry.name.hex()}.pack"]
+    assert folder.list_directory(INCOMING) == []
+
+
+def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
+    """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
+    history = History()
+    place = Quarantine(folder, "", b"request", Repeatable())
+    draft = DraftPack(place, KINDS, nowhere)
+    begun = folder.stat(place.pack_path).size
+    size = draft.length
+    contents: list[bytes] = []
+    for revision in history.line(5):
+        content = history.segment(revision)
+        segment = decode_segment(content, 0, KINDS)
+        draft.add(content, segment, [Row()] * len(segment.entries))
+        contents.append(content)
+        if len(contents) < 4:
+            assert folder.stat(place.pack_path).size == begun
+        if len(contents) == 4:
+            assert draft.read(size, sum(map(len, contents))) == b"".join(contents)
+        assert draft.length == size + sum(map(len, contents))
+    entry = draft.seal()
+    assert entry.length == draft.length
+    assert folder.get(place.pack_path)[size:-16] == b"".join(contents)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
+    folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same pack and index as with a folder of its own, which a large one has."""
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
+    near = Quarantine(folder, "", b"request", Repeatable())
+    written(folder, near).seal()
+    far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)
+    draft = written(Lockless(folder), far)
+    assert (far.path != "") is large
+    assert draft.read(draft.length - 10, 10) == folder.get(near.pack_path)[-26:-16]
+    with pytest.raises(TransportFailed, match="9 bytes at"):
+        draft.read(draft.length - 9, 10)
+    entry = draft.seal()
+    draft.close()
+    pack = far.open_pack()
+    assert pack.read_at(0, pack.size()) == folder.get(near.pack_path)
+    pack.close()
+    assert folder.list_directory(PACKS) == []
+    far.publish("")
+    far.publish("")
+    assert folder.get(far.pack_path) == folder.get(near.pack_path)
+    assert folder.get(far.index_path) == folder.get(near.index_path)
+    assert entry.hash == folder.get(near.pack_path)[-16:]
+    far.discard()
+    assert folder.list_directory(PACKS) == []
+    assert len(folder.list_directory(INCOMING)) == 1

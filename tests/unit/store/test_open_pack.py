@@ -1,0 +1,170 @@
+"""store.open_pack: a pack that is gone, another or damaged, and an index that is made again from it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+from builders import locate
+from pack_samples import KINDS, Revision, Stored, every_record, history, opened, stored
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Parent
+from smartserver.records.segment import decode_segment
+from smartserver.store.document import Root
+from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.snapshot import Snapshot
+from transports.decorators.counted import CountedTransport
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
+
+
+def test_packs_close_when_the_last_snapshot_lets_go() -> None:
+    made = stored([2])
+    closed = []
+
+    class Watching(CountedTransport):
+        def open_read(self, path: str):  # type: ignore[no-untyped-def] # noqa: ANN202
+            file = super().open_read(path)
+            close = file.close
+
+            def watched() -> None:
+                closed.append(path)
+                close()
+
+            file.close = watched  # type: ignore[method-assign]
+            return file
+
+    transport = Watching(made.transport)
+    before = Snapshot.open(transport, made.root())
+    reader = before.read_ranges([(0, 2)])
+    assert reader.read(10)
+    after = Snapshot.open(transport, made.root(), before)
+    del before
+    gc.collect()
+    assert closed == []
+    del after
+    gc.collect()
+    assert closed == []  # A body half sent keeps its packs.
+    assert reader.read(1 << 20)
+    assert reader.left == 0
+    del reader
+    gc.collect()
+    assert closed == [pack_path(made.entries[0].name)]
+
+
+def test_a_pack_that_is_gone_is_for_the_caller_to_meet() -> None:
+    made = stored([2, 2])
+    snapshot = opened(made)
+    made.transport.delete(pack_path(made.entries[1].name))
+    assert snapshot.segment(0)
+    with pytest.raises(NoSuchFile):
+        snapshot.segment(2)
+    with pytest.raises(NoSuchFile):
+        snapshot.record(locate(snapshot, 1, b"note-3")[0])
+    assert opened(made).graph.count == 4
+    made.transport.delete(index_path(made.entries[1].name))
+    with pytest.raises(NoSuchFile):
+        opened(made)
+
+
+def test_what_was_open_is_read_on_though_the_file_is_gone() -> None:
+    made = stored([2])
+    snapshot = opened(made)
+    reader = snapshot.read_ranges([(0, 2)])
+    first = reader.read(20)
+    made.transport.delete(pack_path(made.entries[0].name))
+    made.transport.delete(index_path(made.entries[0].name))
+    assert first + reader.read(1 << 20) == b"".join(revision.segment() for revision in made.revisions)
+
+
+@pytest.mark.parametrize("damage", ["gone", "short", "long", "flipped", "another pack's", "another file's"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_missing_or_damaged_index_is_made_again(damage: str, number: int) -> None:
+    made = stored([3, 2, 4])
+    path = index_path(made.entries[number].name)
+    content = made.transport.get(path)
+    made.transport.delete(path)
+    if damage == "short":
+        made.transport.put(path, (content[:-1],))
+    elif damage == "long":
+        made.transport.put(path, (content + b"\0",))
+    elif damage == "flipped":
+        made.transport.put(path, (content[:100] + bytes((content[100] ^ 1,)) + content[101:],))
+    elif damage == "another pack's":
+        made.transport.put(path, (made.transport.get(index_path(made.entries[number - 1].name)),))
+    elif damage == "another file's":
+        made.transport.put(path, (b"x" * len(content),))
+    snapshot = opened(made)
+    assert [pack.rebuilt for pack in snapshot.packs] == [content if at == number else None for at in range(3)]
+    for _, record in every_record(made):
+        assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
+
+
+def test_each_byte_of_an_index_flipped_changes_nothing() -> None:
+    made = stored([2, 1])
+    path = index_path(made.entries[1].name)
+    content = bytearray(made.transport.get(path))
+    for at in range(len(content)):
+        content[at] ^= 0x24
+        made.transport.delete(path)
+        made.transport.put(path, (bytes(content),))
+        snapshot = opened(made)
+        assert snapshot.packs[1].rebuilt is not None
+        for _, record in every_record(made):
+            assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
+        content[at] ^= 0x24
+
+
+def test_a_damaged_pack_without_its_index_is_named() -> None:
+    made = stored([2])
+    path = pack_path(made.entries[0].name)
+    made.transport.delete(index_path(made.entries[0].name))
+    content = bytearray(made.transport.get(path))
+    for at in range(0, len(content), 7):
+        content[at] ^= 0x24
+        made.transport.delete(path)
+        made.transport.put(path, (bytes(content),))
+        with pytest.raises(CorruptFile, match=rf"{path} at byte \d+"):
+            opened(made)
+        content[at] ^= 0x24
+
+
+def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
+    made, other = stored([2]), Stored()
+    first, second = made.revisions
+    other.add(
+        [
+            Revision(b"Revision-0000", (), first.records),
+            Revision(second.id, (Parent(b"Revision-0000"),), second.records),
+        ]
+    )
+    assert other.entries[0].length == made.entries[0].length
+    for path in (pack_path(made.entries[0].name), index_path(made.entries[0].name)):
+        made.transport.delete(path)
+    made.transport.put(pack_path(made.entries[0].name), (other.transport.get(pack_path(other.entries[0].name)),))
+    with pytest.raises(CorruptFile, match=f"expected {made.entries[0].hash.hex()}"):
+        opened(made)
+
+
+def test_a_pack_of_other_kinds_is_refused() -> None:
+    made = stored([2])
+    kinds = (*KINDS[:2], KINDS[1])
+    root = Root(incarnation=b"i" * 16, version=1, vcs="test", kinds=kinds, packs=tuple(made.entries))
+    snapshot = Snapshot.open(made.transport, root)
+    with pytest.raises(CorruptFile, match="its kinds are"):
+        snapshot.segment(0)
+
+
+def test_on_a_file_system_with_mapped_indexes(tmp_path: Path) -> None:
+    made = Stored(LocalTransport(tmp_path))
+    snapshot = None
+    revisions = history(9)
+    for count in (4, 3, 2):
+        snapshot = made.add(revisions[:count], snapshot)
+        del revisions[:count]
+    assert snapshot is not None
+    for _, record in every_record(made):
+        assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
+    assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"

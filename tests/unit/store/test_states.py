@@ -1,0 +1,101 @@
+"""store.states: what a request looks at is what the root names then, whatever was there before."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
+from trips import Trips
+
+from smartserver.records.model import Tip
+from smartserver.store.caches import TextCache
+from smartserver.store.format import PACKS, ROOT
+from smartserver.store.repository import PackRepository
+from smartserver.store.states import ROOT_READS, States
+from smartserver.store.swap import RootFile
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+
+def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    before = repository.snapshot()
+    push(repository, history, line[1:], {MAIN: line[1]})
+    assert (before.graph.count, repository.snapshot().graph.count) == (1, 2)
+    assert before.view.ref(MAIN) == (Tip(line[0]),)
+    assert repository.snapshot() is repository.snapshot()
+
+
+def test_a_pack_that_is_gone_means_the_root_is_read_again(repository: PackRepository, history: History) -> None:
+    """So often, and then it is missed."""
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    for name in repository.folder.list_directory(PACKS):
+        repository.folder.delete(f"{PACKS}/{name}")
+    trips = Trips(repository.folder)
+    with pytest.raises(NoSuchFile):
+        PackRepository(trips).snapshot()
+    assert sum("Get root" in each for each in trips.log) == ROOT_READS
+
+
+def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> None:
+    """As from a backup: versions come a second time, with other content, and are not taken for what was before."""
+    repository = PackRepository(LocalTransport(tmp_path), "project", randomness=Repeatable())
+    line = history.line(6)
+    other = history.line(3, line[1], "other")
+    push(repository, history, line[:2], {MAIN: line[1]})
+    shutil.copytree(tmp_path / "project", tmp_path / "backup")
+    for tip in line[2:]:
+        push(repository, history, [tip], {MAIN: tip})
+    lost = repository.snapshot().root.version
+    shutil.rmtree(tmp_path / "project")
+    (tmp_path / "backup").rename(tmp_path / "project")
+    assert refs_of(repository) == {MAIN: line[1]}
+    for tip in other:
+        push(repository, history, [tip], {MAIN: tip})
+        check_whole(repository, history)
+    push(repository, history, [], {b"refs/heads/again": other[0]})
+    assert repository.snapshot().root.version == lost
+    assert refs_of(repository) == {MAIN: other[2], b"refs/heads/again": other[0]}
+    assert refs_of(PackRepository(LocalTransport(tmp_path), "project")) == refs_of(repository)
+    check_whole(repository, history)
+
+
+def test_the_root_of_a_backup_brings_back_what_was_deleted(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    backup = repository.folder.get(ROOT)
+    repository.delete(request_id(), 0, "user")
+    assert not repository.exists()
+    repository.folder.delete(ROOT)
+    repository.folder.put(ROOT, (backup,))
+    assert repository.exists()
+    check_whole(repository, history)
+
+
+def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    states = States(repository._file, TextCache())
+    before = states.read()
+    push(repository, history, line[1:], {MAIN: line[1]})
+    after = states.read()
+    assert before.snapshot is not None
+    assert after.snapshot is states.latest
+    assert states.open(before.root).is_of(before.root)
+    assert states.latest is after.snapshot
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_what_a_request_began_with_is_had_once_where_reading_is_a_trip(history: History, far: bool) -> None:
+    storage = MemoryTransport()
+    store = Lockless(storage) if far else storage
+    push(PackRepository(store, "project"), history, [])
+    states = States(RootFile(store, "project"), TextCache())
+    read = states.read()
+    assert states.take_begun() is (read if far else None)
+    assert states.take_begun() is None
