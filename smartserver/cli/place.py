@@ -123,7 +123,8 @@ def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepo
             yield repository
     except CommandError as wrong:
         if isinstance(wrong.__cause__, NoSuchRepository):
-            found = repository.instead()
+            with one_line(path, above(path)):
+                found = repository.instead()
             raise CommandError(
                 f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
             ) from None

@@ -11,6 +11,7 @@ import msgspec
 
 from smartserver.errors import (
     AccessDenied,
+    Banned,
     CorruptFile,
     InternalError,
     LimitExceeded,
@@ -29,8 +30,9 @@ from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
 
-ALWAYS = (AccessDenied, CorruptFile, NoSuchRepository, TransportError)
-"""What any verb may raise, since any may meet a damaged or missing repository or a user without permission."""
+ALWAYS = (AccessDenied, Banned, CorruptFile, NoSuchRepository, TransportError)
+"""What any verb may raise, since any may meet a damaged or missing repository, a user without permission, or a store
+some of whose calls are banned."""
 
 REQUEST_ID = 16
 """Bytes of a request's id."""

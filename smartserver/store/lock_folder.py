@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from smartserver.errors import Banned
 from smartserver.store.format import LOCK, ROOT
 from transports import steps
 from transports.base import Transport
@@ -120,6 +121,7 @@ class LockFolder:
             Locked: another writer held it all the time.
             NoSuchFile, NotADirectory: there is no such folder.
             TransportError: the store failed; the lock is not held.
+            Banned: as `_let_go`, whatever was done while it was held.
         """
         for left in list(self._kept):
             self._let_go(left)
@@ -129,6 +131,8 @@ class LockFolder:
         finally:
             try:
                 self._let_go(nonce)
+            except Banned:
+                raise
             except BaseException:  # Interrupted in here: who ends now would leave it held.
                 self._let_go(nonce)
                 raise
@@ -231,13 +235,23 @@ class LockFolder:
 
     def _let_go(self, nonce: str) -> None:
         """Free the lock where that writer has it, and remove what he made to get it. Where the store fails, the next
-        writer of this process tries again."""
+        writer of this process tries again.
+
+        Raises:
+            Banned: a rule bans some of that; the lock is free where that may be.
+        """
         own, mine = self._below + f"{LOCK}/{nonce}", f"{self._held}/{nonce}"
         self._kept.add(nonce)  # First: who is interrupted in here may have the lock still.
         for _ in range(2):
             with contextlib.suppress(TransportError):
-                free = [steps.Rename(mine, own), steps.RemoveDirectory(self._held)]
-                self._above.perform([*free, steps.Delete(f"{own}/{WHO}"), steps.RemoveDirectory(own)])
+                free = steps.Rename(mine, own)
+                try:
+                    tidying = [steps.RemoveDirectory(self._held), steps.Delete(f"{own}/{WHO}")]
+                    self._above.perform([free, *tidying, steps.RemoveDirectory(own)])
+                except Banned:  # All of them at once, though it need not be the first that a rule bans.
+                    self._above.perform([free])
+                    self._kept.discard(nonce)
+                    raise
                 self._kept.discard(nonce)
                 return
             self._remove(own)  # Before the look: then no rename that is under way can make it the held one.

@@ -16,6 +16,7 @@ from builders import MAIN, History, Lockless, push
 from click.testing import CliRunner
 
 from smartserver.cli.baseline.ways import serve_ours
+from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import HOST, Workspace
 from smartserver.store.repository import PackRepository
@@ -109,6 +110,14 @@ def test_none_is_made_in_the_folders_of_another(served: Served) -> None:
         assert done.exit_code == 0, done.exception
         asked.append(done.stderr.count("hpss: "))
     assert asked[0] == asked[1]
+
+
+def test_where_no_repository_is(served: Served) -> None:
+    """What it looks for to say what is there instead may be banned, too."""
+    words = ["delete", "--yes", f"vfs://{HOST}:{served.port}/nowhere"]
+    done = CliRunner().invoke(group, ["-Dhpss-ban=vfs:list_dir", *words])
+    assert isinstance(done.exception, CommandError)
+    assert "/nowhere: list_dir is banned by the rule vfs:list_dir; called from " in str(done.exception)
 
 
 @pytest.mark.parametrize("rule", STOPS)

@@ -12,6 +12,7 @@ from dialogs import CREATE, PATH, Served, message, numbered
 
 from smartserver.errors import (
     AccessDenied,
+    Banned,
     BranchExists,
     DivergedBranches,
     InternalError,
@@ -272,7 +273,7 @@ def test_an_undeclared_error_is_a_bug(served: Served, probe: AnyVerb) -> None:
 
 
 def test_what_any_verb_may_raise() -> None:
-    for error in (AccessDenied("x", "y"), NoSuchRepository("p"), NoSpace("packs/x")):
+    for error in (AccessDenied("x", "y"), Banned("get", "vfs:get"), NoSuchRepository("p"), NoSpace("packs/x")):
         assert declared(server_ping, error) is error
     with pytest.raises(UndeclaredError):
         declared(server_ping, NoSuchBranch(b"x"))

@@ -13,13 +13,14 @@ import pytest
 from builders import MAIN, Lockless, Stepwise
 from root_cases import NOW, entry, make, push, tip
 
-from smartserver.errors import OutcomeUnknown, Unsupported
+from smartserver.errors import Banned, OutcomeUnknown, Unsupported
 from smartserver.store import lock_folder
 from smartserver.store.lock_folder import HELD, WHO, Holder, LockFolder, decode
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import LockBroken, RootFile, Swap
 from transports.base import Transport
 from transports.decorators.faulty import FaultMode, FaultyTransport
+from transports.decorators.passing import PassingTransport
 from transports.errors import (
     DirectoryNotEmpty,
     Locked,
@@ -31,7 +32,7 @@ from transports.errors import (
 )
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
-from transports.steps import Put, Rename, Step
+from transports.steps import Delete, Put, Rename, Step
 
 
 @pytest.fixture
@@ -410,6 +411,26 @@ def test_a_file_repository_is_not_changed_without_its_lock() -> None:
     assert file.read().version == 1
     with pytest.raises(Unsupported, match=r"swap=file.*this side speaks swap=folder"):
         push(file, {MAIN: tip(2)}, 1)
+
+
+class NoDeletes(PassingTransport):
+    """A link on which a rule bans `delete`: what has one in it is not sent at all."""
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        if any(isinstance(step, Delete) for step in steps):
+            raise Banned("delete", "vfs:delete")
+        self.inner.perform(steps)
+
+
+def test_a_ban_on_letting_go_leaves_no_lock_and_says_that_the_change_was_made(lockless: Transport) -> None:
+    file = RootFile(NoDeletes(Lockless(lockless)), "a")
+    with pytest.raises(Banned, match=r"^delete is banned by the rule vfs:delete: the change was made before that$"):
+        push(file, {MAIN: tip(2)}, 1)
+    assert file.read().version == 2
+    with pytest.raises(Banned, match=r"^delete is banned by the rule vfs:delete$"), file.swapping():
+        pass
+    assert file.lock_folder.holder() is None
+    assert push(RootFile(lockless, "a"), {MAIN: tip(3)}, 2).version == 3
 
 
 class Interrupted(Stepwise):
