@@ -108,7 +108,7 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         return SameProcess(site, invoking_user(user()))
 
     with (
-        observers_for(flags) as observers,
+        observers_for(flags, behind=above(served)) as observers,
         Client(connected, observers, agent=AGENT, above=above(served)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))

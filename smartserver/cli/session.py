@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
-from smartserver.client.places import connect, parse_place
+from smartserver.client.places import behind, connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace import text
 from smartserver.trace.flags import BAN, VARIABLE, BadFlag, check
@@ -53,15 +53,18 @@ def client_for(
 
     progress = _progress if sys.stderr.isatty() else None
     with (
-        observers_for(flags, environment) as observers,
+        observers_for(flags, environment, behind(location)) as observers,
         Client(connected, observers, agent=agent, progress=progress, copied=fast_open, above=location.above) as client,
     ):
         yield client, location
 
 
 @contextmanager
-def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) -> Iterator[list[Observer]]:
-    """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
+def observers_for(
+    flags: Set[str], environment: Mapping[str, str] = os.environ, behind: str = ""
+) -> Iterator[list[Observer]]:
+    """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`); `behind`: as
+    of `text.summary`.
 
     Raises:
         BadFlag: a flag or a rule is none.
@@ -72,7 +75,7 @@ def observers_for(flags: Set[str], environment: Mapping[str, str] = os.environ) 
     finally:
         for each in observers:
             if isinstance(each, Recorder):
-                _say(text.summary(each, time.monotonic()))
+                _say(text.summary(each, time.monotonic(), behind))
 
 
 def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:

@@ -65,6 +65,11 @@ def how_to_serve(place: Place, push: str) -> str:
     return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
 
 
+def behind(place: Place) -> str:
+    """The store that a process of this machine works on for a place; empty where a server is connected to."""
+    return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
+
+
 def connect(place: Place, ssh: str, *, fast_open: bool = False, flags: Iterable[str] = ()) -> Medium:
     """A connection to a place; `ssh`: the command that logs in where that is needed. `fast_open`: as `TcpMedium`.
     `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this command.

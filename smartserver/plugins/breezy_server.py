@@ -12,7 +12,7 @@ import smartserver
 from smartserver.client import knowledge
 from smartserver.client.call import Client
 from smartserver.client.medium import Medium
-from smartserver.client.places import connect, served_by
+from smartserver.client.places import behind, connect, served_by
 from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
@@ -76,7 +76,7 @@ class Server:
 
         self._unread: History | None = None
         self._read = Read(None)
-        watching = observers(served_by(location), debug)
+        watching = observers(served_by(location), debug, behind(location))
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
         )

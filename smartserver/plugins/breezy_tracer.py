@@ -19,8 +19,9 @@ from smartserver.vcs.brz_compat import debug_flags
 from smartserver.wire.observer import Observer
 
 
-def observers(where: str, more: str) -> list[Observer]:
-    """Those of a server's connection that the user has asked for, by `-D` or by `more` flags.
+def observers(where: str, more: str, behind: str) -> list[Observer]:
+    """Those of a server's connection that the user has asked for, by `-D` or by `more` flags; `behind`: as of
+    `text.summary`.
 
     Raises:
         CommandError: a flag in `more`, or a rule, is none.
@@ -35,7 +36,7 @@ def observers(where: str, more: str) -> list[Observer]:
     if not words.isdisjoint(flags.KNOWN):
         show = functools.partial(_show, in_detail="hpssdetail" in words)
         recorder = Recorder(finished=show, stacks="hpssvfs" in words)
-        breezy.get_global_state().exit_stack.callback(_close, recorder, where)
+        breezy.get_global_state().exit_stack.callback(_close, recorder, where, behind)
         found.append(recorder)
     banning = [each for each in (*sorted(given), more) if flags.BAN in each]
     if banning:
@@ -66,8 +67,8 @@ def _show(record: CallRecord, *, in_detail: bool) -> None:
             trace.mutter("    %s(%s)", verb, plain(arguments))
 
 
-def _close(recorder: Recorder, where: str) -> None:
+def _close(recorder: Recorder, where: str, behind: str) -> None:
     if recorder.calls:
         calls = len(recorder.calls)
         trace.note(gettext("HPSS calls: {0} ({1} vfs) {2}").format(calls, recorder.vfs_calls, where))
-        trace.mutter("%s", text.summary(recorder, time.monotonic()))
+        trace.mutter("%s", text.summary(recorder, time.monotonic(), behind))

@@ -26,14 +26,18 @@ def lines(record: CallRecord) -> Iterator[str]:
         yield from frame.rstrip().splitlines()
 
 
-def summary(recorder: Recorder, now: float) -> str:
-    """Everything a command did."""
+def summary(recorder: Recorder, now: float, behind: str = "") -> str:
+    """Everything a command did. `behind`: the store that the process works on which answered, where that is one of this
+    machine: it is that process's link that is slow, and it is not counted."""
     trips, calls = recorder.round_trips, len(recorder.calls)
     connects = f" + {recorder.connections} to connect" if recorder.connections else ""
+    vfs = "" if behind else f" ({recorder.vfs_calls} vfs)"
+    counted = (
+        f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)}{vfs}, "
+        f"{size(recorder.bytes_up)} up, {size(recorder.bytes_down)} down, {(now - recorder.started) * 1000:.0f} ms"
+    )
     return (
-        f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)} "
-        f"({recorder.vfs_calls} vfs), {size(recorder.bytes_up)} up, {size(recorder.bytes_down)} down, "
-        f"{(now - recorder.started) * 1000:.0f} ms"
+        f"{counted}, all to a process of this machine; what that did at {behind} is not counted" if behind else counted
     )
 
 

@@ -282,4 +282,4 @@ def test_a_flag_that_is_none_is_refused(users: Users) -> None:
     why = "no such debug flag in SMARTSERVER_DEBUG or hpss.debug: 'nonsense' (there are hpss, hpssdetail, hpssvfs and"
     assert (refused.status, refused.err) == (3, f"brz: ERROR: {why} hpss-ban=RULE[,RULE])\n")
     with pytest.raises(CommandError, match="'nonsense'"):
-        breezy_tracer.observers("hpss://h/", "nonsense")
+        breezy_tracer.observers("hpss://h/", "nonsense", "")

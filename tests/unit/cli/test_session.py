@@ -38,6 +38,13 @@ def test_who_asks_for_fast_open_gets_it(monkeypatch: pytest.MonkeyPatch, value: 
     assert asked == [("client", wanted), ("medium", wanted)]
 
 
+@pytest.mark.parametrize(("url", "end"), [("hpss+vfs://h/a/b", "vfs://h/ is not counted\n"), ("hpss://h/a", " ms\n")])
+def test_the_summary_says_what_it_does_not_count(capsys: pytest.CaptureFixture[str], url: str, end: str) -> None:
+    with client_for(url, {"hpss"}, "git", {}):
+        pass
+    assert capsys.readouterr().err.endswith(end)
+
+
 def test_progress_ends_its_line_when_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     for done in (1, 2, 3):
         _progress("verify", done, 3)

@@ -12,7 +12,7 @@ from smartserver.client import store_url
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect
-from smartserver.client.places import SCHEMES, connect, how_to_serve, is_ours, parse_place, served_by
+from smartserver.client.places import SCHEMES, behind, connect, how_to_serve, is_ours, parse_place, served_by
 from smartserver.client.url import BadUrl
 
 
@@ -31,6 +31,19 @@ def test_what_a_server_serves(url: str, served: str) -> None:
     assert served_by(parse_place(f"{served}x")) == served
     assert f"run `brz push {served}ANOTHER-PATH` in it" in how_to_serve(parse_place(url), "brz push")
     assert is_ours(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "store"),
+    [
+        ("hpss://h/a", ""),
+        ("hpss+ssh://h/srv/a", ""),
+        ("hpss+sftp://h/srv/a", "sftp://h/srv/"),
+        ("hpss+vfs://h/a", "vfs://h/"),
+    ],
+)
+def test_what_a_process_of_this_machine_works_on(url: str, store: str) -> None:
+    assert behind(parse_place(url)) == store
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -70,6 +70,13 @@ def test_summary_counts_one_as_one() -> None:
     assert said == "hpss: 1 round trip + 1 to connect, 1 call (1 vfs), 1.2 KB up, 5 B down, 1000 ms"
 
 
+def test_summary_says_whose_link_is_not_counted() -> None:
+    assert summary(Recorder(lambda: 5.0), 5.5, "sftp://h/srv/") == (
+        "hpss: 0 round trips, 0 calls, 0 B up, 0 B down, 500 ms, all to a process of this machine; "
+        "what that did at sftp://h/srv/ is not counted"
+    )
+
+
 def test_printing_writes_each_line_when_it_is_answered() -> None:
     written: list[str] = []
     recorder = printing(written.append)
