@@ -192,9 +192,12 @@ def command(
     told: list[bool] = []
 
     def again() -> None:
-        """A signal came: the first one stops, the next one waits no longer."""
+        """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
+        command the first one ends, too: what he asked is given up, as far as it is not done."""
         if told:
             sessions.cut()
+        elif remote and session in sessions.open:
+            session.abort()
         told.append(True)
         stop()
 

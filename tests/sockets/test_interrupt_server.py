@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,10 @@ from serving import PATIENCE, Server, User, check_store, server_refs, wait_until
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.pipe import PipeMedium
-from smartserver.client.medium import ConnectionLost
+from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome
+from smartserver.errors import OutcomeUnknown
 
 pytestmark = pytest.mark.sockets
 
@@ -104,6 +107,67 @@ def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path, sent: 
         os.kill(int(number.read_text()), sent)
         wait_until(lambda: "stopping: 1 connection has 30 s" in log.read_text(), "it says so")
         assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.Signals) -> None:
+    """The signal is the ^C of the one command it serves: it makes nothing after that, and writes nothing after it."""
+    history, first = big_history(1, 100)
+    second = history.commit({"a": b"b"}, (first,))
+    (tmp_path / "root").mkdir()
+    log, number = tmp_path / "log", tmp_path / "number"
+    with (
+        Server(tmp_path / "root", "--allow-vfs", "--folder-locks") as server,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        with connected(server.port) as remote:
+            assert push(remote, Source(history), MAIN, first).outcome is Outcome.DONE
+        command = [
+            "sh",
+            "-c",
+            f'echo $$ >{number}; exec "$@" 2>{log}',
+            "sh",
+            sys.executable,
+            "-m",
+            "smartserver.cli.main",
+        ]
+        medium = PipeMedium([*command, "serve", "--stdio", f"vfs://127.0.0.1:{listener.getsockname()[1]}/"])
+
+        def stopped() -> None:
+            """Between the two: nothing passes before the signal has ended the session."""
+            near, _ = listener.accept()
+            with near, socket.create_connection(("127.0.0.1", server.port)) as far:
+                process = int(number.read_text())
+                assert listens(process)
+                os.kill(process, sent)
+                wait_until(lambda: not listens(process), "it has given up")
+                back = threads.submit(passed_on, far, near)
+                passed_on(near, far)
+                back.result()
+
+        between = threads.submit(stopped)
+        with Client(lambda: medium) as client:
+            remote = RemoteRepository(client, "p", Knowledge(None, ""))
+            with pytest.raises((MediumError, OutcomeUnknown)):
+                push(remote, Source(history), MAIN, second)
+        between.result()
+    assert log.read_text() == ""
+    assert server_refs(tmp_path / "root", "p") == {MAIN.decode(): first.hex()}
+
+
+def listens(process: int) -> bool:
+    """Whether its reactor still waits for something on standard input."""
+    watched = "".join(each.read_text() for each in Path(f"/proc/{process}/fdinfo").iterdir())
+    return any(line.split()[:2] == ["tfd:", "0"] for line in watched.splitlines())
+
+
+def passed_on(source: socket.socket, target: socket.socket) -> None:
+    """Hand on what comes, to the end."""
+    while got := source.recv(1 << 16):
+        target.sendall(got)
+    with contextlib.suppress(OSError):  # Gone already.
+        target.shutdown(socket.SHUT_WR)
 
 
 def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
