@@ -333,6 +333,8 @@ class SftpTransport(Transport):
         for step in steps:
             for path in step.paths:
                 self._at(path)
+        if not steps:
+            return
         session = self._line.session()
         for group in _groups(steps):
             self._fly(session, group)
