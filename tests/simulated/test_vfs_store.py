@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -140,3 +141,22 @@ def test_a_push_that_is_cut_anywhere() -> None:
         assert joint.refs(PATH)[OTHER] == stored.line[9]
     assert "done" in outcomes
     assert len(outcomes) > 1
+
+
+@pytest.mark.parametrize("at", range(100_000, 1_100_000, 100_000))
+def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
+    """Of what goes up: a pack of 1 MB, with the lock that it is brought with. Nothing is done, nobody has the lock, and
+    who tries again brings it."""
+    joint = Joint(SimulatedNetwork(Link(1.0)))
+    stored = Stored(joint)
+    joint.network.links.append(Link(1.0, up=[Cut(at)]))
+    tip = stored.history.commit({"much": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
+    with pytest.raises(TransportFailed):
+        push(stored.repository(), stored.history, [tip], {MAIN: tip})
+    near = PackRepository(Lockless(joint.storage), PATH)
+    assert joint.refs(PATH)[MAIN] == stored.line[8]
+    check_whole(near, stored.history)
+    assert near.lock_holder() is None
+    push(stored.repository(), stored.history, [tip], {MAIN: tip})
+    assert joint.refs(PATH)[MAIN] == tip
+    check_whole(near, stored.history)
