@@ -28,6 +28,8 @@ EXEMPT = "unbanned"
 FOR_ALL = "hpss_bans"
 
 _FOUND = pytest.StashKey[list["Banned"]]()
+"""What was banned since it was last looked at, in whichever test: the client of a fixture may outlast the one that made
+it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +52,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Refuse marks that say nothing."""
+    """Refuse marks that say nothing, and fail the test where its fixtures made a call that was banned, whoever caught
+    the error."""
     for mark in item.iter_markers(MARK):
         if not mark.args or mark.kwargs or not all(isinstance(rule, str) for rule in mark.args):
             pytest.fail(f"expected @pytest.mark.{MARK}(rule, ...), each a string", pytrace=False)
@@ -65,23 +68,39 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
             bans(_rules(item))
         except BadRule as wrong:
             pytest.fail(str(wrong), pytrace=False)
-    return (yield)
+    with _failing(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail the test where a call was banned, whoever caught the error."""
-    if item.get_closest_marker(MARK) is None:
-        result = yield
-    else:
+    """The same of the test itself."""
+    with _failing(item):
+        if item.get_closest_marker(MARK) is None:
+            return (yield)
         from smartserver.trace.bans.operations import one_operation
 
         with one_operation():
-            result = yield
-    found = item.stash.get(_FOUND, [])
-    if found:
-        pytest.fail("\n".join(map(str, found)), pytrace=False)
-    return result
+            return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The same of what fixtures do at their end."""
+    with _failing(item):
+        return (yield)
+
+
+@contextmanager
+def _failing(item: pytest.Item) -> Iterator[None]:
+    """Have what was banned by the end of the block fail it; what fails anyway says why by itself."""
+    found = item.config.stash.setdefault(_FOUND, [])
+    try:
+        yield
+        if found and _rules(item):
+            pytest.fail("\n".join(map(str, found)), pytrace=False)
+    finally:
+        found.clear()
 
 
 def _rules(item: pytest.Item) -> list[str]:
@@ -100,7 +119,7 @@ def _banning(item: pytest.Item) -> Iterator[None]:
     from smartserver.trace.bans.rule import BadRule
     from smartserver.trace.bans.watcher import Watcher
 
-    found = item.stash[_FOUND] = []
+    found = item.config.stash.setdefault(_FOUND, [])
 
     def watcher() -> Watcher:
         return Watcher(bans(rules), found.append)

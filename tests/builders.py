@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import hashlib
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Self
@@ -31,6 +33,10 @@ SETTINGS = {"HEAD": b"refs/heads/main"}
 MAIN = b"refs/heads/main"
 
 Files = Mapping[str, bytes]
+
+
+for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks of its own.
+    copyreg.pickle(type(lock()), lambda _, new=lock: (new, ()))  # type: ignore[misc]
 
 
 def ancestors(tips: Iterable[bytes], parents: Mapping[bytes, Iterable[bytes]]) -> set[bytes]:

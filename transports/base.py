@@ -127,6 +127,11 @@ class Transport(abc.ABC):
         """
         return self.describe(path)
 
+    def whole(self) -> tuple[Transport, str]:
+        """All of the store that this is a part of, over the same connection, and the path from there to here; itself
+        where nothing can be told of what lies above."""
+        return self, ""
+
     @abc.abstractmethod
     def get(self, path: str) -> bytes:
         """The whole content.

@@ -183,6 +183,12 @@ class LocalTransport(Transport):
     def describe(self, path: str = "") -> str:
         return os.path.join(self._root, self._name(path)).rstrip("/") or "/"
 
+    def whole(self) -> tuple[Transport, str]:
+        try:
+            return LocalTransport("/"), paths.check(self.real_path().strip("/"))
+        except ValueError:  # It is not UTF-8.
+            return self, ""
+
     def real_path(self, path: str = "") -> str:
         return os.fsdecode(os.path.realpath(self._at(path)))
 

@@ -6,6 +6,7 @@ flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import weakref
 from collections import deque
@@ -276,6 +277,15 @@ class SftpTransport(Transport):
     def describe(self, path: str = "") -> str:
         name = paths.join(self._prefix, path)
         return f"{self._where.rstrip('/')}/{name}" if name else self._where
+
+    def whole(self) -> tuple[Transport, str]:
+        top, here = ("/", self._root) if self._root.startswith("/") else (".", self._root)
+        try:
+            path = paths.check(posixpath.normpath(f"/{here}").strip("/"))
+        except ValueError:
+            return self, ""
+        where = urlsplit(self._where)._replace(path="" if top == "/" else "/~").geturl()
+        return SftpTransport(self._line, top, where), paths.join("" if here == "." else path, self._prefix)
 
     def real_path(self, path: str = "") -> str:
         return self._have(talks.real_path(self._at(path))).decode("utf-8", "surrogateescape")

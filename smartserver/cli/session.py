@@ -33,7 +33,8 @@ def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssvfs`
-    also where in the program each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans.
+    also where in the program each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A
+    server that is started here for files behind a link is told the same.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
@@ -47,7 +48,8 @@ def client_for(
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connected() -> Medium:
-        return connect(location, environment.get("SMARTSERVER_SSH") or "ssh", fast_open=fast_open)
+        ssh = environment.get("SMARTSERVER_SSH") or "ssh"
+        return connect(location, ssh, fast_open=fast_open, flags=sorted(flags))
 
     progress = _progress if sys.stderr.isatty() else None
     with (

@@ -5,6 +5,7 @@ What a scheme but hpss:// needs is loaded when one is met.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
@@ -64,8 +65,9 @@ def how_to_serve(place: Place, push: str) -> str:
     return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
 
 
-def connect(place: Place, ssh: str, *, fast_open: bool = False) -> Medium:
+def connect(place: Place, ssh: str, *, fast_open: bool = False, flags: Iterable[str] = ()) -> Medium:
     """A connection to a place; `ssh`: the command that logs in where that is needed. `fast_open`: as `TcpMedium`.
+    `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this command.
 
     Raises:
         CannotConnect: nobody is there.
@@ -77,4 +79,4 @@ def connect(place: Place, ssh: str, *, fast_open: bool = False) -> Medium:
 
     if isinstance(place, SshLocation):
         return PipeMedium(place.command(ssh), where=place.where)
-    return PipeMedium(place.command(), where=place.where, quotes=True)
+    return PipeMedium(place.command(flags), where=place.where, quotes=True)

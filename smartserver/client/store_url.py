@@ -8,6 +8,7 @@ The server is a subprocess of the client's, which reads and writes these files o
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -43,9 +44,11 @@ class StoreLocation(NamedTuple):
         """The one spelling under which knowledge of the remote is kept."""
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
-    def command(self) -> list[str]:
-        """What serves it. Python looks for modules in no folder that it happens to be started in (-P)."""
-        return [sys.executable, "-P", "-m", "smartserver.cli.main", "serve", "--stdio", "--", self.above + self.query]
+    def command(self, flags: Iterable[str] = ()) -> list[str]:
+        """What serves it, told these flags of `-D`. Python looks for modules in no folder that it happens to be started
+        in (-P)."""
+        ours = [sys.executable, "-P", "-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags)]
+        return [*ours, "serve", "--stdio", "--", self.above + self.query]
 
 
 def parse_store(url: str) -> StoreLocation:

@@ -5,6 +5,7 @@ What is asked at once is one request. Of a change whose answer was lost nobody c
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,11 +61,19 @@ class VfsLink:
         self._client = client
         self._base = base
         self.name = name
+        self._of: VfsLink | None = None
         self.mutex = threading.RLock()
         """Held while something is asked, and while a new file is written to."""
         self.unsent: weakref.WeakSet[Unsent] = weakref.WeakSet()
         """New files of which something was not sent."""
         weakref.finalize(self, client.close)
+
+    def whole(self) -> tuple[VfsLink, str]:
+        """The same connection with paths that count from all that is served, and where this one's folder is in that."""
+        made = copy.copy(self)
+        made._base, made.name = "", self.name.removesuffix(self._base).rstrip("/")
+        made._of = self  # Whose end closes the connection.
+        return made, self._base
 
     def ask(self, calls: Sequence[Call]) -> None:
         """Have all calls done, in order, in one request or as few as there must be.

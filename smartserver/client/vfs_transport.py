@@ -77,6 +77,10 @@ class VfsTransport(Transport):
     def child(self, path: str) -> VfsTransport:
         return VfsTransport(self._link, self._full(path))
 
+    def whole(self) -> tuple[Transport, str]:
+        link, base = self._link.whole()
+        return VfsTransport(link), "/".join(filter(None, (base.strip("/"), self._prefix)))
+
     def describe(self, path: str = "") -> str:
         return "/".join(filter(None, (self._link.name, self._full(path))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import breezy
 from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 from breezy.plugins import hpss
 
@@ -16,7 +17,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress
-from smartserver.plugins.breezy_tracer import observers
+from smartserver.plugins.breezy_tracer import observers, told
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -67,16 +68,20 @@ class Server:
         options = GlobalStack()
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name)
+        debug: str = options.get(DEBUG.name)
+        flags = told(debug)
 
         def connected() -> Medium:
-            return connect(location, ssh, fast_open=fast_open)
+            return connect(location, ssh, fast_open=fast_open, flags=flags)
 
         self._unread: History | None = None
         self._read = Read(None)
-        watching = observers(served_by(location), options.get(DEBUG.name))
+        watching = observers(served_by(location), debug)
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
         )
+        if flags:  # What a server that was started here says of its calls comes with its end.
+            breezy.get_global_state().exit_stack.callback(self.close)
 
     @property
     def read(self) -> Read:

@@ -49,6 +49,15 @@ def observers(where: str, more: str) -> list[Observer]:
     return found
 
 
+def told(more: str) -> list[str]:
+    """The same, as a server that is started for files behind a link is told them (`smartserver -D`)."""
+    parts = [flags.parted(each) for each in (*sorted(debug_flags()), more)]
+    words = {word for each, _ in parts for word in each}
+    rules = [rule for _, each in parts for rule in each]
+    shows = ["hpssvfs" if "hpssvfs" in words else "hpss"] if not words.isdisjoint(flags.KNOWN) else []
+    return [*shows, *([flags.BAN + ",".join(rules)] if rules else [])]
+
+
 def _show(record: CallRecord, *, in_detail: bool) -> None:
     for line in text.lines(record):
         trace.mutter("%s", plain(line))

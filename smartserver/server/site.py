@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -16,13 +17,14 @@ from smartserver.server import jail
 from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
+from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, Discipline
 from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Look
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
-from transports.base import EntryKind, Stat, Transport
+from transports.base import EntryKind, Transport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
 from transports.steps import GetStat
@@ -61,7 +63,16 @@ def _is_behind(path: str, after: str) -> bool:
     return not after or _order(path) > _order(after)
 
 
-def _may_be_format(found: Stat | None) -> bool:
+def _below(place: str, name: str) -> str:
+    return f"{place}/{name}".strip("/")
+
+
+def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:
+    """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
+    try:
+        found = asked.result
+    except LookupError:
+        return unless_known
     return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
 
 
@@ -99,11 +110,16 @@ class Site:
     due: Due = field(default_factory=Due)
     """Those that wait to be tidied."""
     _counted: CountedTransport = field(init=False)
+    _whole: Transport = field(init=False)
+    """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
+    _at: str = field(init=False)
+    """Where the root is in that."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._counted = CountedTransport(self.root)
+        self._whole, self._at = self.root.whole()
 
     @property
     def facts(self) -> ServerFacts:
@@ -127,9 +143,7 @@ class Site:
         self._check_inside(path, name)
         found = self._look(name, seen)
         if not found.exists:
-            around = self._first(jail.prefixes(name)[1:])
-            if around is not None:
-                raise NestedRepository(path, around.at)
+            self._check_around(path, name)
         return found
 
     def find_above(self, path: str) -> Found:
@@ -233,18 +247,27 @@ class Site:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
 
-    def _first(self, names: Sequence[str]) -> Found | None:
-        """The first of these places that is a repository."""
+    def _check_around(self, path: str, name: str) -> None:
+        """Refuse a place in the folders of a repository, be it one that what is served lies in."""
+        above = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
+        around = self._first(jail.prefixes(name)[1:], list(above.values()))
+        if around is not None:
+            raise NestedRepository(path, around.at)
+        for place, asked in above.items():
+            with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
+                if _may_be_format(asked) and holds_repository(self._whole, place):
+                    raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
+
+    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> Found | None:
+        """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
         # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        formats = [GetStat(f"{name}/{FORMAT}".lstrip("/")) for name in names[:known]]
-        try:
-            self._counted.perform(formats)
-        except TransportError:  # Of a farther one, maybe, which is not to the point where a nearer one is a repository.
-            likely = list(names[:known])
-        else:
-            likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each.result)]
+        formats = [GetStat(_below(_below(self._at, name), FORMAT)) for name in names[:known]]
+        # Where a farther one fails that is not to the point, for a nearer one may be a repository.
+        with contextlib.suppress(TransportError):
+            self._whole.perform([*formats, *also])
+        likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
         return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
 
     def _look(self, name: str, seen: Seen | None = None) -> Found:

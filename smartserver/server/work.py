@@ -190,7 +190,11 @@ class RequestWork:
             case _:
                 error = internal(wrong, log_bug)
         self.abandon()
-        asked, error = self._asked, self.in_words(error)
+        asked = self._asked
+        try:
+            error = self.in_words(error)
+        except CodedError as also:  # What it looks at for that cannot be had.
+            error = also
         return Answer(Failure(fault(error), outcomes, asked.state_after(error), capabilities=asked.capabilities()))
 
     def in_words(self, error: CodedError) -> CodedError:

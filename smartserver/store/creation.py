@@ -147,7 +147,7 @@ class Creation:
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{_name(file)} is a file")
         for place in places[:-1]:
-            if _holds_repository(above, place):
+            if holds_repository(above, place):
                 raise NestedRepository(path, place)
             foreign = recognise(above.child(place)) if place else None
             if foreign is not None:
@@ -379,15 +379,17 @@ class Remains(NamedTuple):
 
 def instead(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
+    places = [steps.GetStat(place) for place in _places(path)[1:]]
+    left, others = _Left(path), [steps.GetStat(_below(path, name)) for name in FOREIGN]
     try:
-        file = _file_in_the_way(above, path)
-        if file is not None:
-            return "a file" if file == path else f"a file, {_name(file)}, above it"
-        folder = above.child(path) if path else above
-        left = remains(folder)
-        return recognise(folder) or ("" if left is None else f"what is left of one: {left}")
+        above.perform([*places, *left.steps, *others])
     except TransportError:
         return ""
+    file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
+    if file is not None:
+        return "a file" if file == path else f"a file, {_name(file)}, above it"
+    foreign = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
+    return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
 
 
 def remains(folder: Transport) -> Remains | None:
@@ -398,12 +400,28 @@ def remains(folder: Transport) -> Remains | None:
     Raises:
         TransportError: the store failed.
     """
-    # Listed before the root is looked for: a creation that is going on writes it first.
-    kept = next((place for place in (PACKS, LOG, TABLES) if _holds_files(folder, place)), "")
-    if folder.exists(ROOT):
-        # With a format it is a whole one, some of whose folders were taken away.
-        return None if folder.exists(FORMAT) else Remains("a root", FORMAT)
-    return Remains(f"{kept!r} files", ROOT) if kept else None
+    left = _Left("")
+    folder.perform(left.steps)
+    return left.found
+
+
+class _Left:
+    """What is looked at, in one go, to tell what is left of a repository."""
+
+    def __init__(self, path: str) -> None:
+        # Listed before the root is looked for: a creation that is going on writes it first.
+        self._kept = {name: steps.ListDirectory(_below(path, name)) for name in (PACKS, LOG, TABLES)}
+        self._root, self._format = steps.GetStat(_below(path, ROOT)), steps.GetStat(_below(path, FORMAT))
+        self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
+
+    @property
+    def found(self) -> Remains | None:
+        """What that is, once it was looked at."""
+        if self._root.result is not None:
+            # With a format it is a whole one, some of whose folders were taken away.
+            return None if self._format.result is not None else Remains("a root", FORMAT)
+        kept = next((name for name, each in self._kept.items() if each.result), None)
+        return None if kept is None else Remains(f"{kept!r} files", ROOT)
 
 
 def _places(path: str) -> list[str]:
@@ -428,14 +446,7 @@ def _file_in_the_way(above: Transport, path: str) -> str | None:
     return None
 
 
-def _holds_files(folder: Transport, place: str) -> bool:
-    try:
-        return bool(folder.list_directory(place))
-    except (NoSuchFile, NotADirectory):
-        return False
-
-
-def _holds_repository(above: Transport, place: str) -> bool:
+def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
     folder = above.child(place) if place else above
     try:
@@ -452,7 +463,7 @@ def _repository_below(above: Transport, place: str) -> str | None:
         if not todo:
             break
         at = todo.pop(0)
-        if _holds_repository(above, at):
+        if holds_repository(above, at):
             return at
         with contextlib.suppress(TransportError):
             todo += [_below(at, name) for name in above.list_directory(at)]

@@ -110,7 +110,7 @@ class LockFolder:
         self._held = self._below + HELD
         self._randomness = randomness
         self._kept: set[str] = set()
-        """What this process may not have let go of: nobody else will."""
+        """What this process may not have let go of, or not removed: nobody else will before it is a day old."""
 
     @contextlib.contextmanager
     def hold(self, wait: float, first: Sequence[Step] = ()) -> Iterator[Held]:
@@ -121,11 +121,17 @@ class LockFolder:
             NoSuchFile, NotADirectory: there is no such folder.
             TransportError: the store failed; the lock is not held.
         """
+        for left in list(self._kept):
+            self._let_go(left)
         nonce = self._randomness(8).hex()
         try:
             yield Held(self._take(nonce, wait, first), f"{HELD}/{nonce}/")
         finally:
-            self._let_go(nonce)
+            try:
+                self._let_go(nonce)
+            except BaseException:  # Interrupted in here: who ends now would leave it held.
+                self._let_go(nonce)
+                raise
 
     def holder(self) -> Holder | None:
         """Who has the lock; None where nobody does.

@@ -12,6 +12,7 @@ from smartserver.trace.bans.every import BEHAVIOURS, SILLY, bans
 from smartserver.trace.bans.rule import Rule
 
 CASES = "tests/unit/trace/bans/ban_cases.py"
+COMMANDS = "tests/sockets/test_vfs_bans.py"
 
 RULE = re.compile(r"(?<![\w/:])(?:vfs|rpc|\*):[\w.*]+(?::[\w./*?]+)?")
 """One with a side, as it stands in a text."""
@@ -23,26 +24,32 @@ def rules_in(text: str) -> set[str]:
     return found | {name for name in (*BEHAVIOURS, SILLY) if re.search(rf"(?<![\w-]){name}(?![\w-])", text)}
 
 
-def cases(table: str) -> dict[str, int]:
-    """The rules in a table of cases, and how many each has."""
-    (file,) = (each for each in sources("tests/unit/trace/bans") if each.path == CASES)
+def table_in(path: str, table: str) -> dict[str, ast.expr]:
+    """A table by rule, in a file of tests."""
+    (file,) = (each for each in sources(path.rpartition("/")[0]) if each.path == path)
     for node in file.tree.body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == table and isinstance(node.value, ast.Dict):
-            return {
-                ast.literal_eval(key): len(value.elts)
-                for key, value in zip(node.value.keys, node.value.values, strict=True)
-                if key is not None and isinstance(value, ast.List)
-            }
-    raise AssertionError(f"{CASES} has no table {table}")
+            items = zip(node.value.keys, node.value.values, strict=True)
+            return {ast.literal_eval(key): value for key, value in items if key is not None}
+    raise AssertionError(f"{path} has no table {table}")
+
+
+def documented() -> set[str]:
+    """The rules that the documents name."""
+    pages = [*(ROOT / "doc").rglob("*.md"), *ROOT.glob("*.md")]
+    return {rule for page in pages for rule in rules_in(page.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize("table", ["FIRES", "SILENT"])
 def test_every_rule_in_the_documents_has_its_cases(table: str) -> None:
-    pages = [*(ROOT / "doc").rglob("*.md"), *ROOT.glob("*.md")]
-    named = {rule for page in pages for rule in rules_in(page.read_text(encoding="utf-8"))}
-    tried = {rule for rule, count in cases(table).items() if count}
-    assert named >= {*BEHAVIOURS, SILLY}
-    assert named <= tried, f"add them to {table} in {CASES}"
+    cases = table_in(CASES, table)
+    tried = {rule for rule, each in cases.items() if isinstance(each, ast.List) and each.elts}
+    assert documented() >= {*BEHAVIOURS, SILLY}
+    assert documented() <= tried, f"add them to {table} in {CASES}"
+
+
+def test_every_rule_in_the_documents_is_tried_over_the_file_level_verbs() -> None:
+    assert documented() == table_in(COMMANDS, "STOPS").keys(), f"STOPS in {COMMANDS}"
 
 
 def test_every_behaviour_says_what_it_is() -> None:

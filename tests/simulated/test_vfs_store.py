@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Lockless, check_whole, push
+from builders import MAIN, History, Lockless, check_whole, push, refs_of, request_id
 from simulated_joint import Joint
 
 from netem.effects import Cut
@@ -115,28 +116,76 @@ def test_operation(stored: Stored, name: str) -> None:
 # -- lost connections
 
 
-def test_a_push_that_is_cut_anywhere() -> None:
-    """Of what the server says, at many places: what is told to be done is there, and the repository is whole.
+def repack(stored: Stored) -> None:
+    stored.repository().repack()
+    assert len(PackRepository(stored.joint.storage, PATH).snapshot().packs) == 1
+
+
+def delete(stored: Stored) -> None:
+    push(stored.repository(), stored.history, [], {b"refs/heads/old": None})
+    assert b"refs/heads/old" not in stored.joint.refs(PATH)
+
+
+def delete_all(stored: Stored) -> None:
+    stored.repository().delete(request_id(), 0, "user")
+
+
+CUT: dict[str, Callable[[Stored], object]] = {
+    "push": push_to(MAIN),
+    "new branch": push_to(OTHER),
+    "new repository": create,
+    "pull": lambda stored: pull(stored, 1),
+    "clone": lambda stored: pull(stored, 9),
+    "repack": repack,
+    "delete a branch": delete,
+    "delete the repository": delete_all,
+}
+
+
+def refs(near: PackRepository) -> dict[bytes, bytes] | None:
+    return refs_of(near) if near.exists() else None
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_what_is_cut_anywhere(name: str) -> None:
+    """Before each of the server's answers and in it, once or on every connection: what is told to be done is there,
+    what is told not to be is not, and the repository is whole.
 
     A lock that was left is told of, and broken by hand.
     """
     outcomes: set[str] = set()
-    for at in [*range(0, 12_000, 997), *range(12_000, 16_000, 41)]:
+    path = "new" if name == "new repository" else PATH
+
+    def attempt(cut: list[Cut], times: int = 1) -> list[int]:
         joint = Joint(SimulatedNetwork(Link(1.0)))
         stored = Stored(joint)
-        joint.network.links.append(Link(1.0, down=[Cut(at)]))
+        near = PackRepository(Lockless(joint.storage), path)
+        if path == PATH:
+            push(near, stored.history, [], {b"refs/heads/old": stored.line[0]})
+        before = refs(near)
+        joint.network.links += [Link(1.0, down=cut)] * times
+        outcome = "done"
         try:
-            push_to(MAIN)(stored)
-            outcomes.add("done")
+            CUT[name](stored)
         except (TransportFailed, OutcomeUnknown) as wrong:
-            outcomes.add(type(wrong).__name__)
-        near = PackRepository(Lockless(joint.storage), PATH)
-        assert joint.refs(PATH)[MAIN] in stored.line[8:10]
-        check_whole(near, stored.history)
-        holder = near.lock_holder()
+            outcome = type(wrong).__name__
+        outcomes.add(outcome)
+        said = [message.size for message in joint.network.counts().messages if not message.up and message.size]
+        assert outcome != "TransportFailed" or refs(near) == before, (cut, times)
+        if near.exists():
+            check_whole(near, stored.history)
+        holder = near.lock_holder() if joint.storage.exists(f"{path}/lock") else None
         if holder is not None:
             near.break_lock(holder)
-        push(near, stored.history, [stored.line[9]], {OTHER: stored.line[9]})
-        assert joint.refs(PATH)[OTHER] == stored.line[9]
-    assert "done" in outcomes
-    assert len(outcomes) > 1
+        push(near, stored.history, stored.line[:10], {OTHER: stored.line[9]})
+        assert joint.refs(path)[OTHER] == stored.line[9]
+        check_whole(near, stored.history)
+        return said
+
+    ends = list(itertools.accumulate(attempt([])))
+    assert outcomes == {"done"}
+    assert len(ends) > 2
+    for at in (0, *[at for end in ends for at in (end - 3, end)]):
+        for times in (1, 20):
+            attempt([Cut(at)], times)
+    assert outcomes == {"done", "TransportFailed", *([] if name in ("pull", "clone") else ["OutcomeUnknown"])}

@@ -125,6 +125,87 @@ def test_fixtures_too(client):
     result.assert_outcomes(failed=2, passed=1)
 
 
+def test_what_fixtures_do_fails_their_test_though_they_catch_the_error(pytester: pytest.Pytester) -> None:
+    """Each time once: what is told of one test is not told of the next."""
+    result = run(
+        pytester,
+        """
+def caught(client):
+    try:
+        ask(client)
+    except Exception:
+        pass
+
+@pytest.fixture(scope="module")
+def client():
+    return Client(Medium)
+
+@pytest.fixture
+def at_its_start(client):
+    caught(client)
+
+@pytest.fixture
+def at_its_end(client):
+    yield
+    caught(client)
+
+@pytest.fixture
+def raising(client):
+    ask(client)
+
+@pytest.fixture(scope="module")
+def of_all():
+    client = Client(Medium)
+    yield
+    caught(client)
+
+def test_start(at_its_start):
+    pass
+
+def test_end(at_its_end):
+    pass
+
+def test_both(at_its_start, at_its_end):
+    raise AssertionError("never run")
+
+def test_raising(raising):
+    pass
+
+def test_another(client):
+    pass
+
+def test_in_another(client):
+    caught(client)
+
+@pytest.mark.unbanned("to see")
+def test_unbanned(client):
+    caught(client)
+
+def test_fails_by_itself(client):
+    caught(client)
+    raise AssertionError("for a reason of its own")
+
+def test_last(of_all):
+    pass
+""",
+        "hpss_bans = rpc:Server.info",
+    )
+    said = [line.split()[:2] for line in result.stdout.lines if line.startswith(("ERROR ", "FAILED "))]
+    names = [(how, name.rpartition("::")[2]) for how, name in said]
+    assert sorted(names) == [
+        ("ERROR", "test_both"),
+        ("ERROR", "test_both"),
+        ("ERROR", "test_end"),
+        ("ERROR", "test_last"),
+        ("ERROR", "test_raising"),
+        ("ERROR", "test_start"),
+        ("FAILED", "test_fails_by_itself"),
+        ("FAILED", "test_in_another"),
+    ]
+    result.assert_outcomes(errors=6, failed=2, passed=4)
+    result.stdout.fnmatch_lines(["*for a reason of its own*"])
+
+
 def test_commands_are_told_by_the_environment(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss")
     result = run(

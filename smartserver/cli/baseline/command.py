@@ -25,11 +25,12 @@ def command(rtt: str, only: Sequence[str], as_json: bool, write: bool) -> None:
 
     It starts its own servers on loopback, an OpenSSH server among them, with an emulated link in front, and counts what
     passes: round trips, bytes, seconds. Beside them stands what Breezy needs. Each outcome is looked at. Exit status 1
-    when one is wrong or takes more round trips than it may. Takes about six minutes; with --rtt 10ms, one.
+    when one is wrong or takes more round trips than it may. Takes about six minutes; with --rtt 20ms, one. With less,
+    what is answered while more is being sent counts as more round trips than it takes.
 
     \b
     smartserver baseline
-    smartserver baseline --rtt 10ms --only sftp
+    smartserver baseline --rtt 20ms --only sftp
     """
     from netem.units import parse_time
     from smartserver.cli.baseline.measure import names, run_baseline

@@ -59,6 +59,10 @@ def notes(found: Baseline) -> list[str]:
         "count. *: there they are not, the connection is open",
         "Breezy: round trips of Breezy 3.3 for the same operation over its own file verbs and over SFTP, as another "
         "instrument counted them on 300 revisions; a bar is a third of that. For put and append 2008 counted 3",
-        "The link is `netem proxy`: on real TCP a file of more than 14,480 bytes takes more round trips, by slow start",
+        "The link is `netem proxy`: on real TCP a file that takes more than 14,480 bytes with its request takes more "
+        "round trips, by slow start; one that takes no more takes one there, too",
+        "A count is an upper bound where answers come while something is still being sent, as at an RTT of a few "
+        "milliseconds: what is sent after an answer is taken to have waited for it. So 1 MB by SFTP, whose pieces do "
+        "not wait, counts as 3 to 5 at 2 ms, and as 2 from 20 ms on",
         found.circumstances,
     ]

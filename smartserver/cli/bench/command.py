@@ -48,8 +48,9 @@ def command() -> None:
 @click.argument("url")
 @click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="Rounds of all operations.")
 @click.option("--rtt", default="0", show_default=True, help="Round-trip time of a link to put in front, e.g. 1000ms.")
+@click.option("--bans", metavar="RULE[,RULE]", help="Do all of it with these bans too, and say what they cost.")
 @click.pass_obj
-def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
+def warm(flags: Set[str], url: str, count: int, rtt: str, bans: str | None) -> None:
     """Many operations on one connection to the server of URL: each must be one round trip.
 
     A branch named smartserver-bench is pushed to, fetched from and deleted in the repository at URL, which is made if
@@ -60,17 +61,19 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
     \b
     smartserver bench warm hpss://localhost/bench
     smartserver bench warm hpss://localhost/bench -n 3 --rtt 1000ms
+    smartserver bench warm hpss://localhost/bench -n 300 --bans silly
     """
     from smartserver.cli.bench.warm import BRANCH, run
     from smartserver.client.plain import plain
 
     seconds = _time(rtt)
     head = f"{'operation':24} {'trips':>5} {'up':>9} {'down':>9} {'median ms':>10}"
+    head += f" {'with bans':>10} {'times':>6}" if bans else ""
     too_many = False
     left_out = []
     why = ""
     with one_line(url):
-        for row in run(url, count, seconds, traced="hpss" in flags):
+        for row, *beside in run(url, count, seconds, flags or frozenset(), bans.split(",") if bans else ()):
             if head:
                 click.echo(head)  # Not before there is something to put under it.
                 head = ""
@@ -81,9 +84,12 @@ def warm(flags: Set[str], url: str, count: int, rtt: str) -> None:
                 continue
             click.echo(
                 f"{row.operation:24} {row.round_trips:>5} {size(row.bytes_up):>9} {size(row.bytes_down):>9} "
-                f"{row.milliseconds:>10.1f}"
+                f"{row.milliseconds:>10.2f}"
+                + "".join(
+                    f" {each.milliseconds:>10.2f} {each.milliseconds / row.milliseconds:>6.2f}" for each in beside
+                )
             )
-            too_many |= row.round_trips > 1
+            too_many |= max(each.round_trips for each in (row, *beside)) > 1
     if left_out:
         click.echo(f"not allowed there ({why}): {', '.join(left_out)}; {BRANCH.decode()} stays", err=True)
     if too_many:

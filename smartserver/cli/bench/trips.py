@@ -226,4 +226,5 @@ def _warm(say: Say) -> Iterator[WarmRow]:
     say("held connection")
     with Workspace("bench") as work:
         server = work.start_ours()
-        yield from run(server.url("bench"), WARM_ROUNDS, 0.0)
+        for (row,) in run(server.url("bench"), WARM_ROUNDS, 0.0):
+            yield row

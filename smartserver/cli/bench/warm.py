@@ -7,14 +7,15 @@ import hashlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-
-import click
+from functools import partial
 
 from netem.budget import Counted
+from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
+from smartserver.cli.session import observers_for
 from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -27,12 +28,11 @@ from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
 from smartserver.records.delta import compress
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
 from smartserver.records.segment import encode_segment
-from smartserver.trace import text
+from smartserver.trace.bans.operations import one_operation
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 BRANCH = b"refs/heads/smartserver-bench"
-TOPIC = b"refs/heads/smartserver-bench-topic"
 VCS = "git sha1"
 KINDS = KINDS_OF[VCS]
 
@@ -110,114 +110,165 @@ class _Commit:
         return self
 
 
-def run(url: str, count: int, rtt: float, *, traced: bool = False) -> Iterator[WarmRow]:
-    """Run each operation `count` times through a link of `rtt` seconds; one row an operation.
+def run(
+    url: str, count: int, rtt: float, flags: Set[str] = frozenset(), rules: Sequence[str] = ()
+) -> Iterator[tuple[WarmRow, ...]]:
+    """Run each operation `count` times through a link of `rtt` seconds; one row an operation, and beside it that of a
+    client with these bans, where there are any. `flags`: as of `client_for`.
 
     Raises:
         BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
+        BadFlag: a rule is none.
         CommandError: an operation had a wrong result.
     """
     location = parse(url)
-    recorder = text.printing(lambda line: click.echo(line, err=True)) if traced else None
     # Asked for without the proxy: what is wrong with the server is then said of the server.
     TcpMedium(location.host, location.port).close()
-    with Proxy(rtt, (location.host, location.port)) as proxy:
-        observers = [recorder] if recorder is not None else []
-        with Client(lambda: TcpMedium(proxy.host, proxy.port), observers, agent="bench") as client:
+    with contextlib.ExitStack() as until:
+        proxy = until.enter_context(Proxy(rtt, (location.host, location.port)))
+        medium = partial(TcpMedium, proxy.host, proxy.port)
+
+        def side(branch: bytes, flags: Set[str], beside: Sequence[Warm] = ()) -> Warm:
+            observers = until.enter_context(observers_for(flags))
+            client = until.enter_context(Client(medium, observers, agent="bench"))
             remote = RemoteRepository(client, location.path, Knowledge(None, url))
-            yield from Warm(client, remote, proxy, count).rows()
+            return Warm(client, remote, proxy, count, branch, beside)
+
+        banned = [side(BRANCH + b"-bans", {*flags, f"hpss-ban={','.join(rules)}"})] if rules else []
+        yield from side(BRANCH, flags, banned).rows()
+
+
+def _nothing(_side: Warm) -> None:
+    """What is done before or after most operations."""
+
+
+Step = Callable[["Warm"], object]
 
 
 class Warm:
-    """Operations of one client, each `count` times, on a connection that a network counts."""
+    """Operations of one client, each `count` times, on a connection that a network counts. `beside`: others do the
+    same, in turn with it."""
 
-    def __init__(self, client: Client, remote: RemoteRepository, network: Counted, count: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        remote: RemoteRepository,
+        network: Counted,
+        count: int,
+        branch: bytes = BRANCH,
+        beside: Sequence[Warm] = (),
+    ) -> None:
+        self._sides = (self, *beside)
         self._client = client
+        self._branch = branch
+        self._topic = branch + b"-topic"
         self._remote = remote
         self._network = network
         self._count = count
         self._commits = Commits()
 
-    def rows(self) -> Iterator[WarmRow]:
-        """The operations in order; what connects and makes the repository is not measured.
+    def rows(self) -> Iterator[tuple[WarmRow, ...]]:
+        """The operations in order, one row of each side; what connects and makes the repository is not measured.
 
         Where no branch may be deleted, none is made for that, and the one that is pushed to stays.
         """
-        self._begin()
-        refused = self._deletion_refused()
-        yield self._measure("ping", lambda: self._client.call(server_ping, PingRequest()))
-        yield self._measure("list refs", self._remote.learn_refs)
-        yield self._measure("push one commit", self._push)
-        yield self._measure("fetch one commit", self._fetch, before=self._push)
-        yield self._measure("fetch nothing", self._fetch_nothing)
-        yield self._measure("push nothing", self._push_nothing)
+        for side in self._sides:
+            with one_operation():
+                side._begin()
+        with one_operation():
+            refused = self._deletion_refused()
+        yield self._measure("ping", Warm._ping)
+        yield self._measure("list refs", Warm._list_refs)
+        yield self._measure("push one commit", Warm._push)
+        yield self._measure("fetch one commit", Warm._fetch, before=Warm._push)
+        yield self._measure("fetch nothing", Warm._fetch_nothing)
+        yield self._measure("push nothing", Warm._push_nothing)
         if refused is None:
-            yield self._measure("push a new branch", self._push_topic, after=self._delete_topic)
-            yield self._measure("delete a branch", self._delete_topic, before=self._push_topic)
+            yield self._measure("push a new branch", Warm._push_topic, after=Warm._delete_topic)
+            yield self._measure("delete a branch", Warm._delete_topic, before=Warm._push_topic)
         else:
-            yield WarmRow("push a new branch", refused=refused)
-            yield WarmRow("delete a branch", refused=refused)
-        yield self._measure("diverged push, refused", self._push_diverged)
+            yield (WarmRow("push a new branch", refused=refused),) * len(self._sides)
+            yield (WarmRow("delete a branch", refused=refused),) * len(self._sides)
+        yield self._measure("diverged push, refused", Warm._push_diverged)
         if refused is None:
-            self._update(RefUpdate(BRANCH, None), Nothing(), Outcome.DONE)
+            for side in self._sides:
+                with one_operation():
+                    side._update(RefUpdate(side._branch, None), Nothing(), Outcome.DONE)
 
     def _begin(self) -> None:
         """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
         with contextlib.suppress(NoSuchRepository):
             self._remote.learn_refs()
-            for tip in self._remote.knowledge.ref(BRANCH) or ():
+            for tip in self._remote.knowledge.ref(self._branch) or ():
                 self._commits = Commits(tip.id)
         self._push()
 
     def _deletion_refused(self) -> AccessDenied | None:
         """Why no branch may be deleted; asked without deleting one."""
-        asked = self._remote.push([RefUpdate(BRANCH, None)], Nothing(), check_only=True)[0]
+        asked = self._remote.push([RefUpdate(self._branch, None)], Nothing(), check_only=True)[0]
         return asked.error if isinstance(asked.error, AccessDenied) else None
 
     def _measure(
-        self,
-        operation: str,
-        run: Callable[[], object],
-        before: Callable[[], object] = lambda: None,
-        after: Callable[[], object] = lambda: None,
-    ) -> WarmRow:
-        trips = up = down = 0
-        times = []
+        self, operation: str, run: Step, before: Step = _nothing, after: Step = _nothing
+    ) -> tuple[WarmRow, ...]:
+        runs: list[list[tuple[Counts, float]]] = [[] for _ in self._sides]
         for _ in range(self._count):
-            before()
-            self._network.take()
+            for side, found in zip(self._sides, runs, strict=True):
+                found.append(side._once(run, before, after))
+        return tuple(
+            WarmRow(
+                operation,
+                max(counts.rounds for counts, _ in found),
+                max(counts.bytes_up for counts, _ in found),
+                max(counts.bytes_down for counts, _ in found),
+                statistics.median(milliseconds for _, milliseconds in found),
+            )
+            for found in runs
+        )
+
+    def _once(self, run: Step, before: Step, after: Step) -> tuple[Counts, float]:
+        """What it did on the link, and the milliseconds it took."""
+        with one_operation():
+            before(self)
+        self._network.take()
+        with one_operation():
             start = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - start) * 1000)
-            counts = self._network.take()
-            trips = max(trips, counts.rounds)
-            up, down = max(up, counts.bytes_up), max(down, counts.bytes_down)
-            after()
-        return WarmRow(operation, trips, up, down, statistics.median(times))
+            run(self)
+            milliseconds = (time.perf_counter() - start) * 1000
+        counts = self._network.take()
+        with one_operation():
+            after(self)
+        return counts, milliseconds
+
+    def _ping(self) -> None:
+        self._client.call(server_ping, PingRequest())
+
+    def _list_refs(self) -> None:
+        self._remote.learn_refs()
 
     def _push(self) -> None:
         commit = self._commits.next()
-        self._update(RefUpdate(BRANCH, commit.id), commit, Outcome.DONE)
+        self._update(RefUpdate(self._branch, commit.id), commit, Outcome.DONE)
 
     def _push_nothing(self) -> None:
-        self._update(RefUpdate(BRANCH, self._commits.tip), Nothing(), Outcome.UNCHANGED)
+        self._update(RefUpdate(self._branch, self._commits.tip), Nothing(), Outcome.UNCHANGED)
 
     def _push_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(self._topic, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
 
     def _delete_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, None), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(self._topic, None), Nothing(), Outcome.DONE)
 
     def _push_diverged(self) -> None:
         other = Commits().next()
-        self._update(RefUpdate(BRANCH, other.id), other, Outcome.REFUSED)
+        self._update(RefUpdate(self._branch, other.id), other, Outcome.REFUSED)
 
     def _fetch(self) -> None:
-        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.before])
+        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.before])
         self._expect(pulled.result.segments == 1 and sum(map(len, pulled.body)) == pulled.result.size, "fetch")
 
     def _fetch_nothing(self) -> None:
-        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
+        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.tip])
         self._expect(not list(pulled.body), "fetch nothing")
 
     def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:

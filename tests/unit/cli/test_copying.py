@@ -189,6 +189,28 @@ def test_what_is_served(place: str, parts: tuple[str, str]) -> None:
     assert _parts(place) == parts
 
 
+@pytest.mark.parametrize("as_store", [False, True])
+def test_none_is_made_in_the_folders_of_another(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_store: bool
+) -> None:
+    """However deep, whatever they are called, and whichever way leads there."""
+    folder, _ = source
+    around = tmp_path / "around"
+    assert run("push", str(folder), str(around)).exit_code == 0
+    (around / "packs" / "a" / ".b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(around / "packs")
+    monkeypatch.chdir(around / "packs")
+    for below in ("packs/n", "packs/a/n", "packs/a/.b/n", "packs/c/d/n", "tables/n"):
+        there = around / below
+        said = why(run("push", str(folder), there.as_uri() if as_store else str(there)))
+        assert f"{around} is a repository: nothing is made inside it" in said
+        assert not there.exists()
+    for way in ("n", tmp_path / "link" / "n"):
+        assert f"{around} is a repository" in why(run("push", str(folder), str(way)))
+    assert run("delete", "--yes", str(around)).exit_code == 0
+    assert run("push", str(folder), str(around / "packs" / "a" / "n")).exit_code == 0
+
+
 def test_what_is_missing_on_the_way_is_made(source: tuple[Path, History], target: tuple[str, Path]) -> None:
     """As where git pushes."""
     folder, _ = source

@@ -64,7 +64,7 @@ def test_ssh_is_a_pipe_to_the_command_that_is_named() -> None:
 @pytest.mark.sockets
 def test_a_store_is_a_pipe_to_a_server_of_its_own_whose_last_words_are_why(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import sys; sys.exit('smartserver: sftp://h/srv/: the key of h is not known')"
-    monkeypatch.setattr(store_url.StoreLocation, "command", lambda _: [sys.executable, "-c", program])
+    monkeypatch.setattr(store_url.StoreLocation, "command", lambda *_: [sys.executable, "-c", program])
     medium = connect(parse_place("hpss+sftp://h/srv/a"), "ssh")
     with pytest.raises(CannotConnect, match=r"^cannot connect to h: sftp://h/srv/: the key of h is not known$"):
         medium.read(1)

@@ -38,6 +38,11 @@ def test_nothing_is_loaded_from_where_it_is_started() -> None:
     assert parse_store(f"{VFS}://h/a").command()[:4] == [sys.executable, "-P", "-m", "smartserver.cli.main"]
 
 
+def test_flags_are_told() -> None:
+    words = parse_store(f"{VFS}://h/a").command(["hpss", "hpss-ban=vfs:*"])
+    assert words[4:] == ["-Dhpss", "-Dhpss-ban=vfs:*", "serve", "--stdio", "--", "vfs://h/"]
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+from transports.steps import Step
 
 
 @pytest.fixture
@@ -109,6 +111,55 @@ def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Se
     assert Site(site.root).find("team/project").exists
     with pytest.raises(PermissionDenied):
         site.find_above("team/other")
+
+
+class Asked(PassingTransport):
+    """Counts what is asked together, and lets nobody look into the store's own folder."""
+
+    def __init__(self, inner: Transport, at: str, asked: list[int], whole: Asked | None = None) -> None:
+        super().__init__(inner.child(at) if at else inner)
+        self._at, self._asked, self._whole = at, asked, whole
+
+    def whole(self) -> tuple[Transport, str]:
+        return self._whole or self, self._at
+
+    def wrap(self, inner: Transport, prefix: str) -> Asked:
+        return Asked(inner, "", self._asked)
+
+    def get(self, path: str) -> bytes:
+        self._asked.append(1)
+        return super().get(path)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        self._asked.append(len(steps))
+        if any(step.path == "format" for step in steps[1:]):
+            self.inner.perform([step for step in steps if step.path != "format"])
+            raise PermissionDenied("format", "it is closed")
+        self.inner.perform(steps)
+
+
+def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Served) -> None:
+    """It is asked with what is below, and who may not look there is not kept from his own."""
+    served.transport.make_directory("team/project/packs/a")
+    served.transport.make_directory("team/other")
+    asked: list[int] = []
+    store = Asked(served.transport, "", asked)
+
+    def at(path: str) -> Site:
+        return Site(Asked(served.transport, path, asked, store))
+
+    with pytest.raises(InvalidPath, match=r"team/project is a repository: nothing is made inside it"):
+        at("team/project/packs/a").find("it")
+    asked.clear()
+    assert not at("team/other").find("it").exists
+    among = len(asked)
+    asked.clear()
+    assert not Site(Asked(served.transport.child("team/other"), "", asked)).find("it").exists
+    assert among == len(asked)
+    with pytest.raises(NestedRepository):
+        at("team/project").find("it")
+    served.transport.put("team/format", [b"of something else"])
+    assert not at("team/other").find("it").exists
 
 
 def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:

@@ -8,10 +8,11 @@ import pytest
 from builders import MAIN
 from dialogs import PATH, Dialog, Served, message
 
-from smartserver.errors import CorruptFile, NoSuchRepository, error_from_wire
+from smartserver.errors import Banned, CorruptFile, NoSuchRepository, error_from_wire
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.site import Found, Site
 from smartserver.server.words import GONE, in_words
+from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
@@ -58,6 +59,19 @@ def test_what_is_there_instead_is_told(served: Served, name: str, found: str) ->
     assert error.found == found
     nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
     assert refused(nobody.ask(message(PULL, path="/other"))).code == "access-denied"
+
+
+def test_what_is_banned_while_it_is_looked_for_is_told_as_that(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the served files are those of another server: it is no bug of this one."""
+
+    def instead(repository: PackRepository) -> str:
+        raise Banned("list_dir", "per-item")
+
+    monkeypatch.setattr(PackRepository, "instead", instead)
+    assert refused(Dialog(served.site).ask(message(PULL, path="/other"))).code == "banned"
+    assert not caplog.text
 
 
 def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from builders import MAIN, Lockless
 from root_cases import create, make, many, new_root, tip
+from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
 from smartserver.store.creation import LOOKED_AT, Creation, instead
@@ -17,7 +18,7 @@ from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
 from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, TransportFailed
+from transports.errors import FileExists, NoSuchFile, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -151,6 +152,13 @@ def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[s
     assert below == ("a file, 'a', above it" if found == "a file" else "")
 
 
+def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:
+    storage.make_directory("a")
+    store = Trips(storage)
+    assert instead(store, "a/b") == ""
+    assert len(store.log) == 1
+
+
 def test_a_store_that_fails_knows_of_nothing_instead() -> None:
     class Sick(PassingTransport):
         def wrap(self, inner: Transport, prefix: str) -> Sick:
@@ -244,11 +252,13 @@ def test_another_may_create_at_any_moment_of_a_creation() -> None:
         def wrap(self, inner: Transport, prefix: str) -> Slow:
             return Slow(inner, prefix)
 
-        def exists(self, path: str) -> bool:
-            found = self.inner.exists(path)
-            if path == "root" and not found:
-                make(other, many(800), "a")
-            return found
+        def stat(self, path: str) -> Stat:
+            try:
+                return self.inner.stat(path)
+            except NoSuchFile:
+                if path == "root":
+                    make(other, many(800), "a")
+                raise
 
         def list_directory(self, path: str) -> list[str]:
             found = self.inner.list_directory(path)

@@ -241,13 +241,41 @@ def test_who_is_interrupted_while_he_takes_it_has_it_not(folder: Transport, erro
         assert folder.list_directory("lock") == []
 
 
-def test_who_is_interrupted_while_he_lets_go_does_so_before_he_takes_it_again(folder: Transport) -> None:
-    lock = lock_of(Answers(folder, (True, None), (False, KeyboardInterrupt())))
+@pytest.mark.parametrize("done", [True, False])
+def test_who_is_interrupted_while_he_lets_go_does_so_all_the_same(folder: Transport, done: bool) -> None:
+    lock = lock_of(Answers(folder, (True, None), (done, KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt), lock.hold(0):
+        pass
+    assert folder.list_directory("lock") == []
+
+
+def test_who_is_interrupted_twice_while_he_lets_go_does_so_before_he_takes_it_again(folder: Transport) -> None:
+    lock = lock_of(Answers(folder, (True, None), (False, KeyboardInterrupt()), (False, KeyboardInterrupt())))
     with pytest.raises(KeyboardInterrupt), lock.hold(0):
         pass
     assert lock.holder() is not None
     with lock.hold(0):
+        assert len(folder.list_directory(HELD)) == 1
+    assert folder.list_directory("lock") == []
+
+
+def test_what_could_not_be_removed_is_once_the_lock_is_taken_again(folder: Transport) -> None:
+    """It is known whose it is: no need to wait until it is old."""
+
+    class Torn(Answers):
+        def perform(self, steps: Sequence[Step]) -> None:
+            if len(self.asked) in (1, 2):
+                self.inner.perform(steps[:1])
+            super().perform(steps)
+
+    lost = [(False, LOST), (False, LOST), (False, LOST)]
+    lock = lock_of(Torn(folder, (True, None), *lost))
+    with lock.hold(0):
         pass
+    assert lock.holder() is None
+    assert folder.list_directory("lock") != []
+    with lock.hold(0):
+        assert folder.list_directory("lock") == ["held"]
     assert folder.list_directory("lock") == []
 
 

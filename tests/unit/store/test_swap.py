@@ -382,8 +382,7 @@ def test_whatever_fails_the_root_is_before_or_after(case: Case, mode: FaultMode)
         for power in POWER:
             for seed in (1, 2, 3) if power in (Aftermath.SOME, Aftermath.TORN) else (0,):
                 context = (mode, fail_at, faulty.log, power, seed, error)
-                survivor = thaw(left)
-                survivor = survivor if power is None else survivor.crash(power, seed)
+                survivor = storage if power is None else thaw(left).crash(power, seed)
                 now = found(survivor)
                 if error is None:
                     assert now is not None, context

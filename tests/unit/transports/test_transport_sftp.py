@@ -74,6 +74,24 @@ def test_what_is_no_url(url: str, why: str) -> None:
         open_url(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "top", "path", "shown"),
+    [
+        ("sftp://me@h:22/srv//x/../y", "/", "srv/y", "sftp://me@h:22/srv"),
+        ("sftp://h/", "/", "", "sftp://h/srv"),
+        ("sftp://h/~/a/b", ".", "a/b", "sftp://h/~/srv"),
+        ("sftp://h/~", ".", "", "sftp://h/~/srv"),
+    ],
+)
+def test_the_whole_of_it(url: str, top: str, path: str, shown: str) -> None:
+    store = open_url(url)
+    assert isinstance(store, SftpTransport)
+    whole, here = store.child("c/d").whole()
+    assert isinstance(whole, SftpTransport)
+    assert (whole._root, whole._line, here) == (top, store._line, f"{path}/c/d".lstrip("/"))
+    assert whole.describe("srv") == shown
+
+
 def test_nobody_is_reached_for_what_cannot_be() -> None:
     with pytest.raises(NotSupported, match="this transport has no lock"):
         open_url("sftp://host/x").lock("lock")

@@ -281,3 +281,25 @@ def test_warm_says_its_head_once() -> None:
     assert head.split() == ["operation", "trips", "up", "down", "median", "ms"]
     assert len(measured) == 9
     assert head not in measured
+
+
+def test_warm_with_bans_beside_it() -> None:
+    """Each operation is one, so that doing it often is no duplicate; what is banned ends it."""
+    with Workspace("test") as workspace:
+        url = workspace.start_ours().url("x")
+        words = ["bench", "warm", url, "-n", "3", "--bans"]
+        result = CliRunner().invoke(group, [*words, "silly,vfs:*"])
+        assert result.exit_code == 0, result.output
+        head, *measured = result.output.splitlines()
+        assert head.split()[4:] == ["median", "ms", "with", "bans", "times"]
+        figures = [[float(each) for each in line.split()[-3:]] for line in measured]
+        assert len(figures) == 9
+        for plain, banned, times in figures:
+            assert times == pytest.approx(banned / plain, abs=0.1 * times)
+        for rules, why in (
+            ("rpc:Server.ping", "Server.ping is banned by the rule rpc:Server.ping; called from"),
+            ("sily", "no such rule: 'sily'; near it: silly"),
+        ):
+            assert why in str(CliRunner().invoke(group, [*words, rules]).exception)
+        traced = CliRunner().invoke(group, ["-Dhpss", "bench", "warm", url, "-n", "1"])
+        assert "hpss: Server.ping" in traced.stderr

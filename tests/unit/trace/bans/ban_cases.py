@@ -17,6 +17,7 @@ from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, GetParentMapResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
+from smartserver.verbs.repository_missing import MissingRequest
 from smartserver.verbs.repository_open import OpenRequest, OpenResult
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest, PullResult
@@ -25,7 +26,7 @@ from smartserver.verbs.server_ping import PingRequest, PingResult
 from smartserver.wire.events import Body, End, GoAway, Reply
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, encode
-from transports.errors import Locked
+from transports.errors import Locked, PermissionDenied
 
 Case = Callable[[Talk], None]
 
@@ -109,6 +110,19 @@ def reads_what_others_wrote(talk: Talk) -> None:
     talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), path="another")
 
 
+def reads_in_the_request_of_the_change(talk: Talk) -> None:
+    talk.ask(SET, REFS)
+
+
+def reads_what_was_refused_and_what_it_has(talk: Talk) -> None:
+    talk.refuse(talk.ask(("put", FileRequest("a", b"text"))), PermissionDenied("a"))
+    talk.done(("get", FileRequest("a")), results=[FileResult()])
+    talk.done(SET, results=[None])
+    talk.done(("Repository.pull", PullRequest(refs=[b"main"])), results=[PULLED])
+    talk.done(SET, results=[SET_DONE], version=2)
+    talk.ask(("Repository.missing", MissingRequest(ids=[OTHER], haves=[TIP], mine=[TIP])), known=2)
+
+
 # -- duplicate
 
 
@@ -154,6 +168,12 @@ def opens_each_once(talk: Talk) -> None:
     talk.ask(STATS)
 
 
+def opens_another_connection_to_what_it_knows(talk: Talk) -> None:
+    talk.done(STATS, results=[], version=1)
+    talk.connect()
+    talk.ask(PULL, known=1)
+
+
 # -- per-item
 
 
@@ -178,6 +198,16 @@ def some_for_good_reasons(talk: Talk) -> None:
         talk.done(("put", FileRequest(name.decode(), content)), results=[FileResult()])
     for page in "abcd":
         talk.done(("Repository.list", ListRequest(page)), results=[ListResult([], more=page != "d")])
+
+
+def differs_in_one_and_then_in_another(talk: Talk) -> None:
+    for change in (("a", b"1"), ("b", b"1"), ("b", b"2"), ("c", b"2")):
+        talk.done(("put", FileRequest(*change)), results=[FileResult()])
+
+
+def one_request_for_each_of_several_repositories(talk: Talk) -> None:
+    for number, revision in enumerate(LINE):
+        talk.done(parents_of(revision), results=[PARENTS], path=f"project{number % 2}")
 
 
 # -- late-refusal
@@ -252,6 +282,13 @@ def sends_what_is_new(talk: Talk) -> None:
     talk.ask(("put", FileRequest("c", b"other" * 20)))
 
 
+def sends_it_to_one_made_anew(talk: Talk) -> None:
+    talk.done(REFS, results=[PULLED], version=1, tips=[TIP])
+    talk.done(("Repository.delete", DeleteRequest()), results=[BranchDeleteResult([])], known=1)
+    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+
+
 # -- extra-connection
 
 
@@ -310,12 +347,20 @@ SILENT: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pull, put],
     "rpc:Repository.*": [put, connects_again_for_nothing],
     "*:*:secret/*": [elsewhere, put],
-    "read-back": [reads_what_others_wrote],
+    "read-back": [
+        reads_what_others_wrote,
+        reads_in_the_request_of_the_change,
+        reads_what_was_refused_and_what_it_has,
+    ],
     "duplicate": [asks_twice_with_reason],
-    "reopen": [opens_each_once],
-    "per-item": [some_for_good_reasons],
+    "reopen": [opens_each_once, opens_another_connection_to_what_it_knows],
+    "per-item": [
+        some_for_good_reasons,
+        differs_in_one_and_then_in_another,
+        one_request_for_each_of_several_repositories,
+    ],
     "late-refusal": [stops_when_it_is_refused],
-    "resend": [sends_what_is_new],
+    "resend": [sends_what_is_new, sends_it_to_one_made_anew],
     "extra-connection": [connects_again_where_it_must],
     "silly": [pack, put, lock, reads_what_others_wrote],
 }

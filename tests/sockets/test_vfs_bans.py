@@ -1,0 +1,127 @@
+"""trace.bans over the file-level verbs as they are, in commands as they are shipped: each rule of the documents, what
+it stops and what it lets pass.
+
+No command does over files what `reopen`, `late-refusal`, `resend` and `extra-connection` ban, nor calls
+`Repository.pack` there: those let all of them pass, and fire in `tests/unit/trace/bans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, Lockless, push
+from click.testing import CliRunner
+
+from smartserver.cli.baseline.ways import serve_ours
+from smartserver.cli.main import group
+from smartserver.cli.servers import HOST, Workspace
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.sockets, pytest.mark.unbanned("it bans by itself, and its baseline is file-level calls")]
+
+STOPS: dict[str, dict[str, str]] = {
+    "vfs:*": dict.fromkeys(("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "secret"), ""),
+    "vfs:*:*/lock/*": {"push": "rename", "pack": "rename"},
+    "vfs:put": {"create": "put", "push": "put", "pack": "put"},
+    "rpc:*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
+    "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
+    "rpc:Repository.pack": {},
+    "*:*:secret/*": {"list": "", "secret": "get"},
+    "read-back": {"pack": "list_dir"},
+    "duplicate": {"create": "get", "nothing": "get"},
+    "reopen": {},
+    "per-item": {"list": "list_dir"},
+    "late-refusal": {},
+    "resend": {},
+    "extra-connection": {},
+    "silly": dict.fromkeys(("create", "nothing", "list", "pack"), ""),
+}
+"""Rule -> the commands it stops, and the verb that is named. `tests/house/test_bans_in_step.py` sees that every rule is
+here."""
+
+
+@dataclass
+class Served:
+    """A server of files, and a repository of five revisions on this disk."""
+
+    folder: Path
+    files: Path
+    port: int
+    history: History
+
+    def make(self, path: str, revisions: int) -> None:
+        """A repository on the server with so many of the revisions, a push each."""
+        (self.files / path).parent.mkdir(exist_ok=True)
+        repository = PackRepository(Lockless(LocalTransport(self.files)), path)
+        for each in list(self.history.parents)[:revisions]:
+            push(repository, self.history, [each], {MAIN: each})
+
+    def words(self, name: str, number: str) -> list[str]:
+        """A command, whose repository is there."""
+        path = f"secret/{number}" if name == "secret" else number
+        if name not in ("create", "list"):
+            self.make(path, 3 if name == "push" else 5)
+        above = f"vfs://{HOST}:{self.port}/"
+        match name:
+            case "create" | "push" | "nothing":
+                return ["push", str(self.folder / "source"), above + path]
+            case "pull":
+                return ["pull", above + path, str(self.folder / number)]
+            case "list":
+                return ["list", f"{above}secret"]
+            case "secret":
+                return ["stats", above + path]
+        return [name, above + path]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with Workspace("bans") as work:
+        files = work.folder / "served"
+        files.mkdir()
+        history = History()
+        line = history.line(5)
+        source = work.folder / "source"
+        source.mkdir()
+        push(PackRepository(LocalTransport(source)), history, line, {MAIN: line[-1]})
+        made = Served(work.folder, files, serve_ours(work, files, "--allow-vfs"), history)
+        for name in "abc":
+            (files / "secret" / name).mkdir(parents=True)
+        yield made
+
+
+def test_none_is_made_in_the_folders_of_another(served: Served) -> None:
+    """Nor by these verbs, whatever the folder is called that a URL names; it costs no request more than elsewhere."""
+    served.make("around", 1)
+    for place in ("around/packs/a", "plain/packs/a"):
+        (served.files / place).mkdir(parents=True)
+    above = f"vfs://{HOST}:{served.port}"
+    source = str(served.folder / "source")
+    refused = CliRunner().invoke(group, ["push", source, f"{above}/around/packs/a/n"])
+    assert f"{above}/around is a repository: nothing is made inside it" in str(refused.exception)
+    asked = []
+    for url in (f"{above}/plain/packs/a/n", f"{above}/other"):
+        done = CliRunner().invoke(group, ["-Dhpss", "push", source, url])
+        assert done.exit_code == 0, done.exception
+        asked.append(done.stderr.count("hpss: "))
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("rule", STOPS)
+def test_what_it_stops(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SMARTSERVER_DEBUG", raising=False)
+    for number, name in enumerate(STOPS["vfs:*"]):
+        words = served.words(name, f"{list(STOPS).index(rule)}-{number}")
+        done = CliRunner().invoke(group, [f"-Dhpss-ban={rule}", *words])
+        said = str(done.exception)
+        if name not in STOPS[rule]:
+            assert (done.exit_code, done.exception) == (0, None), (name, said)
+            continue
+        verb = STOPS[rule][name]
+        assert done.exit_code, name
+        assert f"{verb} is banned by the rule {'' if rule == 'silly' else rule}" in said, (name, said)
+        assert "; called from " in said
