@@ -228,13 +228,15 @@ class Creation:
     def _explain(self, wrong: TransportError, content: bytes) -> None:
         """What it means that it was not finished; nothing is raised where something else is in the place."""
         above, path = self._file.above, self._file.path
+        named = str(getattr(wrong, "path", ""))
+        if f"{self._beside}/" in named:  # What fails in there comes before the rename.
+            raise wrong
         there = steps.Get(_below(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
             self._made, self._beside = [], ""
             raise OutcomeUnknown(f"{wrong}; looking for the new repository failed, too: {also}") from wrong
-        named = str(getattr(wrong, "path", ""))
         taken = isinstance(wrong, DirectoryNotEmpty | FileExists) and (named == path or named.endswith(f"/{path}"))
         if there.result != content and (taken or there.result is not None):
             return
