@@ -27,7 +27,7 @@ from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
-from smartserver.errors import NoSuchRepository, NotDone, shown
+from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, NotDone, WrongParents, shown
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RefValue, RevisionId
 from smartserver.server import jail
@@ -306,6 +306,20 @@ class StoredPlan:
 # -- what became of it
 
 
+@contextmanager
+def sent_from(place: str) -> Iterator[None]:
+    """Have what the written side says is wrong with the records that came name the place they came from: nothing of
+    its own is damaged.
+
+    Raises:
+        CommandError: a record is not what its key says.
+    """
+    try:
+        yield
+    except (CorruptRecord, WrongParents, MissingReference) as wrong:
+        raise CommandError(f"{place}: {wrong}") from wrong
+
+
 def report(pushed: Pushed, kept: int) -> None:
     """Say what was done; `kept`: entries of maps that differ and were not to be replaced.
 
@@ -396,7 +410,7 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
         report(Pushed([], []), 0)
         return
     results: Sequence[Result | CodedError]
-    with one_line(target.place):
+    with one_line(target.place), sent_from(source.place):
         try:
             results = here.exchange(here.outgoing(calls, flags, body)).results
         except Refusal as refusal:

@@ -14,7 +14,7 @@ from builders import MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
-from stored import stored
+from stored import pack_of, stored
 
 from smartserver.cli.copying import OFTEN, QUIET, Passed, Shown, Side, _parts, bring, report
 from smartserver.cli.errors import CommandError
@@ -359,6 +359,21 @@ def test_a_source_that_fails_is_named(
 
     monkeypatch.setattr(Snapshot, "read_ranges", fail)
     assert why(run("push", str(folder), str(tmp_path / "mine"))).startswith(f"{folder}: ")
+
+
+def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target: tuple[str, Path]) -> None:
+    """A record is read by the written side alone, which finds that it is damaged."""
+    folder, _ = source
+    place, there = target
+    pack = pack_of(folder)
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 0x41
+    pack.chmod(0o600)
+    pack.write_bytes(content)
+    for command in ("push", "pull") if place == str(there) else ("push",):
+        said = why(run(command, str(folder), place))
+        assert said.startswith(f"{folder}: "), said
+        assert not (there / "root").exists()
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
