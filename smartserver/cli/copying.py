@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, count, is_store_url, is_url, near, open_store
+from smartserver.cli.place import above, check_meant, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
@@ -94,13 +94,14 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
     """The repository at a place, or where one may be made, as a server would show it.
 
     Raises:
-        CommandError: it is no place.
+        CommandError: it is no place, or hardly the one that is meant.
         BadFlag: as `client_for`.
     """
     if is_url(place):
         with client_for(place, flags) as (client, location):
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
+    check_meant(place)
     served, name = _parts(place)
     site = Site(open_store(served, flags), name=served, tidies=False)
 

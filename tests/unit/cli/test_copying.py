@@ -235,6 +235,30 @@ def test_a_mistyped_path_is_noticed(source: tuple[Path, History]) -> None:
     assert not os.path.exists("/absent")
 
 
+@pytest.mark.parametrize(
+    ("place", "meant"),
+    [
+        ("me@host:srv/x", "sftp://me@host/~/srv/x for a folder of me@host"),
+        ("host:/srv/x", "sftp://host/srv/x for a folder of host"),
+        ("~/x", "/home/me/x for a folder below a home"),
+    ],
+)
+def test_what_is_rather_another_place_is_made_only_when_said_so(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, meant: str
+) -> None:
+    folder, _ = source
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("push", "pull"):
+        said = why(run(command, str(folder), place))
+        assert said.startswith(f"{place} is not there: say {meant}, ./{place} for one "), said
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / place.partition("/")[0]).mkdir()
+    assert run("push", str(folder), place).exit_code == 0
+    assert refs(tmp_path / place) == refs(folder)
+
+
 def test_another_kind_is_refused_by_name(
     source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
 ) -> None:
