@@ -45,8 +45,7 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except CannotConnect as wrong:
         raise errors.ConnectionError(plain(str(wrong))) from wrong
     except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
-        said = plain(str(wrong))
-        raise errors.ConnectionError(said if location.where in said else f"{location.where}: {said}") from wrong
+        raise errors.ConnectionError(_at(location, wrong)) from wrong
     except NoSuchRepository as wrong:
         there = plain(_instead(wrong.found, location)) if wrong.found else None
         raise errors.NotBranchError(path=url, detail=there) from wrong
@@ -63,9 +62,15 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except Malformed as wrong:
         raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
     except TransportError as wrong:
-        raise errors.CommandError(f"{location.where}: {plain(str(wrong))}") from wrong
+        raise errors.CommandError(_at(location, wrong)) from wrong
     except (CodedError, VcsError) as wrong:
         raise errors.CommandError(plain(str(wrong))) from wrong
+
+
+def _at(location: Place, wrong: Exception) -> str:
+    """What is wrong, with the server or store it is about in front unless that is named in it."""
+    said = plain(str(wrong))
+    return said if location.where in said else f"{location.where}: {said}"
 
 
 def _instead(found: str, location: Place) -> str:

@@ -55,6 +55,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
         NoSuchRepository: there is none.
         Unsupported: this release cannot read it.
         TransportFailed: the store cannot be reached, or no more.
+        PermissionDenied: a file of it may not be read.
     """
     try:
         root = file.read()
