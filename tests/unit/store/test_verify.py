@@ -362,7 +362,7 @@ def test_no_more_problems_than_fit(
 
 
 class Ends(PassingTransport):
-    """A store behind a link, which is lost after so many files were looked at, or one that lets nobody read the rest."""
+    """A store behind a link, which is lost after so many files were looked at, or one that lets no more be read."""
 
     left = [1 << 60]
     lost = False
