@@ -259,7 +259,8 @@ class Transport(abc.ABC):
     def perform(self, steps: Sequence[Step]) -> None:
         """Do the steps in order, in as few trips as the store allows; those that ask hold their results then.
 
-        The first that fails ends it: the steps before it are done, and of those after it no change is made.
+        The first that fails ends it: the steps before it are done, and of those after it no change is made. Where there
+        are none, nobody is reached.
 
         Raises:
             TransportError: as the step that failed.

@@ -134,13 +134,18 @@ class Locked(TransportError, code="locked", retryable=True):
     seconds: int
     holder: str = ""
     """Who says there that he has it, where the lock is a folder."""
+    host = ""
+    """The machine on which that path is one, as its user calls it. Known to a client, as `query`: neither travels."""
+    query = ""
+    """With its `?`: what belongs at the end of that path, which is a URL."""
 
     def __str__(self) -> str:
         if not self.holder:
             return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
         folder, _, _ = self.path.rpartition("/")
         where = "" if folder.startswith(("/", "~/")) or "://" in folder else " in the folder that is served"
-        cure = f"`smartserver break-lock {_word(folder or '.')}`{where} lets others go on"
+        where = f" on {self.host}" if self.host else where
+        cure = f"`smartserver break-lock {_word((folder or '.') + self.query)}`{where} lets others go on"
         held = f"{self.path!r} is held by {self.holder}, and was not let go of within {self.seconds} s"
         return f"{held}; if that is dead, {cure}"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from transports import paths, steps
+from transports import paths
 from transports import sftp_packets as sftp
 from transports import sftp_talks as talks
 from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
@@ -24,7 +24,20 @@ from transports.errors import NotSupported, TransportError, TransportFailed
 from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
 from transports.sftp_talks import Place, Talk
-from transports.steps import Step
+from transports.steps import (
+    Append,
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 UNDER_WAY = 4 * 1024 * 1024
 """Bytes of a file written piece by piece that may be unanswered; as `sftp_session.WINDOW`."""
@@ -177,10 +190,10 @@ class _SftpWriteFile(WriteFile):
         self._finish(talks.finish(handle, fsync=self._session.has(sftp.FSYNC)))
 
 
-_ASKS = (steps.Get, steps.ReadRanges, steps.GetStat, steps.ListDirectory, steps.SyncDirectory)
+_ASKS = (Get, ReadRanges, GetStat, ListDirectory, SyncDirectory)
 """Steps that change nothing that is seen: they may be sent before it is known how those before them ended."""
 
-_FINAL = (steps.Rename, steps.Delete)
+_FINAL = (Rename, Delete)
 """Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
 were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
 
@@ -306,7 +319,7 @@ class SftpTransport(Transport):
             file.close()
 
     def rename(self, source: str, target: str) -> None:
-        self.perform([steps.Rename(source, target)])
+        self.perform([Rename(source, target)])
 
     def delete(self, path: str) -> None:
         self._have(talks.delete(self._at(path)))
@@ -329,7 +342,7 @@ class SftpTransport(Transport):
         return self._have(talks.look(self._at(path))) is not None
 
     def sync_directory(self, path: str) -> None:
-        self.perform([steps.SyncDirectory(path)])
+        self.perform([SyncDirectory(path)])
 
     def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
         raise NotSupported("lock")
@@ -343,6 +356,8 @@ class SftpTransport(Transport):
         for step in steps:
             for path in step.paths:
                 self._at(path)
+        if not steps:
+            return
         session = self._line.session()
         for group in _groups(steps):
             self._fly(session, group)
@@ -355,7 +370,7 @@ class SftpTransport(Transport):
             undo: list[sftp.Request] = []
             # A question is sent after all that was asked before it: of a `Put`, that is the second flight.
             parts.append(_Part(self._talk(session, step, undo), undo, starts=int(writes and isinstance(step, _ASKS))))
-            writes = writes or isinstance(step, steps.Put)
+            writes = writes or isinstance(step, Put)
         flight, going = 0, parts
         while any(not part.ended for part in going):
             for part in going:
@@ -383,32 +398,32 @@ class SftpTransport(Transport):
     def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
         place = self._at(step.path)
         match step:
-            case steps.Get():
+            case Get():
                 return _settling(talks.content(place, undo), step.settle)
-            case steps.ReadRanges():
+            case ReadRanges():
                 return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
-            case steps.GetStat():
+            case GetStat():
                 return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
-            case steps.ListDirectory():
+            case ListDirectory():
                 return _settling(talks.names_of_folder(place, undo), step.settle)
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 
     def _change(self, session: Session, place: Place, step: Step, undo: list[sftp.Request]) -> Talk[None]:
         match step:
-            case steps.Put():
+            case Put():
                 return talks.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
-            case steps.MakeDirectory():
+            case MakeDirectory():
                 return talks.make_directory(place, undo)
-            case steps.RemoveDirectory():
+            case RemoveDirectory():
                 return talks.remove_directory(place, undo)
-            case steps.Append():
+            case Append():
                 return talks.unsupported("append")
-            case steps.Rename():
+            case Rename():
                 return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
-            case steps.Delete():
+            case Delete():
                 return talks.delete(place)
-            case steps.SyncDirectory():
+            case SyncDirectory():
                 return talks.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
             case _:
                 raise TypeError(f"no step of SFTP: {step}")

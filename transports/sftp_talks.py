@@ -50,9 +50,18 @@ ERRORS: dict[
 TRIES = 10
 """How often a file is read that is another each time."""
 
-LISTED = (16, 128, 1024)
-"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time, so that
-there may be 102,400 of them. A server that always has more, 256 KiB each time, takes 256 MiB of memory."""
+LISTED = (16, 128)
+"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
+
+READ_ON = 1024
+"""As often in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
+
+NAME = 64
+"""Bytes that count for a name, and for an answer, besides the name itself: about what Python keeps of one."""
+
+MOST_NAMES = 32 << 20
+"""Bytes of names taken of one folder: 350,000 of 30 letters, however few are in an answer. A server that always has
+more ends after half a million answers, if they are empty."""
 
 NO_FILE = "not a plain file"
 
@@ -152,25 +161,53 @@ def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
 def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
     """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
     and is left out."""
-    parts: Sequence[sftp.Answer] = ()
-    for times in LISTED:
+    for times in (*LISTED, READ_ON):
         opened, found = yield [sftp.open_directory(place.path), sftp.stat(place.path)]
         if not isinstance(opened, Handle):
             if isinstance(found, Attributes) and found.kind is not EntryKind.DIRECTORY:
                 raise NotADirectory(place.name)
             yield from _nothing(place, opened)
             return None
-        undo[:] = [sftp.close(opened.handle)]
-        *parts, _ = yield [*[sftp.read_directory(opened.handle)] * times, sftp.close(opened.handle)]
+        ask, close = sftp.read_directory(opened.handle), sftp.close(opened.handle)
+        undo[:] = [close]
+        if times == READ_ON:
+            break
+        *answers, _ = yield [*[ask] * times, close]
         undo.clear()
-        for part in parts:
-            if not isinstance(part, Names) and _status(part).code != Code.EOF:
-                raise _failed(place, _status(part))
-        if not isinstance(parts[-1], Names):
-            return _sorted(part for part in parts if isinstance(part, Names))
-    count = sum(len(part.names) for part in parts if isinstance(part, Names))
-    why = f"it has more than the {count:,} names that the server gave when asked {LISTED[-1]:,} times"
-    raise TransportFailed(place.name, f"{why}: no more are listed")
+        parts = _parts(place, answers)
+        if len(parts) < times:
+            return _sorted(parts)
+    try:
+        parts = yield from _read_on(place, ask)
+    except TransportError:
+        yield [close]
+        undo.clear()
+        raise
+    yield [close]
+    undo.clear()
+    return _sorted(parts)
+
+
+def _read_on(place: Place, ask: Request) -> Talk[list[Names]]:
+    """All that are still to come of a folder that is open."""
+    parts: list[Names] = []
+    size = 0
+    while size <= MOST_NAMES:
+        more = _parts(place, (yield [ask] * READ_ON))
+        parts += more
+        if len(more) < READ_ON:
+            return parts
+        size += sum(NAME + sum(NAME + len(name) for name in part.names) for part in more)
+    count = sum(len(part.names) for part in parts)
+    raise TransportFailed(place.name, f"it has more than the {count:,} names that were taken: no more are listed")
+
+
+def _parts(place: Place, answers: Sequence[sftp.Answer]) -> list[Names]:
+    """The answers with names in them: less than were asked for where the folder has no more."""
+    for answer in answers:
+        if not isinstance(answer, Names) and _status(answer).code != Code.EOF:
+            raise _failed(place, _status(answer))
+    return [answer for answer in answers if isinstance(answer, Names)]
 
 
 def names_of_folder(place: Place, undo: list[Request]) -> Talk[list[str] | None]:

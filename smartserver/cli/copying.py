@@ -117,8 +117,9 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
 
 def _parts(place: str) -> tuple[str, str]:
     """The folder that is served, and the path there: so that folders that are missing on the way are made, as where git
-    pushes; but not the outermost, by which a mistyped path is noticed. On this machine the innermost that is there is
-    served. So is whatever has a part that no server would serve under that name.
+    pushes; but not the outermost, by which a mistyped path is noticed. Of a server that is the folder it serves. On
+    this machine the innermost that is there is served. So is whatever has a part that no server would serve under that
+    name.
     """
     place = near(place)
     if not is_store_url(place):

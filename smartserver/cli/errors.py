@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,11 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
     except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as wrong:
         if isinstance(wrong, CodedError):
             name_from(above, wrong)
-        said, name = str(wrong), what.partition("?")[0].removeprefix(PREFIX)
-        is_named = "/" in name and (said.startswith(name) or f"'{name}" in said)
-        raise CommandError(f"{what}: {said}" if what and not is_named else said) from wrong
+        said = str(wrong)
+        raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from wrong
+
+
+def _names(said: str, what: str) -> bool:
+    """Whether a message has that place in it, or one below it: at its beginning, or in quotes."""
+    name = what.partition("?")[0].removeprefix(PREFIX).rstrip("/")
+    return "/" in name and bool(re.search(rf"\A{re.escape(name)}(?=[/: ]|\Z)|'{re.escape(name)}(?=['/])", said))

@@ -41,7 +41,8 @@ def is_store_url(place: str) -> bool:
 
 def above(place: str) -> str:
     """What the paths of errors count from that come of a folder of this machine or of a store (`errors.known_as`)."""
-    return (place.partition("?")[0] if is_store_url(place) else os.path.abspath(place)).rstrip("/") + "/"
+    folder, mark, said = place.partition("?") if is_store_url(place) else (os.path.abspath(place), "", "")
+    return f"{folder.rstrip('/')}/{mark}{said}"
 
 
 def store_behind(url: str) -> str:

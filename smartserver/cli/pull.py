@@ -17,7 +17,7 @@ from smartserver.cli.place import is_url
 def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ...], force: bool) -> None:
     """Bring all that the repository at SOURCE has and TARGET (the current folder if not given) lacks to TARGET: its
     refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
-    above it but for the outermost.
+    above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
 
     Both hold repositories as smartserver keeps them. SOURCE is the URL of a server (hpss://), which takes one round
     trip, or of a store (sftp://, vfs://), or a folder; TARGET is a folder or the URL of a store.

@@ -18,7 +18,7 @@ from smartserver.cli.place import is_url, repository_in
 def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...], force: bool) -> None:
     """Bring all that the repository in SOURCE (the current folder if not given) has and TARGET lacks to TARGET: its
     refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
-    above it but for the outermost.
+    above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
 
     Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, vfs://), TARGET
     one of those or the URL of a server (hpss://), which takes one round trip.

@@ -15,7 +15,7 @@ from smartserver.store.format import FAMILY, VERSIONS
 @click.command()
 @click.argument("path")
 def command(path: str) -> None:
-    """Bring the format on disk of the repository at PATH, a folder or the URL of a store (sftp://), up to date.
+    """Bring the format on disk of the repository at PATH, a folder or the URL of a store (sftp://, vfs://), up to date.
 
     There is one format so far, so that there is nothing to upgrade: it says which one the repository has and changes
     nothing. What is in a repository, a Breezy branch of an older format say, is never converted here: do that where it

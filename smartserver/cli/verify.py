@@ -22,6 +22,7 @@ def command(flags: frozenset[str], path: str) -> None:
     server (hpss://), which then does it, or of a store (sftp://, vfs://), all of which is read over the link.
 
     Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
+    Where a link is lost after damage was found, the last line says that the rest was not checked.
 
     \b
     smartserver verify ~/repositories/project

@@ -60,7 +60,7 @@ class SshLocation(NamedTuple):
     @property
     def above(self) -> str:
         """What its user calls the folder that is served (`errors.known_as`)."""
-        return HOME if self.root == "." else f"{self.root}/"
+        return f"{self.where}:{HOME if self.root == '.' else f'{self.root}/'}"
 
     def command(self, ssh: str) -> list[str]:
         """What logs in there and serves."""

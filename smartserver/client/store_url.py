@@ -36,8 +36,12 @@ class StoreLocation(NamedTuple):
     above: str
     """As its user calls it, too (`errors.known_as`)."""
     path: str
-    query: str = ""
-    """With its `?`: what is said of the machine besides (`?host-key=...`)."""
+
+    @property
+    def query(self) -> str:
+        """With its `?`: what is said of the machine besides (`?host-key=...`)."""
+        _, mark, said = self.above.partition("?")
+        return mark + said
 
     @property
     def key(self) -> str:
@@ -48,7 +52,7 @@ class StoreLocation(NamedTuple):
         """What serves it, told these flags of `-D`. Python looks for modules in no folder that it happens to be started
         in (-P)."""
         ours = [sys.executable, "-P", "-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags)]
-        return [*ours, "serve", "--stdio", "--", self.above + self.query]
+        return [*ours, "serve", "--stdio", "--", self.above]
 
 
 def parse_store(url: str) -> StoreLocation:
@@ -69,4 +73,5 @@ def parse_store(url: str) -> StoreLocation:
         raise BadUrl(url, f"{said!r} is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")
     root, below = below_a_folder(whole, login.path)
     folder = "~/" if root == "." else f"{root[1:]}/"
-    return StoreLocation(scheme, login.where, folder, f"{SFTP}://{login.where}/{quote(folder)}", below, mark + said)
+    above = f"{SFTP}://{login.where}/{quote(folder)}{mark}{said}"
+    return StoreLocation(scheme, login.where, folder, above, below)

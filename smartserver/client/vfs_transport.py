@@ -20,19 +20,32 @@ from smartserver.client.vfs_link import Call, VfsLink
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.observer import Observer
-from transports import paths, steps
+from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import CodedError, NoSuchFile, NotSupported, TransportFailed
-from transports.steps import Step
+from transports.steps import (
+    Append,
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 HELD = 1 << 20
 """Bytes of a new file that are held in memory until they are sent; more are held in a temporary file."""
 
 SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.Done]] = {
-    steps.MakeDirectory: vfs.mkdir,
-    steps.RemoveDirectory: vfs.rmdir,
-    steps.Delete: vfs.delete,
-    steps.SyncDirectory: vfs.sync_dir,
+    MakeDirectory: vfs.mkdir,
+    RemoveDirectory: vfs.rmdir,
+    Delete: vfs.delete,
+    SyncDirectory: vfs.sync_dir,
 }
 """Steps that are a path and give nothing."""
 
@@ -171,19 +184,19 @@ class VfsTransport(Transport):
         if type(step) in SIMPLE:
             return [Call(SIMPLE[type(step)], vfs.PathRequest(full))]
         match step:
-            case steps.Get():
+            case Get():
                 return [Call(vfs.get, vfs.LookRequest(full, True))]
-            case steps.GetStat():
+            case GetStat():
                 return [Call(vfs.stat, vfs.LookRequest(full, True))]
-            case steps.ListDirectory():
+            case ListDirectory():
                 return [Call(vfs.list_dir, vfs.LookRequest(full, True))]
-            case steps.ReadRanges():
+            case ReadRanges():
                 return list(_reads(full, step.ranges))
-            case steps.Put():
+            case Put():
                 return [Call(vfs.put, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
-            case steps.Append():
+            case Append():
                 return [Call(vfs.append, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
-            case steps.Rename():
+            case Rename():
                 return [Call(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
             case _:
                 return None
@@ -300,13 +313,13 @@ def _readv(call: Call) -> vfs.ReadvResult:
 def _settle(step: Step, calls: Sequence[Call]) -> None:
     """Tell a step what came of it."""
     match step, calls[0].result:
-        case steps.Get(), vfs.GetResult(size):
+        case Get(), vfs.GetResult(size):
             step.settle(None if size is None else calls[0].content)
-        case steps.GetStat(), vfs.StatResult() as found:
+        case GetStat(), vfs.StatResult() as found:
             step.settle(_stat(found))
-        case steps.ListDirectory(), vfs.NamesResult(names):
+        case ListDirectory(), vfs.NamesResult(names):
             step.settle(names)
-        case steps.ReadRanges(), _:
+        case ReadRanges(), _:
             step.settle(_ranges(calls))
         case _:
             pass

@@ -58,6 +58,11 @@ def _order(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
+def _is_behind(path: str, after: str) -> bool:
+    """Whether it comes later in a listing; all do where that is empty."""
+    return not after or _order(path) > _order(after)
+
+
 def _below(place: str, name: str) -> str:
     return f"{place}/{name}".strip("/")
 
@@ -198,7 +203,7 @@ class Site:
         """
         above = self.find_above(path)
         if above.exists:
-            return [self._listed(above.at)] if _order(above.at) > _order(after) or not after else []
+            return [self._listed(above.at)] if _is_behind(above.at, after) else []
         found: list[Listed] = []
         looked = 0
         folders = [jail.clean(path)]
@@ -211,13 +216,14 @@ class Site:
             try:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
             except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
-                found.append(Listed(folder, "", (), wrong.why))
+                if _is_behind(folder, after):
+                    found.append(Listed(folder, "", (), wrong.why))
                 continue
             if "HEAD" in names and "objects" in names:
                 continue  # A git repository has many folders, and none of ours.
             if FORMAT in names:
                 listed = self._listed(folder)
-                if (listed.vcs or listed.problem) and (not after or _order(folder) > _order(after)):
+                if (listed.vcs or listed.problem) and _is_behind(folder, after):
                     found.append(listed)
                 continue  # Nothing lies in a repository but what is its own.
             below = [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]

@@ -32,7 +32,7 @@ from transports.errors import CodedError, TransportFailed
 HELD = 1 << 20
 """Bytes of a body that are held in memory; more are held in a temporary file."""
 
-SHORTER = "a file became shorter while it was read"
+SHORTER = "it became shorter while it was read"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -187,7 +187,7 @@ class RequestFiles:
             size -= len(piece)
             yield piece
 
-    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+    def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
         """The content for the result, while there is room, or None where it is sent in the body.
 
         Raises:
@@ -195,13 +195,13 @@ class RequestFiles:
         """
         size = sum(length for _, length in ranges)
         if self._given + size > MAX_CONTENT:
-            self.sent.add(file, ranges)
+            self.sent.add(path, file, ranges)
             return None
         self._given += size
         with contextlib.closing(file):
             content = b"".join(file.read_ranges(ranges))
         if len(content) != size:
-            raise TransportFailed("", SHORTER)
+            raise TransportFailed(path, SHORTER)
         return content
 
 
@@ -212,14 +212,14 @@ class Contents:
 
     def __init__(self) -> None:
         self.size = 0
-        self._left: deque[tuple[ReadFile, int, int]] = deque()
+        self._left: deque[tuple[str, ReadFile, int, int]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._left)
 
-    def add(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
+    def add(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
         """Send these too; the file is closed when nothing refers to it any more."""
-        self._left.extend((file, offset, size) for offset, size in ranges if size)
+        self._left.extend((path, file, offset, size) for offset, size in ranges if size)
 
     def read(self, size: int) -> bytes:
         """The next bytes; empty at the end.
@@ -229,12 +229,12 @@ class Contents:
         """
         pieces: list[bytes] = []
         while self._left and size:
-            file, offset, left = self._left.popleft()
+            path, file, offset, left = self._left.popleft()
             piece = file.read_at(offset, min(size, left))
             if not piece:
-                raise TransportFailed("", SHORTER)
+                raise TransportFailed(path, SHORTER)
             if len(piece) < left:
-                self._left.appendleft((file, offset + len(piece), left - len(piece)))
+                self._left.appendleft((path, file, offset + len(piece), left - len(piece)))
             size -= len(piece)
             pieces.append(piece)
         joined = b"".join(pieces)

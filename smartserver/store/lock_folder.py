@@ -113,8 +113,9 @@ class LockFolder:
         """What this process may not have let go of, or not removed: nobody else will before it is a day old."""
 
     @contextlib.contextmanager
-    def hold(self, wait: float, first: Sequence[Step] = ()) -> Iterator[Held]:
-        """Hold the lock. `wait`: seconds, at most; `first`: what is done before, whether the lock can be had or not.
+    def hold(self, wait: float | Callable[[], float], first: Sequence[Step] = ()) -> Iterator[Held]:
+        """Hold the lock. `first`: what is done before, whether the lock can be had or not; `wait`: seconds, at most,
+        from when that is done and the lock is refused, or what says then how many.
 
         Raises:
             Locked: another writer held it all the time.
@@ -176,10 +177,10 @@ class LockFolder:
             self._remove(path)
         return len(dead)
 
-    def _take(self, nonce: str, wait: float, first: Sequence[Step]) -> bytes | None:
+    def _take(self, nonce: str, wait: float | Callable[[], float], first: Sequence[Step]) -> bytes | None:
         own = self._below + f"{LOCK}/{nonce}"
         inner = f"{own}/{nonce}"
-        end = time.monotonic() + wait
+        seconds = end = 0.0
         content = Holder.myself(nonce).encode()
         making: list[Step] = [*first, steps.MakeDirectory(own), steps.MakeDirectory(inner)]
         making.append(steps.Put(f"{inner}/{WHO}", content))
@@ -207,7 +208,11 @@ class LockFolder:
                     raise TransportFailed(self._below + LOCK, why) from wrong
                 if ready.result != content or unexplained > 1:
                     raise
-            making = []
+            if making:
+                making, seconds = [], wait() if callable(wait) else wait
+                end = time.monotonic() + seconds
+                if callable(wait):
+                    continue  # That can have taken long.
             if names.result == []:
                 self._tidy()  # For a store that refuses to replace even an empty folder.
             missed = there is None and not missed
@@ -220,7 +225,7 @@ class LockFolder:
             left = end - time.monotonic()
             if left <= 0:
                 who = decode(None, "") if there is None else self._who(there)
-                raise Locked(self._below + LOCK, int(wait), str(who))
+                raise Locked(self._below + LOCK, int(seconds), str(who))
             time.sleep(min(left, pause * random.uniform(0.5, 1)))
             pause = min(pause * GROWTH, LONGEST_PAUSE)
 

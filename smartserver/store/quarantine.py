@@ -259,7 +259,15 @@ def _sweep_dead(folder: Transport, place: str) -> bool:
 
 
 def _sweep_old(folder: Transport, places: Sequence[str], old: Callable[[float], bool]) -> int:
-    """Remove the folders in which nothing was done for long; how many. They are looked at together."""
+    """Remove the folders in which nothing was done for long; how many. They are looked at together, or one by one where
+    one of them may not be looked at, which stays."""
+    try:
+        return _sweep_together(folder, places, old)
+    except TransportError:
+        return sum(_sweep_old(folder, [place], old) for place in places) if len(places) > 1 else 0
+
+
+def _sweep_together(folder: Transport, places: Sequence[str], old: Callable[[float], bool]) -> int:
 
     def is_old(look: steps.GetStat) -> bool:
         return look.result is not None and old(look.result.modified)

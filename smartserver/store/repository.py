@@ -159,7 +159,7 @@ class PackRepository:
         Raises:
             NoSuchRepository: there is none.
             Unsupported: this release cannot read it.
-            TransportFailed: the store cannot be reached, or no more.
+            TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
         return verify(self._file, progress)
 

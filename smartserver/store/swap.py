@@ -71,7 +71,7 @@ class RootFile:
         """The lock of a `folder` repository."""
         self._format: Format | None = None
         self._turn = threading.Lock()
-        """Had before the lock: a thread of this process is told at once that another has let go."""
+        """Had before the lock is waited for: a thread of this process is told at once that another has let go."""
         self._stuck_until = 0.0
         """Until then nobody waits for the lock again: somebody did, in vain."""
 
@@ -164,15 +164,21 @@ class RootFile:
             NoSuchFile, NotADirectory: there is no folder.
             Unsupported: it is on a file, and this store cannot lock one.
         """
-        start = time.monotonic()
-        if not self._turn.acquire(timeout=LOCK_WAIT):
-            raise Locked(f"{self.path}/{LOCK}".lstrip("/"), int(LOCK_WAIT))
-        with contextlib.ExitStack() as until:
+        wait = 0.0
+
+        def queue() -> float:
+            nonlocal wait
+            start = time.monotonic()
+            if not self._turn.acquire(timeout=LOCK_WAIT):
+                raise Locked(f"{self.path}/{LOCK}".lstrip("/"), int(LOCK_WAIT))
             until.callback(self._turn.release)
             now = time.monotonic()
             wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
+            return wait
+
+        with contextlib.ExitStack() as until:
             try:
-                held = until.enter_context(self._lock(wait, first))
+                held = until.enter_context(self._lock(queue, first))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
@@ -189,7 +195,7 @@ class RootFile:
         """
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self._lock(0.0))
+                held.enter_context(self._lock(lambda: 0.0))
                 mine = True
             except Locked:
                 mine = False
@@ -223,12 +229,13 @@ class RootFile:
         return f"{held.folder}{name}.{self.randomness(8).hex()}"
 
     @contextlib.contextmanager
-    def _lock(self, wait: float, first: Sequence[Step] = ()) -> Iterator[Held]:
+    def _lock(self, wait: Callable[[], float], first: Sequence[Step] = ()) -> Iterator[Held]:
         if self.check_lock():
-            with self.lock_folder.hold(wait, first) as held:
+            # Who has something to bring first, which can take long, waits for nobody and keeps nobody until it is done.
+            with self.lock_folder.hold(wait if first else wait(), first) as held:
                 yield held
             return
-        with self.folder.lock(LOCK, wait):
+        with self.folder.lock(LOCK, wait()):
             root = Get(ROOT)
             self.folder.perform([root])
             yield Held(root.result)

@@ -20,7 +20,7 @@ from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from transports.base import EntryKind, Transport
-from transports.errors import NoSuchFile, NotADirectory
+from transports.errors import NoSuchFile
 from transports.steps import Delete, GetStat, ListDirectory
 
 REPACK = b"repack"
@@ -56,9 +56,9 @@ def repack(
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
-        with contextlib.closing(place.create(sum(pack.length for pack in old))) as pack:
+        with contextlib.closing(place.create(sum(each.length for each in old))) as made:
             entry, index = packs.run(
-                pack, chosen, place.name, lambda kind, key: earlier.first_row(kind, key) is not None, pace
+                made, chosen, place.name, lambda kind, key: earlier.first_row(kind, key) is not None, pace
             )
         place.put_index(index)
         with file.swapping(place.publication(file.path)) as swap:
@@ -70,7 +70,7 @@ def repack(
                 RootView(root, file.folder, snapshot.view),
                 now=clock(),
                 packs=(*root.packs[:at], entry, *root.packs[at + len(old) :]),
-                dropped=[pack.name for pack in old],
+                dropped=[each.name for each in old],
                 randomness=randomness,
             )
             swap.settle(new, files, undo, place.leave)
@@ -95,7 +95,7 @@ def collect(
         root = file.read()
     except NoSuchRepository:
         # What is left where a creation was cut short goes too; the empty folders the next one takes over.
-        if not _half_made(folder):
+        if not _half_made(names[""]):
             return 0
         left = remains(folder)
         if left is not None:
@@ -128,13 +128,9 @@ def collect(
     return count
 
 
-def _half_made(folder: Transport) -> bool:
-    """Whether the folder is one in which a repository was being made, and nothing else."""
-    try:
-        names = set(folder.list_directory(""))
-    except (NoSuchFile, NotADirectory):
-        return False
-    return names.issuperset(FOLDERS) and all(name in NAMES or name.startswith(TEMPORARY) for name in names)
+def _half_made(names: Sequence[str]) -> bool:
+    """Whether a folder with these is one in which a repository was being made, and nothing else."""
+    return set(names).issuperset(FOLDERS) and all(name in NAMES or name.startswith(TEMPORARY) for name in names)
 
 
 def _list(folder: Transport, *places: str) -> dict[str, list[str]]:
@@ -161,20 +157,22 @@ def _named(root: Root) -> Iterator[str]:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> int:
-    """Delete files, which another may do at the same time; how many they were."""
-    left = paths
+    """Delete files, which another may do at the same time; how many were deleted here."""
+    left, count = paths, 0
     while left:
         try:
             folder.perform([Delete(path) for path in left])
-            break
-        except NoSuchFile:
+            return count + len(left)
+        except NoSuchFile as wrong:
+            # What comes before the one that was not there is deleted.
+            count += next((at for at, path in enumerate(left) if f"/{wrong.path}".endswith(f"/{path}")), 0)
             looks = [GetStat(path) for path in left]
             folder.perform(looks)
             there = [each.path for each in looks if each.result is not None]
             if len(there) == len(left):
                 raise
             left = there
-    return len(paths)
+    return count
 
 
 def _in_folder(folder: Transport) -> bool:

@@ -1,5 +1,5 @@
 """The whole repository read and checked: what is damaged is named by file, byte and key, and never raised. A store that
-cannot be reached is, since it says nothing of any file.
+cannot be reached is, since it says nothing of any file; but not over damage that was found before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBas
 from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
-from transports.errors import TransportError
+from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
@@ -54,8 +54,8 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
     Raises:
         NoSuchRepository: there is none.
         Unsupported: this release cannot read it.
-        TransportFailed: the store cannot be reached, or no more.
-        PermissionDenied: a file of it may not be read.
+        TransportFailed: the store cannot be reached, or no more, and no damage was found before.
+        PermissionDenied: a file of it may not be read, and no damage was found before.
     """
     try:
         root = file.read()
@@ -86,6 +86,18 @@ class _Verification:
         """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
 
     def run(self) -> VerifyReport:
+        ghosts = 0
+        try:
+            ghosts = self._check()
+        except (TransportFailed, PermissionDenied) as lost:
+            if not self._problems:
+                raise
+            self._problems.append(f"{lost}: what comes after that was not checked")
+        read = len(self._root.packs), self._segments, self._records, self._done
+        return VerifyReport(*read, tuple(self._problems), ghosts)
+
+    def _check(self) -> int:
+        """Check everything; how many ghosts there are."""
         view = RootView(self._root, self._folder)
         for problem in view.verify():
             self._report(problem)
@@ -95,9 +107,7 @@ class _Verification:
         if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
-        ghosts = sum(snapshot.ordinal(each) is None for each in self._ghosts)
-        read = len(self._root.packs), self._segments, self._records, self._done
-        return VerifyReport(*read, tuple(self._problems), ghosts)
+        return sum(snapshot.ordinal(each) is None for each in self._ghosts)
 
     def _open(self) -> Snapshot:
         """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""

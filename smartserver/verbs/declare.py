@@ -71,7 +71,7 @@ class Files(Protocol):
     def brought(self, size: int) -> Iterator[bytes]:
         """The next bytes of the request's body, in pieces."""
 
-    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+    def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
         """Take over an open file: its ranges, joined, for the result, or None where they are sent in the body."""
 
 

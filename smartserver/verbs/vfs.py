@@ -156,7 +156,7 @@ def get(context: Context, request: LookRequest) -> GetResult:
     try:
         file = context.files.tree.open_read(request.path)
         size = file.size()
-        return GetResult(size, context.files.give(file, [(0, size)]))
+        return GetResult(size, context.files.give(request.path, file, [(0, size)]))
     except (NoSuchFile, NotADirectory):
         if not request.lacking:
             raise
@@ -169,7 +169,7 @@ def readv(context: Context, request: ReadvRequest) -> ReadvResult:
     file = context.files.tree.open_read(request.path)
     size = file.size()
     ranges = [(each.offset, max(0, min(each.size, size - each.offset))) for each in request.ranges]
-    return ReadvResult([length for _, length in ranges], size, context.files.give(file, ranges))
+    return ReadvResult([length for _, length in ranges], size, context.files.give(request.path, file, ranges))
 
 
 @verb("put", is_vfs=True, errors=CHANGES)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from transports import sftp_talks
 from transports.base import Transport
 from transports.conformance import TransportSuite
 from transports.decorators.counted import CountedTransport
@@ -46,6 +47,17 @@ class TestOpenSsh(TransportSuite):
     @pytest.fixture
     def transport(self, line: Line, tmp_path: Path) -> Transport:
         return SftpTransport(line, str(tmp_path), f"sftp://there{tmp_path}")
+
+    def test_a_folder_that_is_read_on(
+        self, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sftp_talks, "LISTED", (1, 2))
+        monkeypatch.setattr(sftp_talks, "READ_ON", 3)
+        names = [f"{number:04}" for number in range(1000)]
+        for name in names:
+            (tmp_path / name).touch()
+        assert transport.list_directory("") == names
+        assert transport.list_directory("") == names
 
 
 class TestCountedOpenSsh(TransportSuite):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -105,6 +106,15 @@ def bring(repository: PackRepository, history: History) -> None:
     push(repository, history, new, {MAIN: new[1], b"refs/heads/new": new[0]}, graph_first=True)
 
 
+def bring_much(repository: PackRepository, history: History) -> None:
+    """A pack that on a store behind a link is brought with the lock, and is most of what is."""
+    push(repository, history, [much(history)], {MAIN: much(history)})
+
+
+def much(history: History) -> bytes:
+    return history.commit({"much": random.Random(1).randbytes(1 << 20)}, line(history, "base", 3)[2:], "much")
+
+
 def brought(history: History) -> State:
     base = line(history, "base", 3)
     new = line(history, "new", 2, base[2])
@@ -182,6 +192,7 @@ OPERATIONS = {
     ),
     "create empty": Operation(nothing, bring_nothing, lambda history: {}),
     "push": Operation(three, bring, brought),
+    "push much": Operation(three, bring_much, lambda history: {MAIN: much(history), SIDE: line(history, "base", 3)[0]}),
     "refused push": Operation(three, refuse, three_refs),
     "move a ref": Operation(
         three,

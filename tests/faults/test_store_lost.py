@@ -163,8 +163,9 @@ def lost(operation: Operation, at: int, *, done: bool, away: bool) -> bool:
     goes_on = near if away else mine
     clock.now += DAY + 1
     goes_on.collect_garbage_files()
-    push(goes_on, HISTORY, LINE, {MAIN: LINE[-1]})
-    assert state_of(near) == {**(found or {}), MAIN: LINE[-1]}, what
+    more = {MAIN: LINE[-1], b"refs/heads/more": LINE[0]}  # One is new for certain: the lock is taken.
+    push(goes_on, HISTORY, LINE, more)
+    assert state_of(near) == {**(found or {}), **more}, what
     check_whole(near, HISTORY)
     assert storage.list_directory(f"{PATH}/{INCOMING}") == storage.list_directory(f"{PATH}/{LOCK}") == [], what
     return not before_that

@@ -165,6 +165,7 @@ def test_operation(held: VfsTransport, joint: Joint, network: SimulatedNetwork, 
     if joint.storage.exists("new"):
         made = "new/a" if joint.storage.stat("new").kind is EntryKind.DIRECTORY else "new"
         assert joint.storage.get(made) == LARGE
+    assert joint.storage.get("packs/large") == LARGE * (2 if name == "1 MB behind what is in a file" else 1)
 
 
 def test_what_was_written_is_sent_when_somebody_asks_about_it(held: VfsTransport, network: SimulatedNetwork) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -189,3 +190,22 @@ def test_what_is_cut_anywhere(name: str) -> None:
         for times in (1, 20):
             attempt([Cut(at)], times)
     assert outcomes == {"done", "TransportFailed", *([] if name in ("pull", "clone") else ["OutcomeUnknown"])}
+
+
+@pytest.mark.parametrize("at", range(100_000, 1_100_000, 100_000))
+def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
+    """Of what goes up: a pack of 1 MB, with the lock that it is brought with. Nothing is done, nobody has the lock, and
+    who tries again brings it."""
+    joint = Joint(SimulatedNetwork(Link(1.0)))
+    stored = Stored(joint)
+    joint.network.links.append(Link(1.0, up=[Cut(at)]))
+    tip = stored.history.commit({"much": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
+    with pytest.raises(TransportFailed):
+        push(stored.repository(), stored.history, [tip], {MAIN: tip})
+    near = PackRepository(Lockless(joint.storage), PATH)
+    assert joint.refs(PATH)[MAIN] == stored.line[8]
+    check_whole(near, stored.history)
+    assert near.lock_holder() is None
+    push(stored.repository(), stored.history, [tip], {MAIN: tip})
+    assert joint.refs(PATH)[MAIN] == tip
+    check_whole(near, stored.history)

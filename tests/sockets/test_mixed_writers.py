@@ -13,11 +13,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from builders import History
 from click.testing import CliRunner
-from mixed_writer import connected
+from mixed_writer import connected, line_of
 from pushing import NEW, Source
 from serving import PATIENCE, Server, lanes
 
@@ -32,13 +33,28 @@ from transports.sshd import Sshd
 
 pytestmark = pytest.mark.sockets
 
-WAYS = ("sftp", "sftp", "vfs", "vfs", "rpc", "rpc", "rpc", "rpc")
 
-PUSHES = 50
-"""Of each."""
+class Load(NamedTuple):
+    """What is pushed at once."""
 
-KILLS = {0: (7, 23), 2: (11, 31), 4: (17,), 6: (29,)}
-"""Which writer is killed, and after how many pushes of its were acknowledged."""
+    ways: tuple[str, ...]
+    pushes: int
+    """Of each."""
+    size: int
+    """Bytes of each push, about."""
+    kills: dict[int, tuple[int, ...]]
+    """Which writer is killed, and after how many pushes of its were acknowledged."""
+
+
+SMALL = Load(
+    ("sftp", "sftp", "vfs", "vfs", "rpc", "rpc", "rpc", "rpc"),
+    50,
+    0,
+    {0: (7, 23), 2: (11, 31), 4: (17,), 6: (29,)},
+)
+
+LARGE = Load(("sftp", "sftp", "vfs", "rpc"), 4, 1 << 20, {0: (1, 2), 2: (2,)})
+"""Over a link each goes with the lock that it takes."""
 
 TESTS = Path(__file__).parents[1]
 
@@ -57,6 +73,7 @@ class Shared:
     server: Server
     sshd: Sshd
     root: Path
+    load: Load
     breaking: threading.Lock = field(default_factory=threading.Lock)
 
     def url(self, way: str) -> str:
@@ -76,12 +93,13 @@ class Shared:
 
     def write(self, number: int) -> int:
         """Push all, killed now and then; how many were acknowledged."""
-        way, at = WAYS[number], 0
+        (ways, pushes, size, kills), at = self.load, 0
+        way = ways[number]
         url = self.server.url("p") if way == "rpc" else self.url(way)
-        for stop in (*KILLS.get(number, ()), PUSHES):
+        for stop in (*kills.get(number, ()), pushes):
             command = [sys.executable, str(TESTS / "sockets" / "mixed_writer.py"), way, url, f"w{number}", str(at)]
             process = subprocess.Popen(
-                [*command, str(PUSHES), str(self.sshd.config)],
+                [*command, str(pushes), str(size), str(self.sshd.config)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -93,21 +111,24 @@ class Shared:
                     said = process.stdout.readline()
                     assert said == f"{at}\n", (way, said, process.stderr and process.stderr.read())
                     at += 1
-                if at < PUSHES:
+                if at < pushes:
                     process.kill()
             self.release(process.pid)
         return at
 
 
-def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path) -> None:
-    shared = Shared(server, sshd, tmp_path / "root")
+@pytest.mark.parametrize("load", [SMALL, LARGE], ids=["small", "large"])
+def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path, load: Load) -> None:
+    shared = Shared(server, sshd, tmp_path / "root", load)
+    count = len(load.ways)
     with connected("rpc", server.url("p"), "") as remote:
         push(remote, "first", 1)
-    assert lanes(len(WAYS), shared.write) == [PUSHES] * len(WAYS)
+    assert lanes(count, shared.write) == [load.pushes] * count
     repository = shared.here()
     snapshot = repository.snapshot()
     refs = {name.decode(): value[0].id for name, value in snapshot.view.refs().items()}
-    expected = {f"refs/heads/w{number}": History().line(PUSHES, name=f"w{number}") for number in range(len(WAYS))}
+    names = [f"w{number}" for number in range(count)]
+    expected = {f"refs/heads/{name}": line_of(History(), name, load.pushes, load.size) for name in names}
     assert {name: refs[name] for name in expected} == {name: line[-1] for name, line in expected.items()}
     there = [snapshot.revision(ordinal) for ordinal in range(sum(pack.segments for pack in snapshot.root.packs))]
     assert len(there) == len(set(there)), "a revision is there twice"

@@ -49,12 +49,12 @@ def whole(link: Proxy) -> None:
     link.change(Link(RTT))
 
 
-def work() -> list[Step]:
-    """A push as a repository makes one, in small."""
+def work(size: int) -> list[Step]:
+    """A push as a repository makes one, with a pack of so many bytes."""
     return [
         steps.Get("root"),
         steps.MakeDirectory("new"),
-        steps.Put("new/pack", b"p" * 50_000),
+        steps.Put("new/pack", b"p" * size),
         steps.Put("new/index", b"i" * 100),
         steps.SyncDirectory("new"),
         steps.Rename("new", "packs"),
@@ -66,20 +66,27 @@ def work() -> list[Step]:
     ]
 
 
-@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+@pytest.mark.parametrize(
+    ("size", "up", "cuts"),
+    [
+        (50_000, True, range(0, 56_000, 3500)),
+        (50_000, False, range(0, 2600, 160)),
+        (1 << 20, True, range(0, 1_100_000, 68_000)),
+    ],
+    ids=["up", "down", "up, much"],
+)
 def test_wherever_it_is_lost_the_steps_before_are_done(
-    transport: SftpTransport, link: Proxy, tmp_path: Path, up: bool
+    transport: SftpTransport, link: Proxy, tmp_path: Path, size: int, up: bool, cuts: range
 ) -> None:
     """Nothing that comes after a step that failed was done: each state is one on the way."""
     steps = 0
-    sizes = range(0, 56_000, 3500) if up else range(0, 2600, 160)
-    for after in sizes:
+    for after in cuts:
         for name in ("root", "old"):
             (tmp_path / name).write_bytes(b"old")
         transport.exists("root")  # It is connected again by itself.
         cut(link, after, up=up)
         try:
-            transport.perform(work())
+            transport.perform(work(size))
         except TransportFailed as lost:
             assert "is lost" in lost.reason  # noqa: PT017
         else:
@@ -87,7 +94,7 @@ def test_wherever_it_is_lost_the_steps_before_are_done(
         whole(link)
         there = {path.name for path in tmp_path.iterdir()}
         if "packs" in there:
-            assert (tmp_path / "packs" / "pack").read_bytes() == b"p" * 50_000
+            assert (tmp_path / "packs" / "pack").read_bytes() == b"p" * size
         if (tmp_path / "root").read_bytes() != b"old":
             assert (tmp_path / "root").read_bytes() == b"new"
             assert "packs" in there
@@ -98,7 +105,7 @@ def test_wherever_it_is_lost_the_steps_before_are_done(
                     path.unlink()
                 (tmp_path / folder).rmdir()
         (tmp_path / "root.1").unlink(missing_ok=True)
-    assert steps < len(sizes) // 2
+    assert steps < len(cuts) // 2
 
 
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])

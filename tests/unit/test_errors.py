@@ -216,6 +216,10 @@ def test_the_servers_root_is_called_so(path: str) -> None:
         ("", "code/a", "code/a"),
         ("/srv/", "code/a", "/srv/code/a"),
         ("~/", "a b", "~/a b"),
+        ("me@h:22:/srv/", "a:/b", "/srv/a:/b"),
+        ("[::1]:~/", "a", "~/a"),
+        ("/srv/a?b:/", "c", "/srv/a?b:/c"),
+        ("sftp://h/srv/?host-key=SHA256:x/y", "a", "sftp://h/srv/a"),
         ("sftp://h/srv/", "a b", "sftp://h/srv/a%20b"),
         ("sftp://h/srv/", "", "sftp://h/srv"),
         ("/", "", "/"),
@@ -250,6 +254,9 @@ def test_what_has_no_path_gets_none() -> None:
         ("/srv/", "`smartserver break-lock '/srv/a b'`"),
         ("~/", "`smartserver break-lock ~/'a b'`"),
         ("sftp://me@h/srv/", "`smartserver break-lock sftp://me@h/srv/a%20b`"),
+        ("sftp://me@h/srv/?host-key=any", "`smartserver break-lock 'sftp://me@h/srv/a%20b?host-key=any'`"),
+        ("me@h:22:/srv/", "`smartserver break-lock '/srv/a b'` on me@h:22"),
+        ("[::1]:~/", "`smartserver break-lock ~/'a b'` on [::1]"),
     ],
 )
 def test_what_breaks_a_lock_can_be_pasted(above: str, cure: str) -> None:

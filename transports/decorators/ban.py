@@ -10,24 +10,36 @@ import fnmatch
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from transports import steps
 from transports.base import ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.steps import Step
+from transports.steps import (
+    Append,
+    Delete,
+    Get,
+    GetStat,
+    ListDirectory,
+    MakeDirectory,
+    Put,
+    ReadRanges,
+    RemoveDirectory,
+    Rename,
+    Step,
+    SyncDirectory,
+)
 
 CALLS: dict[str, type[Step] | None] = {
-    "get": steps.Get,
-    "open_read": steps.ReadRanges,
+    "get": Get,
+    "open_read": ReadRanges,
     "map_file": None,
-    "create": steps.Put,
-    "append": steps.Append,
-    "rename": steps.Rename,
-    "delete": steps.Delete,
-    "make_directory": steps.MakeDirectory,
-    "remove_directory": steps.RemoveDirectory,
-    "list_directory": steps.ListDirectory,
-    "stat": steps.GetStat,
-    "sync_directory": steps.SyncDirectory,
+    "create": Put,
+    "append": Append,
+    "rename": Rename,
+    "delete": Delete,
+    "make_directory": MakeDirectory,
+    "remove_directory": RemoveDirectory,
+    "list_directory": ListDirectory,
+    "stat": GetStat,
+    "sync_directory": SyncDirectory,
     "lock": None,
     "try_lock": None,
 }

@@ -157,5 +157,6 @@ class SlowTransport(PassingTransport):
         return self.inner.try_lock(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
-        self._link.trip()
+        if steps:
+            self._link.trip()
         self.inner.perform(steps)

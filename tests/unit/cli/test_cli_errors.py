@@ -57,6 +57,14 @@ def test_nothing_wrong_is_nothing() -> None:
         ("/srv/a", "", TransportFailed("packs/x", "it is busy"), "/srv/a: 'packs/x': it is busy"),
         ("vfs://h/a", "", TransportFailed("", "vfs://h/a: no sign of life"), "vfs://h/a: no sign of life"),
         ("a", "", TransportFailed("", "a disk is full"), "a: a disk is full"),
+        ("/srv/a/", "/srv/a/", TransportFailed("packs/x", "it is busy"), "'/srv/a/packs/x': it is busy"),
+        ("/srv/a", "", TransportFailed("", "/srv/a is not there"), "/srv/a is not there"),
+        ("/srv/a", "", TransportFailed("", "/srv/a"), "/srv/a"),
+        # What only begins so is another place.
+        ("/srv/a", "", TransportFailed("", "cannot read '/srv/abc'"), "/srv/a: cannot read '/srv/abc'"),
+        ("/srv/a", "", TransportFailed("", "/srv/abc: it is busy"), "/srv/a: /srv/abc: it is busy"),
+        ("/srv/a", "", TransportFailed("", "'/srv/a b': it is busy"), "/srv/a: '/srv/a b': it is busy"),
+        ("/", "", TransportFailed("", "cannot read '/srv/abc'"), "/: cannot read '/srv/abc'"),
         (
             "hpss+sftp://h/srv/a?host-key=any",
             "sftp://h/srv/",

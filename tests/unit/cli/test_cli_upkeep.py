@@ -15,6 +15,7 @@ from stored import stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.cli.place import above
 from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.client import listing
 from smartserver.store.repository import PackRepository
@@ -147,3 +148,17 @@ def test_what_is_none(tmp_path: Path, command: str) -> None:
         (tmp_path / ".git").mkdir()
         said = why(run(command, *yes, str(tmp_path)))
         assert said == f"{tmp_path} is not a repository of smartserver but a git repository"
+
+
+@pytest.mark.parametrize(
+    ("place", "known"),
+    [
+        ("/srv/code/", "/srv/code/"),
+        ("/srv/a?b", "/srv/a?b/"),
+        ("sftp://h/srv/code", "sftp://h/srv/code/"),
+        ("sftp://h/srv/code/?host-key=any", "sftp://h/srv/code/?host-key=any"),
+        ("sftp://h/srv/code?host-key=any", "sftp://h/srv/code/?host-key=any"),
+    ],
+)
+def test_errors_know_how_a_store_is_reached(place: str, known: str) -> None:
+    assert above(place) == known

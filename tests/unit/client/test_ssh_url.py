@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smartserver.client.places import path_in_words
 from smartserver.client.ssh_url import SshLocation, parse_ssh
 from smartserver.client.url import BadUrl
 
@@ -22,6 +23,15 @@ from smartserver.client.url import BadUrl
 def test_good(url: str, location: SshLocation, key: str) -> None:
     assert parse_ssh(url) == location
     assert location.key == key
+
+
+@pytest.mark.parametrize(
+    ("url", "above"),
+    [("hpss+ssh://me@H:22/srv/a", "me@h:22:/srv/"), ("hpss+ssh://[::1]/~/a", "[::1]:~/")],
+)
+def test_errors_know_on_which_machine_a_path_is(url: str, above: str) -> None:
+    assert parse_ssh(url).above == above
+    assert path_in_words(parse_ssh(url)) == f"{above.rpartition(':')[2]}a"
 
 
 @pytest.mark.parametrize(

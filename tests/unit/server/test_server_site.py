@@ -263,6 +263,27 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     assert "root" in damaged.problem
 
 
+def test_what_the_store_lets_nobody_into_is_on_one_page(served: Served) -> None:
+    class Jailed(PassingTransport):
+        def wrap(self, inner: Transport, prefix: str) -> Jailed:
+            return Jailed(inner, prefix=prefix)
+
+        def list_directory(self, path: str) -> list[str]:
+            if path in ("b", "b/c"):
+                raise InvalidPath(path, "it leads out")
+            return self.inner.list_directory(path)
+
+    line = list(served.history.parents)
+    for path in ("a", "c"):
+        served.push(line, {}, path)
+    served.transport.make_directory("b")
+    jailed = Site(Jailed(served.transport))
+    pages = [each for after in ("", "a", "b", "c") for each in jailed.listing("", after, 1)]
+    listed = [(each.path, each.problem) for each in pages]
+    assert listed == [("a", ""), ("b", "it leads out"), ("c", ""), ("team/project", "")]
+    assert jailed.listing("b/c", "b/c") == []
+
+
 def test_a_listing_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         served.transport.make_directory(f"folder{number}")

@@ -211,14 +211,14 @@ def test_a_file_that_gets_shorter_while_it_is_sent(served: Served) -> None:
         def close(self) -> None: ...
 
     contents = Contents()
-    contents.add(Shrinking(), [(0, 5)])
-    with pytest.raises(TransportFailed, match="became shorter"):
+    contents.add("files/x", Shrinking(), [(0, 5)])
+    with pytest.raises(TransportFailed, match=r"^'files/x': it became shorter"):
         contents.read(100)
     files = RequestFiles(served.site.files("files"), None)
     for ranges in ([(0, 5)], [(0, 1), (1, 2)]):  # What is in a result has its size there.
-        with pytest.raises(TransportFailed, match="became shorter"):
-            files.give(Shrinking(), ranges)
-    assert files.give(Shrinking(), [(1, 1), (0, 2)]) == b"bab"
+        with pytest.raises(TransportFailed, match=r"^'files/x': it became shorter"):
+            files.give("files/x", Shrinking(), ranges)
+    assert files.give("files/x", Shrinking(), [(1, 1), (0, 2)]) == b"bab"
 
 
 def test_a_body_is_read_in_pieces() -> None:
@@ -226,8 +226,8 @@ def test_a_body_is_read_in_pieces() -> None:
     storage.put("file", [LARGE])
     contents = Contents()
     assert not contents
-    contents.add(storage.open_read("file"), [(5, 10), (0, 0), (100, 50)])
-    contents.add(storage.open_read("file"), [(0, 3)])
+    contents.add("files/x", storage.open_read("file"), [(5, 10), (0, 0), (100, 50)])
+    contents.add("files/x", storage.open_read("file"), [(0, 3)])
     assert contents
     pieces = list(iter(lambda: contents.read(7), b""))
     assert b"".join(pieces) == LARGE[5:15] + LARGE[100:150] + LARGE[:3]

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import Repeatable
+from builders import Repeatable, Stepwise
 from drafts import written
 
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.quarantine import LOCK, Quarantine, sweep
 from transports.decorators.faulty import FaultyTransport
-from transports.errors import NoSuchFile, TransportFailed
+from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
 
@@ -135,3 +135,19 @@ def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     assert not folder.exists(place.path)
     Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
     assert folder.list_directory(INCOMING) == []
+
+
+@pytest.mark.parametrize(("call", "place"), [("stat", ""), ("list_directory", ""), ("stat", "/file")])
+def test_a_sweep_by_age_leaves_what_it_may_not_look_at(folder: MemoryTransport, call: str, place: str) -> None:
+    """A folder of another account, which stops nobody from removing the others."""
+    for name in ("a", "closed", "z"):
+        folder.make_directory(f"{INCOMING}/{name}")
+        folder.put(f"{INCOMING}/{name}/file", [b"x"])
+
+    class Closed(Stepwise):
+        def before(self, named: str, path: str) -> None:
+            if (named, path) == (call, f"{INCOMING}/closed{place}"):
+                raise PermissionDenied(path)
+
+    assert sweep(Closed(folder), folder.list_directory(INCOMING), always, by_age=True) == 2
+    assert folder.list_directory(INCOMING) == ["closed"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
-from builders import MAIN, Lockless
+from builders import MAIN, Lockless, Stepwise
 from root_cases import make, tip
 
 from smartserver.errors import Unsupported
@@ -14,6 +17,8 @@ from smartserver.store.swap import LOCK_WAIT, RootFile
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import Locked
+from transports.memory import MemoryTransport
+from transports.steps import Put
 
 
 class Waits(PassingTransport):
@@ -77,3 +82,121 @@ def test_who_cannot_lock_is_told_what_he_can_do(storage: Transport) -> None:
     make(storage, {MAIN: tip(1)}, "project")
     with pytest.raises(Unsupported, match=r"push to it through a server \(hpss://\), or pull it into a new repository"):
         RootFile(Lockless(storage), "project").check_lock()
+
+
+# -- a store behind a link, to which much is brought with the lock
+
+BROUGHT = Put("project/packs/new", b"p")
+
+
+class Slow(Stepwise):
+    """Something happens while that pack is brought."""
+
+    meanwhile: Callable[[], object]
+
+    def before(self, call: str, path: str) -> None:
+        if (call, path) == ("create", BROUGHT.path):
+            self.meanwhile()
+
+
+@pytest.fixture
+def far() -> Slow:
+    inner = MemoryTransport()
+    make(Lockless(inner), {MAIN: tip(1)}, "project")
+    return Slow(Lockless(inner))
+
+
+@pytest.fixture
+def slept(far: Slow, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between looks, on a clock that moves by them, and by more than one waits while the pack is brought."""
+    clock, pauses = [0.0], []
+
+    def pause(seconds: float) -> None:
+        clock.append(seconds)
+        pauses.append(seconds)
+
+    far.meanwhile = lambda: clock.append(LOCK_WAIT + 3)
+    monkeypatch.setattr(time, "sleep", pause)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(clock))
+    return pauses
+
+
+def test_what_is_brought_first_is_no_waiting(far: Slow, slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the lock for a moment then is waited for."""
+    holder = ExitStack()
+    holder.enter_context(RootFile(far.inner, "project").swapping())
+    pause = time.sleep
+
+    def let_go(seconds: float) -> None:
+        pause(seconds)
+        if len(slept) == 3:
+            holder.close()
+
+    monkeypatch.setattr(time, "sleep", let_go)
+    with RootFile(far, "project").swapping([BROUGHT]):
+        assert far.inner.get(BROUGHT.path) == BROUGHT.content
+    assert len(slept) == 3
+
+
+def test_who_brought_something_waits_as_long_as_others(far: Slow, slept: list[float]) -> None:
+    """And is not waited for again at once, once that was in vain."""
+    file = RootFile(far, "project")
+    with RootFile(far.inner, "project").swapping():
+        with pytest.raises(Locked, match="within 30 s"), file.swapping([BROUGHT]):
+            raise AssertionError("held a lock that another holds")
+        assert sum(slept) == pytest.approx(LOCK_WAIT)
+        far.inner.delete(BROUGHT.path)
+        far.meanwhile = list
+        with pytest.raises(Locked), file.swapping([BROUGHT]):
+            raise AssertionError("held a lock that another holds")
+        assert sum(slept) == pytest.approx(LOCK_WAIT)
+
+
+def test_other_threads_need_not_wait_for_what_one_brings(far: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.store.swap.LOCK_WAIT", 0.01)
+    file = RootFile(far, "project")
+    began, go_on = threading.Event(), threading.Event()
+
+    def meanwhile() -> None:
+        began.set()
+        assert go_on.wait(60)
+
+    far.meanwhile = meanwhile
+
+    def bring() -> None:
+        with file.swapping([BROUGHT]):
+            pass
+
+    with ThreadPoolExecutor(1) as threads:
+        brought = threads.submit(bring)
+        try:
+            assert began.wait(60)
+            with file.swapping():
+                pass
+        finally:
+            go_on.set()
+        brought.result()
+
+
+def test_who_had_to_wait_for_his_turn_looks_again(far: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He is refused, waits until another thread has let go, and has the lock without a pause."""
+    monkeypatch.setattr(time, "sleep", pytest.fail)
+    far.meanwhile = list
+    file = RootFile(far, "project")
+    file._stuck_until = float("inf")
+
+    class Turn:
+        """Of a thread that lets go once it is waited for."""
+
+        def acquire(self, timeout: float) -> bool:
+            holder.close()
+            return True
+
+        def release(self) -> None:
+            pass
+
+    with ExitStack() as holder:
+        holder.enter_context(RootFile(far.inner, "project").swapping())
+        monkeypatch.setattr(file, "_turn", Turn())
+        with file.swapping([BROUGHT]):
+            pass

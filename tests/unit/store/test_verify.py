@@ -365,7 +365,7 @@ class Ends(PassingTransport):
     """A store behind a link, which is lost after so many files were looked at, or one that lets no more be read."""
 
     left = [1 << 60]
-    lost = False
+    lost = True
 
     def reach(self, path: str) -> Transport:
         self.left[0] -= 1
@@ -399,3 +399,25 @@ def test_a_store_that_cannot_be_reached_or_read_is_no_damage(
             assert PackRepository(link).verify().problems == ()
             break
     assert left > 6
+
+
+def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, repository: PackRepository) -> None:
+    """What was found before is told, and that the rest is not known."""
+    history = History()
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    bad = altered(history, line[1], frame=(history.key_at(line[1], "src/file.txt"), b"no frame"))
+    forge(repository, storage, bad, refs={})
+    other = history.commit({"another": b"root"})
+    push(repository, history, [other], {MAIN: other})
+    (damage,) = problems(storage)
+    link, ends = Ends(storage), set[tuple[str, ...]]()
+    for left in itertools.count():
+        link.left[0] = left
+        with contextlib.suppress(TransportFailed):
+            found, *more = PackRepository(link).verify().problems
+            assert found == damage
+            ends.add(tuple(more))
+            if not more:
+                break
+    assert ends == {(), ("the connection to h is lost: what comes after that was not checked",)}

@@ -83,15 +83,17 @@ def test_what_is_not_banned_is_handed_on_together() -> None:
             super().perform(steps)  # type: ignore[arg-type]
 
     storage = Watched()
-    banned = BanTransport(storage, [("delete", "*"), ("open_read", "packs/*")])
+    banned = BanTransport(storage, [("delete", "*"), ("open_read", "packs/*"), ("append", "*")])
     done = steps.Get("a")
     banned.perform([steps.Put("a", b"1"), done])
     with pytest.raises(CallBanned, match=r"the rule delete, \* bans delete: 'a'"):
         banned.perform([steps.MakeDirectory("packs"), steps.Put("b"), steps.Delete("a"), steps.Put("c")])
     with pytest.raises(CallBanned, match="bans open_read"):
         banned.child("packs").perform([steps.ReadRanges("x"), steps.SyncDirectory("")])
+    with pytest.raises(CallBanned, match=r"the rule append, \* bans append: 'a'"):
+        banned.perform([steps.Get("a"), steps.Append("a", b"2")])
     assert together[:2] == [2, 2]
-    assert (done.content, storage.list_directory("")) == (b"1", ["a", "b", "packs"])
+    assert (storage.get("a"), done.content, storage.list_directory("")) == (b"1", b"1", ["a", "b", "packs"])
 
 
 def test_a_rule_that_matches_no_call_names_those_there_are() -> None:

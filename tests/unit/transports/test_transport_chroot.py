@@ -11,7 +11,7 @@ from transports.base import Transport
 from transports.decorators.chroot import ChrootTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.local import LocalTransport
-from transports.steps import Delete, Get, Put, Rename
+from transports.steps import Append, Delete, Get, Put, Rename
 
 
 @pytest.fixture
@@ -54,6 +54,7 @@ USES: list[Callable[[Transport, str], object]] = [
     lambda transport, path: transport.real_path(path),
     lambda transport, path: transport.perform([Get("folder/x"), Get(path)]),
     lambda transport, path: transport.perform([Delete("folder/x"), Put(f"{path}.new")]),
+    lambda transport, path: transport.perform([Append("folder/x", b"more"), Append(path, b"more")]),
     lambda transport, path: transport.perform([Rename("folder/x", f"{path}.new")]),
 ]
 
@@ -64,6 +65,7 @@ def test_no_way_out(transport: Transport, tree: Path, use: Callable[[Transport, 
     with pytest.raises(PermissionDenied, match=r"^it leads out of the tree: '"):
         use(transport, path)
     assert sorted(each.name for each in (tree.parent / "tree2").iterdir()) == ["secret"]
+    assert (tree.parent / "tree2" / "secret").read_bytes() == b"secret"
     assert (tree / "folder" / "x").read_bytes() == b"x"
 
 

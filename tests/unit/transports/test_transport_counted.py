@@ -115,10 +115,11 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
         steps.Put("a/x", b"123"),
         steps.Put("a/y", b"4567"),
         steps.Rename("a/y", "a/z"),
+        steps.Append("a/x", b"89"),
         steps.SyncDirectory("a"),
     ]
     transport.perform(changes)
-    assert transport.counts == Counts(files_opened=2, bytes_written=7, syncs=3)
+    assert transport.counts == Counts(files_opened=3, bytes_written=9, syncs=4)
     before = transport.counts
     reads: list[Step] = [
         steps.Get("a/x"),
@@ -128,8 +129,8 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
         steps.GetStat("a"),
     ]
     transport.perform(reads)
-    assert transport.counts - before == Counts(files_opened=2, reads=3, bytes_read=6)
-    assert storage.groups == [5, 5]
+    assert transport.counts - before == Counts(files_opened=2, reads=3, bytes_read=8)
+    assert storage.groups == [6, 5]
     before = transport.counts
     with pytest.raises(NoSuchFile):
         transport.perform([steps.Get("a/x"), steps.Delete("absent")])

@@ -19,6 +19,7 @@ from transports.steps import Step
     [
         lambda transport: transport.create("x"),
         lambda transport: transport.put("x", []),
+        lambda transport: transport.append("x"),
         lambda transport: transport.rename("x", "y"),
         lambda transport: transport.delete("x"),
         lambda transport: transport.make_directory("x"),
@@ -51,6 +52,7 @@ def test_changes_made_behind_it_are_seen() -> None:
     [
         steps.MakeDirectory("x"),
         steps.Put("x"),
+        steps.Append("here", b" and more"),
         steps.Rename("here", "x"),
         steps.Delete("here"),
         steps.RemoveDirectory("folder"),
@@ -66,6 +68,7 @@ def test_steps_are_performed_up_to_the_first_that_changes(change: Step) -> None:
         ReadonlyTransport(storage).perform([before, change, after])
     assert (before.content, wrong.value.path) == (b"here", change.path)
     assert storage.list_directory("") == ["folder", "here"]
+    assert storage.get("here") == b"here"
     with pytest.raises(LookupError):
         after.result  # noqa: B018
 

@@ -122,6 +122,11 @@ def served() -> Iterator[Served]:
         peer.join()
 
 
+def test_nobody_is_reached_for_no_steps(served: Served) -> None:
+    SftpTransport(Line(served.connect), "/srv", "there").perform([])
+    assert served.peers == []
+
+
 def test_a_lost_connection_is_made_again_by_the_next_call(served: Served) -> None:
     transport = SftpTransport(Line(served.connect), "/srv", "there")
     child = transport.child("folder")

@@ -241,12 +241,46 @@ def test_more_names_than_were_asked_for_are_asked_for_anew() -> None:
     assert have(talks.names(PLACE, []), *rounds) == ["b"]
 
 
-def test_a_folder_without_end() -> None:
+def too_few(part: Names) -> list[list[Answer]]:
+    """Flights that bring only such parts, until the folder is open to be read on."""
     rounds: list[list[Answer]] = []
     for times in talks.LISTED:
-        rounds += [[OPEN, FOLDER], [*[Names((b"a", b"b"))] * times, OK]]
-    wrong = str(refused(talks.names(PLACE, []), *rounds))
-    assert "more than the 2,048 names that the server gave when asked 1,024 times" in wrong
+        rounds += [[OPEN, FOLDER], [*[part] * times, OK]]
+    return [*rounds, [OPEN, FOLDER]]
+
+
+def test_a_server_may_give_one_name_at_a_time() -> None:
+    """However many there are."""
+    each = [Names((b"%04d" % number,)) for number in range(2 * talks.READ_ON + 3)]
+    last: list[Answer] = [*each[2 * talks.READ_ON :], *[EOF] * (talks.READ_ON - 3)]
+    flights: list[Sequence[Answer]] = [each[: talks.READ_ON], each[talks.READ_ON : 2 * talks.READ_ON], last, [OK]]
+    undo: list[Request] = []
+    assert have(talks.names(PLACE, undo), *too_few(each[0]), *flights) == [part.names[0].decode() for part in each]
+    assert undo == []
+
+
+@pytest.mark.parametrize("part", [Names((b"a", b"b")), Names((b"a" * 100,)), Names(())])
+def test_a_folder_without_end(monkeypatch: pytest.MonkeyPatch, part: Names) -> None:
+    """What is counted is what came."""
+    monkeypatch.setattr(talks, "MOST_NAMES", talks.READ_ON * (64 + sum(64 + len(name) for name in part.names)))
+    undo: list[Request] = []
+    count = 2 * talks.READ_ON * len(part.names)
+    wrong = str(refused(talks.names(PLACE, undo), *too_few(part), *[[part] * talks.READ_ON] * 2, [OK]))
+    assert wrong == f"'folder/x': it has more than the {count:,} names that were taken: no more are listed"
+    assert undo == []
+
+
+def test_a_large_folder_is_closed_when_it_cannot_be_read_on() -> None:
+    undo: list[Request] = []
+    talk = talks.names(PLACE, undo)
+    asked = next(talk)
+    for answers in too_few(Names((b"a",))):
+        asked = talk.send(answers)
+    assert (asked, undo) == ([sftp.read_directory(b"h")] * talks.READ_ON, [sftp.close(b"h")])
+    assert talk.send([FAILURE] * talks.READ_ON) == [sftp.close(b"h")]
+    with pytest.raises(TransportFailed, match="Failure"):
+        talk.send([OK])
+    assert undo == []
 
 
 def test_a_folder_that_cannot_be_read() -> None:

@@ -56,6 +56,7 @@ def locking(transport: Transport) -> None:
         (lambda transport: transport.sync_directory("folder"), 1),
         (lambda transport: transport.real_path("folder"), 1),
         (lambda transport: transport.describe("folder"), 0),
+        (lambda transport: transport.perform([]), 0),
         (reading, 4),
         (writing, 2),
         (locking, 2),

@@ -56,7 +56,7 @@ class GivenFiles:
             yield self.body[:1]
             self.body = self.body[1:]
 
-    def give(self, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+    def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
         content = b"".join(file.read_ranges(ranges))
         if len(content) < 4:
             return content
