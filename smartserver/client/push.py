@@ -174,7 +174,10 @@ class Push:
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
         error, known = refusal.error, self._remote.knowledge
-        if isinstance(error, KnownRevisions):
+        if self._new is not None and self._creating is None and known.vcs and known.vcs != self._new.vcs:
+            # It was made anew, for another system: whatever the body met there, making it is refused by that name.
+            self._creating = self._new
+        elif isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = None
         elif isinstance(error, LimitExceeded) and error.what == BULK_BYTES and flags & RequestFlag.BULK:

@@ -18,7 +18,7 @@ from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
-from smartserver.store.format import FORMAT, Discipline
+from smartserver.store.format import FORMAT, Discipline, is_marked
 from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Look
@@ -223,9 +223,10 @@ class Site:
                 continue  # A git repository has many folders, and none of ours.
             if FORMAT in names:
                 listed = self._listed(folder)
-                if (listed.vcs or listed.problem) and _is_behind(folder, after):
-                    found.append(listed)
-                continue  # Nothing lies in a repository but what is its own.
+                if listed.vcs or self._is_marked(folder):
+                    if (listed.vcs or listed.problem) and _is_behind(folder, after):
+                        found.append(listed)
+                    continue  # Nothing lies in a repository but what is its own.
             below = [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]
             folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
         return found
@@ -276,7 +277,23 @@ class Site:
         with contextlib.suppress(TransportError):
             self._whole.perform([*formats, *also])
         likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
-        return next((found for name in (*likely, *names[known:]) if (found := self._look(name)).exists), None)
+        for name in (*likely, *names[known:]):
+            try:
+                found = self._look(name)
+            except CodedError:
+                if self._is_marked(name):
+                    raise
+                continue  # What has that name there is somebody's own.
+            if found.exists:
+                return found
+        return None
+
+    def _is_marked(self, name: str) -> bool:
+        """Whether a folder's `format` is a repository's; that of one which cannot be read may be."""
+        try:
+            return is_marked(self._counted.child(name) if name else self._counted)
+        except TransportError:
+            return True
 
     def _look(self, name: str, seen: Seen | None = None) -> Found:
         """The repository of that name, kept open, or the place where it may be made."""

@@ -29,6 +29,7 @@ from smartserver.store.format import (
     TEMPORARY,
     Discipline,
     foreign_in,
+    is_ours,
     recognise,
 )
 from smartserver.store.swap import RootFile
@@ -160,6 +161,8 @@ class Creation:
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
         for name in folder.list_directory(""):
+            if name in (FORMAT, ROOT) and folder.stat(name).kind is not EntryKind.FILE:
+                raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
             if name not in NAMES and not name.startswith(TEMPORARY):
                 below = _repository_below(above, _below(path, name))
                 if below is not None:
@@ -225,13 +228,15 @@ class Creation:
     def _explain(self, wrong: TransportError, content: bytes) -> None:
         """What it means that it was not finished; nothing is raised where something else is in the place."""
         above, path = self._file.above, self._file.path
+        named = str(getattr(wrong, "path", ""))
+        if f"{self._beside}/" in named:  # What fails in there comes before the rename.
+            raise wrong
         there = steps.Get(_below(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
             self._made, self._beside = [], ""
             raise OutcomeUnknown(f"{wrong}; looking for the new repository failed, too: {also}") from wrong
-        named = str(getattr(wrong, "path", ""))
         taken = isinstance(wrong, DirectoryNotEmpty | FileExists) and (named == path or named.endswith(f"/{path}"))
         if there.result != content and (taken or there.result is not None):
             return
@@ -297,12 +302,15 @@ class _Surroundings:
         *self._places, own = _places(path)
         place = steps.GetStat(own)
         self._stats = [steps.GetStat(each) for each in self._places]
-        self._roots = [steps.Get(_below(each, ROOT)) for each in self._places]
-        self._formats = [steps.GetStat(_below(each, FORMAT)) for each in self._places]
+        self._marks = [_Marks(each) for each in self._places]
         self._others = [[steps.GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
         siblings = steps.ListDirectory(self._places[-1])
         others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
-        above.perform([place, *self._stats, *self._roots, *self._formats, *others, siblings])
+        marks = [each for row in self._marks for each in row.steps]
+        above.perform([place, *self._stats, *marks, *others, siblings])
+        reads = [each for row in self._marks for each in row.reads]
+        if reads:
+            above.perform(reads)
         self.free = place.result is None
         """Whether nothing is in the place."""
         self.missing = [each.path for each in self._stats if each.path and each.result is None]
@@ -321,13 +329,32 @@ class _Surroundings:
             stat = self._stats[number].result
             if stat is not None and stat.kind is not EntryKind.DIRECTORY:
                 raise InvalidPath(self._path, f"{_name(place)} is a file")
-            root = self._roots[number].result
-            if root is not None and self._formats[number].result is not None and _is_live(root):
+            if self._marks[number].live:
                 raise NestedRepository(self._path, place)
             row = zip(FOREIGN, self._others[number], strict=True)
             foreign = foreign_in([name for name, each in row if place and each.result is not None])
             if foreign is not None:
                 raise InvalidPath(self._path, f"{_name(place)} is {foreign}: nothing is made inside it")
+
+
+class _Marks:
+    """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
+
+    def __init__(self, place: str) -> None:
+        self.steps = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
+        self._line, self._root = steps.Get(_below(place, FORMAT)), steps.Get(_below(place, ROOT))
+
+    @property
+    def reads(self) -> list[Step]:
+        """What is to be read once these steps were performed; nothing where there is no repository."""
+        return [self._line, self._root] if all(map(_is_file, self.steps)) else []
+
+    @property
+    def live(self) -> bool:
+        """Whether a repository is there, once that was read."""
+        if not self.reads or self._root.result is None:
+            return False
+        return is_ours(self._line.result or b"") and _is_live(self._root.result)
 
 
 def remove_tree(transport: Transport, path: str) -> None:
@@ -417,7 +444,7 @@ class _Left:
     @property
     def found(self) -> Remains | None:
         """What that is, once it was looked at."""
-        if self._root.result is not None:
+        if _is_file(self._root):
             # With a format it is a whole one, some of whose folders were taken away.
             return None if self._format.result is not None else Remains("a root", FORMAT)
         kept = next((name for name, each in self._kept.items() if each.result), None)
@@ -448,12 +475,11 @@ def _file_in_the_way(above: Transport, path: str) -> str | None:
 
 def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
-    folder = above.child(place) if place else above
-    try:
-        content = folder.get(ROOT)
-    except (NoSuchFile, NotADirectory):
-        return False
-    return folder.exists(FORMAT) and _is_live(content)
+    marks = _Marks(place)
+    above.perform(marks.steps)
+    if marks.reads:
+        above.perform(marks.reads)
+    return marks.live
 
 
 def _repository_below(above: Transport, place: str) -> str | None:
@@ -468,6 +494,10 @@ def _repository_below(above: Transport, place: str) -> str | None:
         with contextlib.suppress(TransportError):
             todo += [_below(at, name) for name in above.list_directory(at)]
     return None
+
+
+def _is_file(asked: steps.GetStat) -> bool:
+    return asked.result is not None and asked.result.kind is EntryKind.FILE
 
 
 def _is_live(root: bytes) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from smartserver.errors import A_BAZAAR_REPOSITORY, A_GIT_REPOSITORY, CorruptFile, Unsupported
-from transports.base import Transport
-from transports.steps import GetStat
+from transports.base import EntryKind, Transport
+from transports.steps import Get, GetStat
 
 FORMAT = "format"
 ROOT = "root"
@@ -91,6 +91,27 @@ def parse_format(content: bytes) -> Format:
     if name != "swap" or value not in {discipline.value for discipline in Discipline}:
         raise Unsupported(f"the swap discipline {swap!r} in the file {FORMAT!r}", SPOKEN)
     return Format(Discipline(value), version)
+
+
+def is_ours(content: bytes) -> bool:
+    """Whether a file of that name and content is a repository's, be it of another release: what else may be called so
+    says nothing."""
+    return content.startswith(FAMILY.encode())
+
+
+def is_marked(folder: Transport) -> bool:
+    """Whether a folder's `format` is a repository's.
+
+    Raises:
+        TransportError: the store failed.
+    """
+    looks = GetStat(FORMAT)
+    folder.perform([looks])
+    if looks.result is None or looks.result.kind is not EntryKind.FILE:
+        return False
+    line = Get(FORMAT)
+    folder.perform([line])
+    return is_ours(line.result or b"")
 
 
 FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")

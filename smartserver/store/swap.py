@@ -22,7 +22,7 @@ from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Out
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.far import is_far
-from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, parse_format
+from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
 from smartserver.store.lock_folder import HELD, Held, LockFolder
 from transports.base import Capability, Transport
 from transports.errors import (
@@ -246,7 +246,12 @@ class RootFile:
             self.folder.perform([root])
         else:
             line = Get(FORMAT)
-            self.folder.perform([line, root])
+            try:
+                self.folder.perform([line, root])
+            except TransportFailed:
+                if is_marked(self.folder):
+                    raise
+                return None  # A folder that somebody called `format` or `root`.
             if line.result is None:
                 return None
             self._format = self._obeyed(line.result)

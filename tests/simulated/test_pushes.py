@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History
+from builders import MAIN, History, push
 from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
 from smartserver.client.body import Plan
@@ -31,8 +31,10 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
+from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import encode_graph
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
@@ -230,6 +232,21 @@ def test_a_repository_made_anew(work: Work) -> None:
     assert work.source.planned[-2:] == [2, 5]
     assert work.refs() == {MAIN: work.line[5], OTHER: work.line[0]}
     assert set(work.remote.knowledge.tips()) == {work.line[5], work.line[0]}
+
+
+@pytest.mark.parametrize("vcs", ["bzr 2a", "git sha256"])
+def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None:
+    """What the body met there is not what is wrong: the first push says it as the second does."""
+    work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
+
+    def other(transaction: RepositoryTransaction) -> None:
+        transaction.create(vcs, KINDS_OF[vcs], {})
+
+    push(work.joint.site.find(PATH).repository, work.history, [], first=other)
+    for _ in range(2):
+        with pytest.raises(WrongVcs) as wrong:
+            work.push(RefUpdate(MAIN, work.line[5]))
+        assert wrong.value.vcs == vcs
 
 
 def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:

@@ -28,6 +28,7 @@ from smartserver.client.push import PLANS
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import (
     AccessDenied,
+    CorruptRecord,
     KnownRevisions,
     LimitExceeded,
     MissingBase,
@@ -116,6 +117,14 @@ def test_a_repository_that_is_gone_is_made_anew() -> None:
     assert updated.outcome is Outcome.DONE
     assert source.haves == [[TIP], []]
     assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+def test_a_repository_made_anew_for_another_system_refuses_to_be_made() -> None:
+    there_now = msgspec.structs.replace(state(OTHER, 7), vcs="bzr 2a", incarnation=bytes(16))
+    server = Server([saying((CorruptRecord(b"", b"", "malformed"), there_now), WrongVcs("project", "bzr 2a", NEW.vcs))])
+    with pytest.raises(WrongVcs):
+        remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert [each[0] for each in requests(server)] == ["Repository.insert_pack", "Repository.create"]
 
 
 def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:

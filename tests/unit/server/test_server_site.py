@@ -10,7 +10,7 @@ import pytest
 from builders import KINDS, MAIN, History, push
 from dialogs import Served
 
-from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository
+from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.server import site
 from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
@@ -261,6 +261,21 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     damaged, whole = Site(served.transport).listing("")
     assert (damaged.path, damaged.vcs, whole.path) == ("damaged", "", "team/project")
     assert "root" in damaged.problem
+
+
+def test_what_somebody_called_as_we_do_is_no_repository(served: Served) -> None:
+    served.transport.put("format", (b"hi\n",))
+    for name in ("team/format", "team/root"):
+        served.transport.make_directory(name)
+    fresh = Site(served.transport)
+    assert [each.path for each in fresh.listing("")] == ["team/project"]
+    assert fresh.find_above("team/project/x").at == "team/project"
+    assert not fresh.find("team/new").exists
+    assert not fresh.find_above("team/new").exists
+    served.transport.delete("team/project/format")
+    served.transport.put("team/project/format", (b"smartserver repository 9\n",))
+    with pytest.raises(Unsupported):
+        Site(served.transport).find("team/project/new")
 
 
 def test_what_the_store_lets_nobody_into_is_on_one_page(served: Served) -> None:

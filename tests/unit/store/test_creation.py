@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Lockless
+from builders import MAIN, History, Lockless, push
 from root_cases import create, make, many, new_root, tip
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
 from smartserver.store.creation import LOOKED_AT, Creation, instead
+from smartserver.store.format import Discipline
+from smartserver.store.repository import PackRepository
 from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
 from transports.decorators.faulty import FaultyTransport
@@ -94,6 +96,38 @@ def test_no_repository_above_another(storage: Transport) -> None:
     make(storage, {}, "d/x/later/e")  # Further down than is looked.
     with pytest.raises(InvalidPath, match="the folder holds 'x', which belongs to no repository"):
         make(storage, {}, "d")
+
+
+@pytest.mark.parametrize("folders", [["root"], ["format"], ["format", "root"], []], ids=" ".join)
+@pytest.mark.parametrize("discipline", [Discipline.FILE, Discipline.FOLDER])
+def test_what_somebody_called_as_we_do_stops_nothing(
+    storage: Transport, folders: list[str], discipline: Discipline
+) -> None:
+    for above in ("", "a/", "a/b/"):
+        if above:
+            storage.make_directory(above.rstrip("/"))
+        for name in ("format", "root"):
+            if name in folders:
+                storage.make_directory(above + name)
+            else:
+                storage.put(above + name, [b"hi\n"])
+    repository = PackRepository(storage, "a/b/c", discipline=discipline)
+    assert not repository.exists()
+    assert repository.instead() == ""
+    push(repository, History(), [])
+    assert repository.exists()
+
+
+@pytest.mark.parametrize("name", ["root", "format"])
+def test_a_folder_of_our_names_in_the_place_is_left_alone(storage: Transport, name: str) -> None:
+    storage.make_directory("a")
+    storage.make_directory(f"a/{name}")
+    with pytest.raises(NoSuchRepository):
+        RootFile(storage, "a").read()
+    assert instead(storage, "a") == ""
+    with pytest.raises(InvalidPath, match=f"the folder holds '{name}', which belongs to no repository"):
+        make(storage, {}, "a")
+    assert storage.list_directory("a") == [name]
 
 
 @pytest.mark.parametrize(("name", "what"), [(".git", "a git repository"), (".hg", "a Mercurial"), (".bzr", "a Bazaar")])

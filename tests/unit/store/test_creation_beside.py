@@ -12,7 +12,7 @@ from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check
 from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown
 from smartserver.store.format import MADE_BESIDE
 from smartserver.store.repository import PackRepository
-from transports.base import Transport
+from transports.base import Transport, WriteFile
 from transports.decorators.faulty import FaultyTransport
 from transports.errors import TransportError, TransportFailed
 from transports.memory import MemoryTransport
@@ -168,6 +168,27 @@ def test_a_place_that_can_be_none_is_refused() -> None:
         with pytest.raises(error, match=why):
             push(PackRepository(Lockless(storage), path), history, line, {MAIN: line[0]})
         assert visible(storage) == before
+
+
+class Full(Stepwise):
+    """A store with no room for the pack, which it cannot say by name, as a server of SFTP."""
+
+    def create(self, path: str) -> WriteFile:
+        if path.endswith(".pack"):
+            raise TransportFailed(path, "not written, the server says: Failure (its disk may be full)")
+        return super().create(path)
+
+
+@pytest.mark.parametrize("path", ["a", "a/b/c"])
+@pytest.mark.parametrize("large", [False, True])
+def test_what_fails_before_the_rename_changed_nothing(path: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if large:
+        monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10)
+    storage, history = MemoryTransport(), History()
+    line = history.line(1)
+    with pytest.raises(TransportFailed, match="not written"):
+        push(PackRepository(Full(Lockless(storage)), path), history, line, {MAIN: line[0]})
+    assert storage.list_directory("") == []
 
 
 class Lost(Stepwise):

@@ -4,7 +4,7 @@ import pytest
 
 from smartserver.errors import CorruptFile, Unsupported
 from smartserver.store import format as formats
-from smartserver.store.format import VERSION, VERSIONS, Discipline, Format, parse_format, recognise
+from smartserver.store.format import VERSION, VERSIONS, Discipline, Format, is_marked, is_ours, parse_format, recognise
 from transports.memory import MemoryTransport
 
 
@@ -30,6 +30,7 @@ def test_the_line() -> None:
     ],
 )
 def test_what_this_release_does_not_speak_is_named(content: bytes, what: str) -> None:
+    assert is_ours(content) is (b"smartserver" in content)
     with pytest.raises(Unsupported, match=r"this side speaks smartserver repository 1 swap=file") as raised:
         parse_format(content)
     assert raised.value.what.startswith(what)
@@ -44,6 +45,19 @@ def test_an_older_version_is_read_and_named(monkeypatch: pytest.MonkeyPatch) -> 
         read = parse_format(b"smartserver repository %b swap=file\n" % version.encode())
         assert read == Format(Discipline.FILE, version)
         assert read.line() == b"smartserver repository %b swap=file\n" % version.encode()
+
+
+def test_a_folder_is_marked_by_our_line_alone() -> None:
+    storage = MemoryTransport()
+    assert not is_marked(storage)
+    storage.put("format", [b"smartserver repository 9\n"])
+    assert is_marked(storage)
+    storage.delete("format")
+    storage.put("format", [b"hi\n"])
+    assert not is_marked(storage)
+    storage.delete("format")
+    storage.make_directory("format")
+    assert not is_marked(storage)
 
 
 @pytest.mark.parametrize("content", [b"", b"smartserver repository 1 swap=file", b"a\nb\n", b"x" * 1000])
