@@ -184,7 +184,8 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
     why: str
 
     def __str__(self) -> str:
-        return f"it is unknown whether the change was made: {self.why}"
+        unknown = "it is unknown whether the change was made"
+        return self.why if unknown in self.why else f"{unknown}: {self.why}"  # A step of it may have said so.
 
 
 @dataclasses.dataclass(eq=False)

@@ -110,7 +110,8 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
     with _told(f"cannot connect to {way.where}"):
         carrier = _Carrier(way)
     try:
-        with _told(f"cannot log in to {way.where}"):
+        proxy = f" through `{way.command}`" if way.command else ""
+        with _told(f"cannot log in to {way.where}{proxy}"):
             return Session(carrier.channel(way, patience), way.where, patience=patience)
     except BaseException:
         carrier.close()
@@ -284,8 +285,9 @@ def _options(account: Account) -> Mapping[str, Any]:
     config = paramiko.SSHConfig()
     if account.port:  # What is said first holds, in a command too.
         config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
-    with contextlib.suppress(FileNotFoundError), open(os.path.expanduser(account.config), encoding="utf-8") as lines:
-        config.parse(lines)
+    path = os.path.expanduser(account.config)
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="surrogateescape") as lines:
+        config.parse(lines)  # In a comment or a path there are any bytes.
     return config.lookup(account.host)
 
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, count, is_store_url, is_url, near, open_store
+from smartserver.cli.place import above, check_meant, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
@@ -27,7 +27,7 @@ from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
-from smartserver.errors import NoSuchRepository, NotDone, shown
+from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, NotDone, WrongParents, shown
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RefValue, RevisionId
 from smartserver.server import jail
@@ -94,13 +94,14 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
     """The repository at a place, or where one may be made, as a server would show it.
 
     Raises:
-        CommandError: it is no place.
+        CommandError: it is no place, or hardly the one that is meant.
         BadFlag: as `client_for`.
     """
     if is_url(place):
         with client_for(place, flags) as (client, location):
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
+    check_meant(place)
     served, name = _parts(place)
     site = Site(open_store(served, flags), name=served, tidies=False)
 
@@ -307,6 +308,20 @@ class StoredPlan:
 # -- what became of it
 
 
+@contextmanager
+def sent_from(place: str) -> Iterator[None]:
+    """Have what the written side says is wrong with the records that came name the place they came from: nothing of
+    its own is damaged.
+
+    Raises:
+        CommandError: a record is not what its key says.
+    """
+    try:
+        yield
+    except (CorruptRecord, WrongParents, MissingReference) as wrong:
+        raise CommandError(f"{place}: {wrong}") from wrong
+
+
 def report(pushed: Pushed, kept: int) -> None:
     """Say what was done; `kept`: entries of maps that differ and were not to be replaced.
 
@@ -397,7 +412,7 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
         report(Pushed([], []), 0)
         return
     results: Sequence[Result | CodedError]
-    with one_line(target.place):
+    with one_line(target.place), sent_from(source.place):
         try:
             results = here.exchange(here.outgoing(calls, flags, body)).results
         except Refusal as refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import click
@@ -22,16 +23,22 @@ def command(flags: frozenset[str], path: str, refs: bool) -> None:
     """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
     (sftp://, vfs://).
 
+    Exit status 1 when one cannot be read, whose line says why, or a folder or store is not there.
+
     \b
     smartserver list ~/repositories
     smartserver list --refs hpss://example.org/team
     smartserver list sftp://me@example.org/srv/code
     """
+    is_whole = True
     for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, flags, refs=refs):
         what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
         click.echo(plain(f"{each.path or '.'}: {what}"))
         for name in each.refs:
             click.echo(plain(f"    {name.decode('utf-8', 'backslashreplace')}"))
+        is_whole = is_whole and not each.problem
+    if not is_whole:
+        sys.exit(1)
 
 
 def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
@@ -47,5 +54,5 @@ def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repo
         check_folder(path)
     root = open_store(path, flags)
     with one_line(path, above(path)):
-        for each in Site(root, inside=inside_of(root)).listing(""):
+        for each in Site(root, inside=inside_of(root)).listing("", must_be=True):
             yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)

@@ -107,6 +107,25 @@ def check_folder(path: str) -> None:
         raise CommandError(f"{path} cannot be read by user {user()}")
 
 
+def check_meant(place: str) -> None:
+    """Accept a folder that is to be made only where it is not, rather, one of another machine as scp names it, or one
+    below a home that no shell has put in. What is there is meant, and so is all that begins with `./`.
+
+    Raises:
+        CommandError: it may be one of these.
+    """
+    first, _, rest = place.partition("/")
+    if "://" in place or os.path.lexists(first):
+        return
+    host, _, path = place.partition(":")
+    if ":" in first:
+        url = f"sftp://{host}{path if path.startswith('/') else f'/~/{path}'}"
+        raise CommandError(f"{place} is not there: say {url} for a folder of {host}, ./{place} for one of this machine")
+    home = os.path.expanduser(first)
+    if home != first:
+        raise CommandError(f"{place} is not there: say {home}/{rest} for a folder below a home, ./{place} for one here")
+
+
 @contextmanager
 def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepository]:
     """The repository in a folder, or at the URL of a store; `flags` as of `open_store`.

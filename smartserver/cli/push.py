@@ -36,7 +36,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     if is_url(source):
         raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
     # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
-    from smartserver.cli.copying import Stored, of_snapshot, on_terminal, report, repository_at
+    from smartserver.cli.copying import Stored, of_snapshot, on_terminal, report, repository_at, sent_from
     from smartserver.client.updates import NewRepository
     from smartserver.errors import NoSuchRepository
 
@@ -48,10 +48,11 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
             with contextlib.suppress(NoSuchRepository):
                 remote.learn_refs()
-        pushed = remote.push_all(
-            copied.ref_updates(force=force),
-            copied.map_updates(remote.knowledge, force=force),
-            stored,
-            NewRepository(root.vcs, root.kinds, dict(root.settings)),
-        )
+        with sent_from(source):
+            pushed = remote.push_all(
+                copied.ref_updates(force=force),
+                copied.map_updates(remote.knowledge, force=force),
+                stored,
+                NewRepository(root.vcs, root.kinds, dict(root.settings)),
+            )
     report(pushed, copied.differing(remote.knowledge))

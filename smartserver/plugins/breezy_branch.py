@@ -22,6 +22,7 @@ from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_tags import HpssTags
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
+from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import format_2a
 
@@ -281,7 +282,14 @@ class HpssBranch(Branch):
         """There is nothing to be brought back."""
 
     def break_lock(self) -> None:
-        """Say that there is nothing to break."""
+        """Say that there is nothing to break, or what breaks the lock of a repository that is reached by its files."""
+        if by_files := lock_of_files(self.base):
+            trace.note(
+                "The branch has no lock of its own; in the repository it lies in %s, or by the part of that URL "
+                "that is the repository's.",
+                by_files,
+            )
+            return
         trace.note("There are no locks to break: a push to %s is one request, and locks nothing.", self.base)
 
     # -- locks

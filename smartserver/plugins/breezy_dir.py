@@ -22,6 +22,7 @@ from smartserver.plugins.breezy_listing import below, path_of, paths_below
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
+from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
 
@@ -241,8 +242,17 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """Say that there is nothing to break."""
-        self.open_branch().break_lock()
+        """As the branch's; where none is may be a repository whose lock is meant.
+
+        Raises:
+            NotBranchError, CommandError: there is no branch.
+        """
+        try:
+            self.open_branch().break_lock()
+        except errors.NotBranchError as wrong:
+            if by_files := lock_of_files(self.user_url):
+                raise errors.CommandError(f"{wrong} In a repository {by_files}.") from wrong
+            raise
 
     # -- pushing and copying
 

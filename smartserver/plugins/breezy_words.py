@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import how_to_serve
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
+from smartserver.client.store_url import PREFIX, SFTP, VFS
 from smartserver.errors import (
     A_BAZAAR_REPOSITORY,
     A_GIT_REPOSITORY,
@@ -45,8 +47,7 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except CannotConnect as wrong:
         raise errors.ConnectionError(plain(str(wrong))) from wrong
     except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
-        said = plain(str(wrong))
-        raise errors.ConnectionError(said if location.where in said else f"{location.where}: {said}") from wrong
+        raise errors.ConnectionError(_at(location, wrong)) from wrong
     except NoSuchRepository as wrong:
         there = plain(_instead(wrong.found, location)) if wrong.found else None
         raise errors.NotBranchError(path=url, detail=there) from wrong
@@ -63,9 +64,22 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except Malformed as wrong:
         raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
     except TransportError as wrong:
-        raise errors.CommandError(f"{location.where}: {plain(str(wrong))}") from wrong
+        raise errors.CommandError(_at(location, wrong)) from wrong
     except (CodedError, VcsError) as wrong:
         raise errors.CommandError(plain(str(wrong))) from wrong
+
+
+def lock_of_files(url: str) -> str:
+    """What breaks the lock of a repository that is reached by its files; empty for one that is on a server."""
+    if not url.startswith((f"{PREFIX}{SFTP}://", f"{PREFIX}{VFS}://")):
+        return ""
+    return f"a lock that a dead writer left is broken by `smartserver break-lock {shlex.quote(url)}`"
+
+
+def _at(location: Place, wrong: Exception) -> str:
+    """What is wrong, with the server or store it is about in front unless that is named in it."""
+    said = plain(str(wrong))
+    return said if location.where in said else f"{location.where}: {said}"
 
 
 def _instead(found: str, location: Place) -> str:

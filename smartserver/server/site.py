@@ -183,15 +183,23 @@ class Site:
         return [repository for repository in found if repository.deleted()]
 
     def listing(
-        self, path: str, after: str = "", most: int = sys.maxsize, go_on: Callable[[], None] = lambda: None
+        self,
+        path: str,
+        after: str = "",
+        most: int = sys.maxsize,
+        go_on: Callable[[], None] = lambda: None,
+        *,
+        must_be: bool = False,
     ) -> list[Listed]:
         """The repositories at or below a path, in the order of their paths; a path in one gives that one.
 
         `after`: only those behind this path. `go_on` is called for each folder, and ends the listing by what it raises.
+        `must_be`: the folder at the path is to be there.
 
         Raises:
             InvalidPath: it cannot name a folder, or leads out of the root.
             LimitExceeded: there are too many folders.
+            TransportError: it must be there, and cannot be listed.
         """
         above = self.find_above(path)
         if above.exists:
@@ -206,7 +214,7 @@ class Site:
             if looked > MAX_FOLDERS:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
             try:
-                names = self._names(folder)
+                names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
             except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
                 if _is_behind(folder, after):
                     found.append(Listed(folder, "", (), wrong.why))

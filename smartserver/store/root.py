@@ -41,7 +41,7 @@ from smartserver.store.tables import (
     check_name,
 )
 from transports.base import Transport
-from transports.errors import TransportError, TransportFailed
+from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
@@ -205,7 +205,7 @@ class RootView:
         """Read every file the root names; the damages found.
 
         Raises:
-            TransportFailed: as `damage`.
+            TransportFailed, PermissionDenied: as `damage`.
         """
         tables = [table.file for table in self.root.tables.values() if table.file is not None]
         checks = [partial(self._check_table, file) for file in tables]
@@ -230,8 +230,9 @@ def damage(wrong: CorruptFile | TransportError) -> str:
 
     Raises:
         TransportFailed: it is about no file but the store, which cannot be reached.
+        PermissionDenied: whoever looks may not, which says nothing of the file.
     """
-    if isinstance(wrong, TransportFailed) and not wrong.path:
+    if isinstance(wrong, PermissionDenied) or (isinstance(wrong, TransportFailed) and not wrong.path):
         raise wrong
     return str(wrong)
 

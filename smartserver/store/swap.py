@@ -228,6 +228,7 @@ class RootFile:
             return True
         if Capability.LOCK not in self.folder.capabilities:
             what = "a change by file operations of a repository whose writers lock a file (swap=file)"
+            what += ": push to it through a server (hpss://), or pull it into a new repository"
             raise Unsupported(what, "swap=folder there")
         return False
 

@@ -37,7 +37,7 @@ from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBas
 from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
-from transports.errors import TransportError, TransportFailed
+from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
@@ -55,6 +55,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
         NoSuchRepository: there is none.
         Unsupported: this release cannot read it.
         TransportFailed: the store cannot be reached, or no more, and no damage was found before.
+        PermissionDenied: a file of it may not be read, and no damage was found before.
     """
     try:
         root = file.read()
@@ -88,7 +89,7 @@ class _Verification:
         ghosts = 0
         try:
             ghosts = self._check()
-        except TransportFailed as lost:
+        except (TransportFailed, PermissionDenied) as lost:
             if not self._problems:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")

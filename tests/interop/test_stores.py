@@ -239,6 +239,19 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) ->
     assert "cannot log in to" in line(account.url("project"))
 
 
+@pytest.mark.unbanned("file-level calls are how it is reached")
+def test_brz_names_what_breaks_a_lock(by_verbs: Account) -> None:
+    by_verbs.run(*BRZ, "init", "-q", "a")
+    by_verbs.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
+    shared, branch = by_verbs.url("project"), by_verbs.url("project/trunk")
+    by_verbs.run(*BRZ, "init-shared-repository", "-q", shared)
+    by_verbs.run(*BRZ, "push", "-q", branch, where="a")
+    for url, status in ((shared, 3), (branch, 0)):
+        done, _ = by_verbs.attempt(*BRZ, "break-lock", "--force", url)
+        assert f"a dead writer left is broken by `smartserver break-lock {url}/`" in done.stderr, done.stderr
+        assert done.returncode == status
+
+
 @pytest.mark.parametrize("tool", ["git", "brz"])
 def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None:
     """In the URL, as with sftp://."""

@@ -266,6 +266,14 @@ def test_what_breaks_a_lock_can_be_pasted(above: str, cure: str) -> None:
     assert "`smartserver break-lock .` in the folder that is served" in str(storage.Locked("lock", 30, "joe"))
 
 
+def test_what_is_unknown_is_said_once() -> None:
+    """Where the step that failed has said it, as a store reached by a server's file operations does."""
+    unknown = "it is unknown whether the change was made"
+    assert str(errors.OutcomeUnknown("it is gone")) == f"{unknown}: it is gone"
+    step = f"putting the new root in place failed: vfs://h: {unknown}: it is gone"
+    assert str(errors.OutcomeUnknown(step)) == step
+
+
 def test_an_empty_path_is_never_shown() -> None:
     assert str(errors.NestedRepository("a", "")) == "'a' is inside the repository at the server's root"
     assert str(errors.InvalidPath("", "a file is there")) == "invalid repository path: a file is there"

@@ -68,7 +68,16 @@ def test_a_damaged_one_in_a_listing(places: Places) -> None:
     folder, named = places
     stored(folder / "a", 1)
     (folder / "a" / "root").write_bytes(b"none")
-    assert re.search(r"a: root", run("list", named("")).output)
+    stored(folder / "b", 1)
+    result = run("list", named(""))
+    assert re.search(r"a: root[^\n]*\n\S*b: git sha1", result.output)
+    assert result.exit_code == 1
+
+
+def test_a_listing_of_a_store_that_is_not_there(tmp_path: Path) -> None:
+    for place in ((tmp_path / "absent").as_uri(), str(tmp_path / "absent")):
+        assert "absent" in why(run("list", place))
+    assert run("list", tmp_path.as_uri()).exit_code == 0
 
 
 @pytest.mark.sockets
@@ -83,7 +92,9 @@ def test_what_a_store_does_not_show_is_said_and_the_rest_is_listed(tmp_path: Pat
         port = free_port()
         workspace.serve([*SERVE, str(root), "--listen", f"127.0.0.1:{port}", "--allow-vfs"], port)
         result = run("list", f"vfs://127.0.0.1:{port}/")
-    assert result.exit_code == 0
+        absent = run("list", f"vfs://127.0.0.1:{port}/absent")
+    assert why(absent) == f"vfs://127.0.0.1:{port}/absent: no such file"
+    assert result.exit_code == 1
     assert result.output.splitlines() == [
         "a/x: git sha1, 1 ref",
         "b: it leads out of the served folder",

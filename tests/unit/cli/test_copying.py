@@ -14,7 +14,7 @@ from builders import MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
-from stored import stored
+from stored import pack_of, stored
 
 from smartserver.cli.copying import OFTEN, QUIET, Passed, Shown, Side, _parts, bring, report
 from smartserver.cli.errors import CommandError
@@ -235,6 +235,30 @@ def test_a_mistyped_path_is_noticed(source: tuple[Path, History]) -> None:
     assert not os.path.exists("/absent")
 
 
+@pytest.mark.parametrize(
+    ("place", "meant"),
+    [
+        ("me@host:srv/x", "sftp://me@host/~/srv/x for a folder of me@host"),
+        ("host:/srv/x", "sftp://host/srv/x for a folder of host"),
+        ("~/x", "/home/me/x for a folder below a home"),
+    ],
+)
+def test_what_is_rather_another_place_is_made_only_when_said_so(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, meant: str
+) -> None:
+    folder, _ = source
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("push", "pull"):
+        said = why(run(command, str(folder), place))
+        assert said.startswith(f"{place} is not there: say {meant}, ./{place} for one "), said
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / place.partition("/")[0]).mkdir()
+    assert run("push", str(folder), place).exit_code == 0
+    assert refs(tmp_path / place) == refs(folder)
+
+
 def test_another_kind_is_refused_by_name(
     source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -359,6 +383,21 @@ def test_a_source_that_fails_is_named(
 
     monkeypatch.setattr(Snapshot, "read_ranges", fail)
     assert why(run("push", str(folder), str(tmp_path / "mine"))).startswith(f"{folder}: ")
+
+
+def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target: tuple[str, Path]) -> None:
+    """A record is read by the written side alone, which finds that it is damaged."""
+    folder, _ = source
+    place, there = target
+    pack = pack_of(folder)
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 0x41
+    pack.chmod(0o600)
+    pack.write_bytes(content)
+    for command in ("push", "pull") if place == str(there) else ("push",):
+        said = why(run(command, str(folder), place))
+        assert said.startswith(f"{folder}: "), said
+        assert not (there / "root").exists()
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:

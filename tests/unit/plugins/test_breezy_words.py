@@ -21,7 +21,7 @@ from smartserver.plugins.breezy_words import in_breezys_words
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import CannotSend
 from smartserver.wire.errors import RemoteProtocolError
-from transports.errors import NoSpace, PermissionDenied
+from transports.errors import NoSpace, PermissionDenied, TransportFailed
 
 URL = "hpss://example.org/project/"
 LOCATION = Location("example.org", 4155, "project")
@@ -76,6 +76,11 @@ LOCATION = Location("example.org", 4155, "project")
             "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
         ),
         (NoSpace("x"), errors.CommandError, "example.org:4155: no space left to write 'x'"),
+        (
+            TransportFailed("", "cannot log in to example.org:4155: no key"),
+            errors.CommandError,
+            "cannot log in to example.org:4155: no key",
+        ),
         (CannotSend("a text\x1b[2J is missing"), errors.CommandError, "a text [2J is missing"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from builders import MAIN, Lockless, Stepwise
 from root_cases import make, tip
 
+from smartserver.errors import Unsupported
 from smartserver.store.swap import LOCK_WAIT, RootFile
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
@@ -75,6 +76,12 @@ def test_threads_of_a_process_wait_for_each_other_no_longer(
             threads.submit(try_it).result()
     with file.swapping():
         pass
+
+
+def test_who_cannot_lock_is_told_what_he_can_do(storage: Transport) -> None:
+    make(storage, {MAIN: tip(1)}, "project")
+    with pytest.raises(Unsupported, match=r"push to it through a server \(hpss://\), or pull it into a new repository"):
+        RootFile(Lockless(storage), "project").check_lock()
 
 
 # -- a store behind a link, to which much is brought with the lock

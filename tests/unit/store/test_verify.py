@@ -25,7 +25,7 @@ from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import TransportFailed
+from transports.errors import PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
 
@@ -362,35 +362,40 @@ def test_no_more_problems_than_fit(
 
 
 class Ends(PassingTransport):
-    """A store behind a link, which is lost after so many files were looked at."""
+    """A store behind a link, which is lost after so many files were looked at, or one that lets no more be read."""
 
     left = [1 << 60]
+    lost = True
 
-    def reach(self) -> Transport:
+    def reach(self, path: str) -> Transport:
         self.left[0] -= 1
         if self.left[0] < 0:
-            raise TransportFailed("", "the connection to h is lost")
+            raise TransportFailed("", "the connection to h is lost") if self.lost else PermissionDenied(path)
         return self.inner
 
     def get(self, path: str) -> bytes:
-        return self.reach().get(path)
+        return self.reach(path).get(path)
 
     def open_read(self, path: str) -> ReadFile:
-        return self.reach().open_read(path)
+        return self.reach(path).open_read(path)
 
     def map_file(self, path: str) -> memoryview:
-        return self.reach().map_file(path)
+        return self.reach(path).map_file(path)
 
 
-def test_a_store_that_cannot_be_reached_is_no_damage(storage: MemoryTransport, repository: PackRepository) -> None:
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_store_that_cannot_be_reached_or_read_is_no_damage(
+    storage: MemoryTransport, repository: PackRepository, lost: bool
+) -> None:
     """At whatever point: of the files that were not read nothing is known."""
     history = History()
     for number, revision in enumerate(history.line(3)):
         push(repository, history, [revision], {MAIN: revision, b"refs/tags/%d" % number: revision})
     link = Ends(storage)
+    link.lost = lost
     for left in itertools.count():
         link.left[0] = left
-        with contextlib.suppress(TransportFailed):
+        with contextlib.suppress(TransportFailed if lost else PermissionDenied):
             assert PackRepository(link).verify().problems == ()
             break
     assert left > 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
 import re
 import shlex
 import socket
@@ -316,10 +317,14 @@ def test_there_is_always_a_reason(wrong: Exception, said: str) -> None:
     assert str(caught.value) == f"cannot log in: {said}"
 
 
-@pytest.mark.parametrize(
-    ("command", "why"), [("false", "cannot log in to me@x: "), ("echo This is no server", "cannot log in to me@x: ")]
-)
-def test_a_command_that_leads_nowhere(tmp_path: Path, command: str, why: str) -> None:
+def test_a_configuration_of_any_bytes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(b"# Gr\xfc\xdfe\nHost x\n  Port 2222\n  IdentityFile /k\xe9y\n")
+    found = sftp_login._way(Account("x", "me", config=str(tmp_path / "config")))
+    assert (found.port, [os.fsencode(path) for path in found.identities]) == (2222, [b"/k\xe9y"])
+
+
+@pytest.mark.parametrize("command", ["false", "echo This is no server"])
+def test_a_command_that_leads_nowhere_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "config").write_text(f"Host *\n  ProxyCommand {command}\n")
-    with pytest.raises(TransportFailed, match=f"^{why}"):
+    with pytest.raises(TransportFailed, match=f"^cannot log in to me@x through `{command}`: "):
         log_in(Account("x", "me", config=str(tmp_path / "config")))
