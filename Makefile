@@ -35,20 +35,23 @@ demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
 # Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of git and the
-# rest of brz's with the real programs; those of what goes wrong; and those of sockets and links.
+# rest of brz's with the real programs; those of what goes wrong, of any input and of stores behind a link; and those of sockets
+# and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
-INTEROP := $(filter-out $(BREEZY),$(wildcard tests/interop/test_*.py))
+STORES := tests/interop/test_stores.py
+INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py))
+FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 
 test: $(TOOLS)
 	@$(MAKE) --no-print-directory --jobs=6 lint computing breezy interop faulty waiting
 
 computing: $(TOOLS)
-	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop tests/faults $(WAITING))
+	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
 
 breezy: FILES := $(BREEZY)
 interop: FILES := $(INTEROP)
-faulty: FILES := tests/faults
+faulty: FILES := $(STORES) $(FAULTY)
 waiting: FILES := $(WAITING)
 breezy interop faulty waiting: $(TOOLS)
 	@$(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
