@@ -85,16 +85,21 @@ class ProxyThread:
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
             return question()
 
-        async def asked() -> _T:
-            return question()
+        answered: Future[_T] = Future()
 
-        coroutine = asked()
+        def answer() -> None:
+            if not answered.set_running_or_notify_cancel():  # nobody waits for it any more
+                return
+            try:
+                answered.set_result(question())
+            except BaseException as error:  # told to whoever asked
+                answered.set_exception(error)
+
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            loop.call_soon_threadsafe(answer)  # no coroutine: who is interrupted here would leave one that never ran
         except RuntimeError:  # closed meanwhile
-            coroutine.close()
             return question()
-        return _answer(future)
+        return _answer(answered)
 
     def ask_running(self, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """What a coroutine gives that is run there.
