@@ -35,13 +35,25 @@ _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
 """Bytes of text: a smaller one cannot gain what the base's key costs."""
 
-_QUICK_FRAME: Final = 2000
-"""Bytes up to which a frame of `delta.QUICK_LEVEL` stays as it is; a longer one is made again at a better level.
 
-In the push of 3,000 revisions of `smartserver bench brz`, 2026-11-22: over 500 bytes 777 frames were made again in
-0.107 s, which saved 145 KB; over 2,000 bytes 163 in 0.037 s, which saved 80 KB, of 5.4 MB in all
-(doc/design/0010, *Levels*).
-"""
+class _Looks(NamedTuple):
+    """How frames on a base are made in bulk: at a low level first, which for most is enough, then at a better one."""
+
+    least: int
+    """Bytes of text and base together from which there is a first look."""
+    first: int
+    """Its level."""
+    enough: int
+    """Bytes up to which its frame stays; a longer one is made again."""
+    second: int
+    """The level of the second look, and of a text under `least`."""
+
+
+_LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
+"""Of texts of any kind: one in eighteen is so large, and they took two fifths of the time (doc/design/0005)."""
+
+_ALIKE: Final = _Looks(0, 1, 2000, 5)
+"""Of texts that are nearly their bases: doc/design/0010, *Levels*."""
 
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""
@@ -121,7 +133,7 @@ class SegmentWriter:
     """Makes the segments of one push, revision after revision, parents first.
 
     `bulk`: a push of much history, see the module. `texts` gives the texts that candidates come without, and again
-    those that were dropped from the cache of `cache` bytes. `quick`: records differ little from their bases, so that in
+    those that were dropped from the cache of `cache` bytes. `alike`: records differ little from their bases, so that in
     bulk most frames need no good level.
     """
 
@@ -132,11 +144,11 @@ class SegmentWriter:
         bulk: bool,
         texts: Texts,
         cache: int = limits.TEXT_CACHE,
-        quick: bool = False,
+        alike: bool = False,
     ) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
-        self._quick = quick and bulk
+        self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else _Looks(limits.MAX_BASED, 0, 0, delta.LEVEL)
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = _ByteCache(cache)
@@ -252,9 +264,11 @@ class SegmentWriter:
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        encoding, frame = delta.compress(record.text, text, delta.QUICK_LEVEL if self._quick else self._level)
-        if self._quick and len(frame) > _QUICK_FRAME:
-            encoding, frame = delta.compress(record.text, text, delta.SECOND_LEVEL)
+        least, first, enough, second = self._looks
+        quick = len(record.text) + len(text) >= least
+        encoding, frame = delta.compress(record.text, text, first if quick else second)
+        if quick and len(frame) > enough:
+            encoding, frame = delta.compress(record.text, text, second)
         if encoding == STORED:
             return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1

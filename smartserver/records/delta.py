@@ -1,8 +1,8 @@
 """A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 8, 5 or 1, without magic number: content size on, checksum and dictionary
-id off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that no frame
-can claim more than its header or its own blocks could hold.
+A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, without magic number: content size on, checksum and
+dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that
+no frame can claim more than its header or its own blocks could hold.
 
 zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
 records); else through zstandard's public interface. Both read and refuse the same; the frames they make differ by some
@@ -25,11 +25,14 @@ LEVEL: Final = 9
 BULK_LEVEL: Final = 8
 """For much history at once: 0.8 % more bytes for a third less time than `LEVEL`."""
 
-QUICK_LEVEL: Final = 1
-"""For texts that are nearly their bases: a quarter of the time of `BULK_LEVEL`, and short frames get little longer."""
 
-SECOND_LEVEL: Final = 5
-"""For those of them that are long at `QUICK_LEVEL`: two fifths of the time of `BULK_LEVEL`, 1.2 % more bytes in all."""
+_ROWLESS: Final = 1 << 20
+"""Bytes of base and text together up to which zstd's rows of candidates are left out where there is a base.
+
+Filling its tables with the base takes most of the time there, and rows are filled more slowly than chains: 2.0 s with
+them, 1.6 s without, for 0.5 % fewer bytes (doc/design/0005). With a text alone, or a larger one, most is search, and in
+that rows are faster.
+"""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
@@ -229,9 +232,9 @@ class _SharedZstd:
         self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
         self._out = self._new("char[]", _SHARED_BUFFER)
         self._writer = self._make_writer()
-        self._set: tuple[int, int, int] | None = None
+        self._set: tuple[int, int, int, bool] | None = None
         """What the parameters depend on that the writer has."""
-        self._made: dict[tuple[int, int, int], Any] = {}
+        self._made: dict[tuple[int, int, int, bool], Any] = {}
         """The parameters by what they depend on: a few for each power of two."""
         self._reader = self._ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
         self._must(lib.ZSTD_DCtx_setFormat(self._reader, lib.ZSTD_f_zstd1_magicless))
@@ -262,13 +265,16 @@ class _SharedZstd:
             self._must(lib.ZSTD_CCtx_setCParams(writer, self._parameters(level, size)))
         else:
             # All that the parameters depend on: zstd's own by the least power of two that is no smaller than the size.
-            wanted = (level, size.bit_length(), (size - 1).bit_length())
+            rowless = base != b"" and size <= _ROWLESS
+            wanted = (level, size.bit_length(), (size - 1).bit_length(), rowless)
             if wanted != self._set:
                 self._set = None
                 parameters = self._made.get(wanted)
                 if parameters is None:
                     parameters = self._made[wanted] = self._parameters(level, size)
                 self._must(lib.ZSTD_CCtx_setCParams(writer, parameters))
+                rows = lib.ZSTD_ps_disable if rowless else lib.ZSTD_ps_auto
+                self._must(lib.ZSTD_CCtx_setParameter(writer, lib.ZSTD_c_useRowMatchFinder, rows))
                 self._set = wanted
         if base and (wrong := self._refer_written(writer, base, len(base))):
             self._must(wrong)

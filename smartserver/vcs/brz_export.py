@@ -58,7 +58,7 @@ class Export:
         self._partial = partial
         self._stores = repository.stores
         self._excluded = excluded
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, quick=True)
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
         self._pages: dict[Key, Page] = {}
         self._roots: dict[RevisionId, Inventory] = {}
         self._before: dict[tuple[int, Key], bytes] = {}

@@ -1,7 +1,7 @@
 """Python's collector of what refers to itself, told to look rarely while a whole history is read or written.
 
 It walks everything that lives each time the number of objects has grown by a quarter; nearly all of ours die by
-themselves, so that of a push of 3,000 revisions it took a seventh.
+themselves, so that of a Breezy push of 3,000 revisions it took a seventh, of a git push of 12,500 a twelfth.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWri
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
+from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import (
     BLOB,
@@ -75,6 +76,10 @@ class GitPlan:
         Raises:
             CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
         """
+        with rare_collections():
+            yield from self._segments()
+
+    def _segments(self) -> Iterator[bytes]:
         repository = self._repository
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
         writer.begin(self.graph)

@@ -113,23 +113,25 @@ def test_bulk_takes_less_time_for_a_frame(bulk: bool, level: int, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("longer", "expected"), [(0, [delta.QUICK_LEVEL]), (1, [delta.QUICK_LEVEL, delta.SECOND_LEVEL])]
+    ("alike", "looks", "length"),
+    [(True, bases._ALIKE, 6000), (False, bases._LARGE_FIRST, bases._LARGE_FIRST.least)],
 )
-def test_a_record_much_like_its_base_is_looked_at_twice_where_that_is_worth_it(
-    longer: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("longer", [0, 1])
+def test_what_a_low_level_mostly_serves_is_looked_at_twice_where_that_is_worth_it(
+    alike: bool, looks: bases._Looks, length: int, longer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it is known that most are, in bulk: again only what is long at the first look."""
+    """In bulk, what is known to be much like its base, and what is large: again only what is long at the first look."""
     levels: list[int] = []
 
     def compress(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
         levels.append(level)
-        return ZSTD, bytes(bases._QUICK_FRAME + longer)
+        return ZSTD, bytes(looks.enough + longer)
 
     monkeypatch.setattr(delta, "compress", compress)
-    old = prose(1, 3 * bases._QUICK_FRAME)
-    writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: old, quick=True)
-    writer.segment(b"r", [], [record(edited(old, 3), old)])
-    assert levels == expected
+    old = prose(1, length)
+    writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: old, alike=alike)
+    writer.segment(b"r", [], [record(old + b"more", old)])
+    assert levels == [looks.first, looks.second][: 1 + longer]
 
 
 @pytest.mark.parametrize("bulk", [False, True])
