@@ -1,10 +1,11 @@
-"""A history to push, an empty store, and a repository in memory that is not made yet."""
+"""A history to push, an empty store, a repository in memory that is not made yet, and a folder to write packs in."""
 
 from __future__ import annotations
 
 import pytest
 from builders import History, Repeatable
 
+from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.local import LocalTransport
@@ -24,3 +25,12 @@ def history() -> History:
 @pytest.fixture
 def repository() -> PackRepository:
     return PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+
+
+@pytest.fixture
+def folder() -> MemoryTransport:
+    """A repository's folder as far as packs need it, with none."""
+    made = MemoryTransport()
+    made.make_directory(INCOMING)
+    made.make_directory(PACKS)
+    return made

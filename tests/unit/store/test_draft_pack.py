@@ -16,14 +16,6 @@ from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
 
-@pytest.fixture
-def folder() -> MemoryTransport:
-    made = MemoryTransport()
-    made.make_directory(INCOMING)
-    made.make_directory(PACKS)
-    return made
-
-
 def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
     place = Quarantine(folder, "", b"request", Repeatable())
     draft = written(folder, place)

@@ -19,14 +19,6 @@ def always(_modified: float) -> bool:
     return True
 
 
-@pytest.fixture
-def folder() -> MemoryTransport:
-    made = MemoryTransport()
-    made.make_directory(INCOMING)
-    made.make_directory(PACKS)
-    return made
-
-
 def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
     folder.sync_directory("")
     place = Quarantine(folder, "", b"request", Repeatable())
