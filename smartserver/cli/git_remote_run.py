@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -34,27 +35,32 @@ FAILED = 128
 
 INTERRUPTED = 130
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a git command; the last is that of a closed terminal."""
+
 AGAIN = 0.001
 """Seconds until an interrupt that came where nothing can be raised is tried again."""
 
 
 def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     """Serve one git command and end the process. An interrupt ends it without a word: git's user knows what he did."""
+    at_end = contextlib.ExitStack()
     try:
         _make_interruptible()
-        status = _attempt(remote, url, environment)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        status = _attempt(remote, url, environment, at_end)
+        _ignore(*ENDING, signal.SIGALRM)
     except KeyboardInterrupt:
         status = INTERRUPTED
+    at_end.close()
     # Without the interpreter's own attempts to flush what git no longer reads.
     sys.stderr.flush()
     os._exit(status)
 
 
-def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
+def _attempt(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> int:
     """Exit status of a run; what went wrong was said."""
     try:
-        run(remote, url, environment)
+        run(remote, url, environment, at_end)
     except BrokenPipeError:
         return FAILED  # Git is gone, and has said why.
     except (MediumError, ProtocolError, NotOurProtocol) as wrong:
@@ -76,7 +82,8 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
 
 
 def _make_interruptible() -> None:
-    """Let ^C raise `KeyboardInterrupt`; where Python would print and drop it (in a finalizer), let it come again."""
+    """Let ^C raise `KeyboardInterrupt`, and what else ends a command; where Python would print and drop it (in a
+    finalizer), let it come again."""
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:
         if isinstance(what.exc_value, KeyboardInterrupt):
@@ -86,16 +93,23 @@ def _make_interruptible() -> None:
 
     def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
         # Git passes on the ^C it got: the second one must not end what tidies up after the first.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _ignore(*ENDING)
         raise KeyboardInterrupt
 
     sys.unraisablehook = unraisable
     signal.signal(signal.SIGALRM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup leaves that of a closed terminal.
+            signal.signal(number, interrupt)
 
 
-def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
-    """Serve one git command.
+def _ignore(*numbers: signal.Signals) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:
+    """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
@@ -114,6 +128,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        at_end.callback(git.close)
         client.progress = git.terminal.server_progress
         repository.advised = git.advised
         git.run()
