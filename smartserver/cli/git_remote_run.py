@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from smartserver.cli.interrupts import heed, ignore
 from smartserver.cli.session import AGENT, client_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
@@ -27,9 +28,6 @@ from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 
-if TYPE_CHECKING:
-    from types import FrameType
-
 FAILED = 128
 """Exit status of a git command that could not go on."""
 
@@ -38,17 +36,14 @@ INTERRUPTED = 130
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a git command; the last is that of a closed terminal."""
 
-AGAIN = 0.001
-"""Seconds until an interrupt that came where nothing can be raised is tried again."""
-
 
 def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     """Serve one git command and end the process. An interrupt ends it without a word: git's user knows what he did."""
     at_end = contextlib.ExitStack()
     try:
-        _make_interruptible()
+        heed(ENDING, _interrupt)
         status = _attempt(remote, url, environment, at_end)
-        _ignore(*ENDING, signal.SIGALRM)
+        ignore((*ENDING, signal.SIGALRM))
     except KeyboardInterrupt:
         status = INTERRUPTED
     at_end.close()
@@ -81,31 +76,9 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str], at_end: cont
     return 0
 
 
-def _make_interruptible() -> None:
-    """Let ^C raise `KeyboardInterrupt`, and what else ends a command; where Python would print and drop it (in a
-    finalizer), let it come again."""
-
-    def unraisable(what: sys.UnraisableHookArgs) -> None:
-        if isinstance(what.exc_value, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        else:
-            sys.__unraisablehook__(what)
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-        # Git passes on the ^C it got: the second one must not end what tidies up after the first.
-        _ignore(*ENDING)
-        raise KeyboardInterrupt
-
-    sys.unraisablehook = unraisable
-    signal.signal(signal.SIGALRM, interrupt)
-    for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup leaves that of a closed terminal.
-            signal.signal(number, interrupt)
-
-
-def _ignore(*numbers: signal.Signals) -> None:
-    for number in numbers:
-        signal.signal(number, signal.SIG_IGN)
+def _interrupt(_number: int) -> NoReturn:
+    ignore(ENDING)  # Git passes on the ^C it got: the second one must not end what tidies up after the first.
+    raise KeyboardInterrupt
 
 
 def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:

@@ -31,7 +31,7 @@ class Worker:
             self._blocks = undo.enter_context(tempfile.TemporaryFile())
             self._said = undo.enter_context(tempfile.TemporaryFile(buffering=0))
             # Told to end between the fork and its own first line, the child would do what the parent does then.
-            with held() as before:
+            with held(signal.valid_signals()) as before:
                 self._pid = os.fork()
                 if not self._pid:
                     self._work(stream, before)
