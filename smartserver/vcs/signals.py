@@ -1,4 +1,7 @@
-"""Signals wait where an exception they raise would leave something half done."""
+"""Signals wait where an exception they raise would leave something half done.
+
+In a program that has other threads they may come to one of these, and raise the exception all the same.
+"""
 
 from __future__ import annotations
 
