@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from smartserver.cli.interrupts import heed, ignore
 from smartserver.cli.session import AGENT, client_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
@@ -26,35 +28,34 @@ from smartserver.vcs.git import GitRepository
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 
-if TYPE_CHECKING:
-    from types import FrameType
-
 FAILED = 128
 """Exit status of a git command that could not go on."""
 
 INTERRUPTED = 130
 
-AGAIN = 0.001
-"""Seconds until an interrupt that came where nothing can be raised is tried again."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a git command; the last is that of a closed terminal."""
 
 
 def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     """Serve one git command and end the process. An interrupt ends it without a word: git's user knows what he did."""
+    at_end = contextlib.ExitStack()
     try:
-        _make_interruptible()
-        status = _attempt(remote, url, environment)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        heed(ENDING, _interrupt)
+        status = _attempt(remote, url, environment, at_end)
+        ignore((*ENDING, signal.SIGALRM))
     except KeyboardInterrupt:
         status = INTERRUPTED
+    at_end.close()
     # Without the interpreter's own attempts to flush what git no longer reads.
     sys.stderr.flush()
     os._exit(status)
 
 
-def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
+def _attempt(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> int:
     """Exit status of a run; what went wrong was said."""
     try:
-        run(remote, url, environment)
+        run(remote, url, environment, at_end)
     except BrokenPipeError:
         return FAILED  # Git is gone, and has said why.
     except (MediumError, ProtocolError, NotOurProtocol) as wrong:
@@ -75,27 +76,13 @@ def _attempt(remote: str, url: str, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _make_interruptible() -> None:
-    """Let ^C raise `KeyboardInterrupt`; where Python would print and drop it (in a finalizer), let it come again."""
-
-    def unraisable(what: sys.UnraisableHookArgs) -> None:
-        if isinstance(what.exc_value, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        else:
-            sys.__unraisablehook__(what)
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-        # Git passes on the ^C it got: the second one must not end what tidies up after the first.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    sys.unraisablehook = unraisable
-    signal.signal(signal.SIGALRM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+def _interrupt(_number: int) -> NoReturn:
+    ignore(ENDING)  # Git passes on the ^C it got: the second one must not end what tidies up after the first.
+    raise KeyboardInterrupt
 
 
-def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
-    """Serve one git command.
+def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:
+    """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
@@ -114,6 +101,7 @@ def run(remote: str, url: str, environment: Mapping[str, str]) -> None:
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
+        at_end.callback(git.close)
         client.progress = git.terminal.server_progress
         repository.advised = git.advised
         git.run()

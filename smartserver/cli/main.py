@@ -14,6 +14,7 @@ import click
 
 import smartserver
 from smartserver.cli.errors import CommandError
+from smartserver.cli.interrupts import heed, ignore
 from smartserver.client.plain import plain
 from smartserver.trace.flags import VARIABLE, BadFlag, check
 
@@ -38,8 +39,8 @@ COMMANDS = {
 """Each module has a `command`."""
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a command. The second is that of a closed terminal: servers it started have a session of their own
-and do not get it."""
+"""Signals that end a command, as ^C does. The second is that of a closed terminal: servers it started have a session of
+their own and do not get it."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
 """What a write may fail with; of a file it would have its name."""
@@ -93,36 +94,51 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
-    for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup and `trap '' TERM` leave it.
-            signal.signal(number, _end)
+    told: list[int] = []
+
+    def end(number: int) -> NoReturn:
+        told.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        ignore(ENDING)  # A second one must not end what tidies up after the first.
+        sys.exit(128 + number)
+
+    heed((signal.SIGINT, *ENDING), end)
     try:
         code = group.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
-    except CommandError as wrong:
-        click.echo(f"smartserver: {plain(str(wrong))}", err=True)
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
-    except OSError as wrong:
-        place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
-        click.echo(f"smartserver: {f'{place}: ' if place else ''}{wrong.strerror or wrong}", err=True)
-        with contextlib.suppress(OSError):
-            sys.stdout.close()  # What it could not write it would try to once more at the end.
-        sys.exit(1)
+    except BaseException as wrong:
+        if told:
+            # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of
+            # that, and what this command has started fails of the same signal.
+            ignore((signal.SIGINT,))
+            if told[-1] == signal.SIGINT:
+                click.echo("interrupted", err=True)
+            sys.exit(128 + told[-1])
+        code = _say(wrong)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _end(number: int, _frame: object) -> NoReturn:
-    for each in ENDING:  # A second one must not end what tidies up after the first.
-        signal.signal(each, signal.SIG_IGN)
-    sys.exit(128 + number)
+def _say(wrong: BaseException) -> int:
+    """Say it in a line; the status. What no command may end with is raised."""
+    match wrong:
+        case click.exceptions.Abort():
+            click.echo("interrupted", err=True)
+            return 130
+        case click.ClickException():
+            wrong.show()
+            return wrong.exit_code
+        case CommandError():
+            click.echo(f"smartserver: {plain(str(wrong))}", err=True)
+        case BrokenPipeError():
+            sys.stderr.close()
+        case OSError():
+            place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
+            click.echo(f"smartserver: {f'{place}: ' if place else ''}{wrong.strerror or wrong}", err=True)
+            with contextlib.suppress(OSError):
+                sys.stdout.close()  # What it could not write it would try to once more at the end.
+        case _:
+            raise wrong
+    return 1
 
 
 if __name__ == "__main__":

@@ -78,7 +78,10 @@ class GitRemote:
         finally:
             if self._opened is not None:
                 self._opened.close()
-            self._fetched.close()
+
+    def close(self) -> None:
+        """Let go of what was fetched; for when no interrupt can come any more."""
+        self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
         """Show what the server advises: one line a day of each kind, unless git is to be quiet."""

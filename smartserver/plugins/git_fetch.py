@@ -29,7 +29,8 @@ class Fetch:
         self._terminal = terminal
         self._pulled: Pulled | None = None
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected, removed at the end: git may end before it removes its one."""
+        """Files that keep new packs from being collected, removed at the end: git may end before it removes its one.
+        A pack whose file stays is never repacked."""
 
     def close(self) -> None:
         """Let go of the new packs: refs name them now, or never will."""
@@ -83,12 +84,10 @@ class Fetch:
         total = pulled.result.segments
         segments = self._terminal.count("Receiving revisions", _segments(pulled, local.kinds), total)
         try:
-            inserted = Inserter(local).insert(segments, loose=loose)
+            Inserter(local, self.keeps).insert(segments, loose=loose)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
-        if inserted.keep:
-            self.keeps.append(inserted.keep)
 
 
 def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:

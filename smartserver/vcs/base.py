@@ -60,8 +60,6 @@ class Inserted(NamedTuple):
 
     objects: int
     revisions: int
-    keep: str | None = None
-    """A file that keeps the new objects from being collected until refs name them; the caller removes it."""
 
 
 class Plan(Protocol):

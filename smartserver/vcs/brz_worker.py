@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.brz_block import Give, Place, Text, fill
+from smartserver.vcs.signals import held
 
 _WRONG = 1
 """The status of a process that met a record that is wrong."""
@@ -30,13 +31,10 @@ class Worker:
             self._blocks = undo.enter_context(tempfile.TemporaryFile())
             self._said = undo.enter_context(tempfile.TemporaryFile(buffering=0))
             # Told to end between the fork and its own first line, the child would do what the parent does then.
-            held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            try:
+            with held(signal.valid_signals()) as before:
                 self._pid = os.fork()
                 if not self._pid:
-                    self._work(stream, held)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+                    self._work(stream, before)
             self._files = undo.pop_all()
 
     def finish(self, give: Give) -> None:
@@ -71,7 +69,7 @@ class Worker:
             self._pid = 0
         self._files.close()
 
-    def _work(self, stream: Callable[[], Iterator[Text]], mask: set[int | signal.Signals]) -> None:
+    def _work(self, stream: Callable[[], Iterator[Text]], mask: set[int]) -> None:
         """The life of the process; `mask`: the signals that were blocked before the fork."""
         status = 2
         try:

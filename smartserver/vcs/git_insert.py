@@ -20,6 +20,7 @@ from smartserver.vcs.git import GitRepository, failure
 from smartserver.vcs.git_build import PackBuilder, unnamed_file
 from smartserver.vcs.git_objects import METAS
 from smartserver.vcs.git_pack import Row, index, write_all
+from smartserver.vcs.signals import held
 
 DEFAULT_UNPACK_LIMIT = 100
 """Git's own: fewer objects than this become loose ones."""
@@ -45,10 +46,15 @@ _TYPES = {meta: number for number, meta in METAS.items()}
 
 
 class Inserter:
-    """Inserts pulled segments into `repository`, with at most `jobs` processes (none given: one for each core, two)."""
+    """Inserts pulled segments into `repository`, with at most `jobs` processes (none given: one for each core, two).
 
-    def __init__(self, repository: GitRepository, *, jobs: int | None = None) -> None:
+    What keeps a new pack from being collected until refs name its objects is a file that is added to `keeps` with
+    the pack. The caller removes it, also where this was interrupted.
+    """
+
+    def __init__(self, repository: GitRepository, keeps: list[str], *, jobs: int | None = None) -> None:
         self._repository = repository
+        self._keeps = keeps
         self._jobs = jobs if jobs is not None else min(2, os.cpu_count() or 1)
         if not hasattr(os, "fork"):
             self._jobs = 1
@@ -97,21 +103,22 @@ class Inserter:
             if builder is None:
                 builder = PackBuilder(self._repository, spool, folder, jobs=1)
                 builder.add(waiting)
-            keep = self._store(builder, folder, reading, loose)
+            self._store(builder, folder, reading, loose)
         finally:
             if builder is not None:
                 builder.abandon()
         progress(reading.objects, reading.objects)
-        return Inserted(reading.objects, reading.revisions, keep)
+        return Inserted(reading.objects, reading.revisions)
 
-    def _store(self, builder: PackBuilder, folder: str, reading: _Reading, loose: bool) -> str | None:
-        """Make the objects part of the repository; the file that keeps them, if they need one."""
+    def _store(self, builder: PackBuilder, folder: str, reading: _Reading, loose: bool) -> None:
+        """Make the objects part of the repository."""
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if reading.size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
         strict = strictness(repository)
         if reading.objects >= limit and not loose:
-            return _install(repository, builder, folder, strict)
+            _install(repository, builder, folder, strict, self._keeps)
+            return
         pack = unnamed_file(folder)
         try:
             builder.finish(pack)
@@ -119,7 +126,6 @@ class Inserter:
             _unpack(repository, pack, strict)
         finally:
             os.close(pack)
-        return None
 
 
 class _Reading:
@@ -220,11 +226,19 @@ def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
             except OSError:  # That folder is there: one by one, then.
                 for file in os.listdir(new):
                     os.rename(os.path.join(new, file), os.path.join(target, file))
-    finally:
-        for folder, _, files in os.walk(place, topdown=False):
-            with contextlib.suppress(OSError):
-                _remove(os.path.join(folder, file) for file in files)
-                os.rmdir(folder)
+        with held():
+            _clear(place)
+    except BaseException:
+        _clear(place)
+        raise
+
+
+def _clear(place: str) -> None:
+    """Remove a folder as far as that can be done."""
+    for folder, _, files in os.walk(place, topdown=False):
+        with contextlib.suppress(OSError):
+            _remove(os.path.join(folder, file) for file in files)
+            os.rmdir(folder)
 
 
 def _quoted(path: str) -> str:
@@ -251,14 +265,13 @@ def _permissions(repository: GitRepository) -> int:
     return mode
 
 
-def _install(repository: GitRepository, builder: PackBuilder, folder: str, strict: list[str]) -> str | None:
-    """Write a pack and its index, and give them their names; the `.keep` file that came first, unless it was there.
+def _install(repository: GitRepository, builder: PackBuilder, folder: str, strict: list[str], keeps: list[str]) -> None:
+    """Write a pack and its index, and give them their names after a `.keep` file, unless that was there.
 
     With `strict` git makes the index, and checks the objects as it does so.
     """
     mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")
-    keep = None
     leftovers = [temporary, temporary + ".idx"]
     try:
         with open(temporary, "xb", 0) as pack:
@@ -277,25 +290,28 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, stric
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         name = os.path.join(folder, f"pack-{pack_hash.hex()}")
-        with contextlib.suppress(FileExistsError), open(name + ".keep", "x", encoding="ascii") as file_:
-            keep = name + ".keep"
-            leftovers.append(keep)
-            file_.write(f"fetched by process {os.getpid()}\n")
-        if not os.path.exists(name + ".idx"):
-            # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
-            os.rename(temporary, name + ".pack")
-            try:
-                os.rename(temporary + ".idx", name + ".idx")
-            except BaseException:
-                if not os.path.exists(name + ".idx"):  # Else another fetched the same, and this is his pack too.
-                    leftovers.append(name + ".pack")
-                raise
+        keep = name + ".keep"
+        with held():
+            with contextlib.suppress(FileExistsError), open(keep, "x", encoding="ascii") as file_:
+                leftovers.append(keep)
+                file_.write(f"fetched by process {os.getpid()}\n")
+            if not os.path.exists(name + ".idx"):
+                # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
+                os.rename(temporary, name + ".pack")
+                try:
+                    os.rename(temporary + ".idx", name + ".idx")
+                except OSError:
+                    if not os.path.exists(name + ".idx"):  # Else another fetched the same, and this is his pack too.
+                        leftovers.append(name + ".pack")
+                    raise
+            if keep in leftovers:
+                leftovers.remove(keep)
+                keeps.append(keep)
+            _remove(leftovers)
         _sync_folder(folder)
     except BaseException:
         _remove(leftovers)
         raise
-    _remove(leftovers[:2])
-    return keep
 
 
 def _remove(names: Iterable[str]) -> None:

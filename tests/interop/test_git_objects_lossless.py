@@ -46,10 +46,11 @@ def leftovers(builder: Builder) -> list[str]:
 
 def insert(builder: Builder, segments: Sequence[bytes], **options: int) -> tuple[int, int]:
     with GitRepository(builder.path, builder.env) as repository:
-        done = Inserter(repository, **options).insert(segments)
-    if done.keep is not None:
-        assert leftovers(builder) == [Path(done.keep).name]
-        Path(done.keep).unlink()
+        keeps: list[str] = []
+        done = Inserter(repository, keeps, **options).insert(segments)
+    assert leftovers(builder) == [Path(keep).name for keep in keeps]
+    for keep in keeps:
+        Path(keep).unlink()
     assert leftovers(builder) == []
     return done.objects, done.revisions
 
@@ -179,7 +180,7 @@ def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dic
     calls: list[tuple[int, int]] = []
     with GitRepository(source.path, env) as repository, GitRepository(target.path, env) as receiver:
         segments = list(plan(repository, [one, two], []).segments())
-        done = Inserter(receiver).insert(segments, lambda done, total: calls.append((done, total)))
+        done = Inserter(receiver, []).insert(segments, lambda done, total: calls.append((done, total)))
     assert done.objects == 4
     assert calls == [(3, 0), (4, 0), (4, 4)]
 

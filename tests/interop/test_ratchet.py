@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,37 @@ def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkey
     assert (result.exit_code, "there is push, new repository" in result.stderr) == (2, True)
 
 
+ENDLESS = """
+import subprocess, sys
+from smartserver.cli import main
+from smartserver.cli.bench import command
+
+at, folder, file, *sys.argv[1:] = sys.argv[1:]
+say, run = command._say, subprocess.run
+said = ""
+
+def listening(words):
+    global said
+    said = words
+    say(words)
+
+def endless(words, **options):
+    if said == at:
+        words = [sys.executable, "-c", "import pathlib, sys, time; pathlib.Path(sys.argv[2]).touch(); time.sleep(600)"]
+        words += [folder, file]
+    return run(words, **options)
+
+command._say, subprocess.run = listening, endless
+main.main()
+"""
+"""`smartserver`, where the command that is run after a certain line of progress makes a file and does not end."""
+
+
 @pytest.mark.parametrize("at", ["history", "hpss:// revno"])
-def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, at: str) -> None:
-    command = [sys.executable, "-m", "smartserver.cli.main", "bench", "ratchet", "--only", "revno"]
+def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, tmp_path: Path, at: str) -> None:
+    runs = tmp_path / "runs"
+    script = [sys.executable, "-c", ENDLESS, at, str(temporary), str(runs)]
+    command = [*script, "bench", "ratchet", "--only", "revno"]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -61,7 +90,11 @@ def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, at: s
         assert running.stderr is not None
         for line in running.stderr:
             if line.strip() == at:
-                assert (of(temporary) != []) == (at != "history"), "the servers of both sides"
+                while not runs.exists():
+                    assert running.poll() is None
+                    time.sleep(0.01)
+                others = len(of(temporary)) - 2
+                assert others == (0 if at == "history" else 2), "beside it and its command the servers of both sides"
                 os.killpg(running.pid, signal.SIGINT)  # As a terminal does it: the children get it too.
                 break
         printed, rest = running.communicate()

@@ -178,7 +178,7 @@ class History:
             target = self._work.folder / "stage.git"
             run(["git", "init", "--quiet", "--bare", str(target)], None, self._environment)
             with GitRepository(target, self._environment) as empty, _Stage() as inserting:
-                Inserter(empty).insert(_pieces(spool.fileno(), lengths))
+                Inserter(empty, []).insert(_pieces(spool.fileno(), lengths))
             found.append(("clone, client: check, deltify, write the pack", *inserting.cost))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,39 @@ def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stderr.startswith("hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, ")
     assert not list(tmp_path.iterdir())
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def started(command: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    """One that has answered, and waits for git to say more."""
+    process = subprocess.Popen(
+        [*command, sys.executable, "-m", "smartserver.cli.git_remote", "origin", "hpss://127.0.0.1:1/x"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"]},
+        bufsize=0,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"capabilities\n")
+    assert process.stdout.readline() == b"fetch\n"
+    return process
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_what_ends_a_command_is_an_interrupt(number: signal.Signals) -> None:
+    """`tests/interop` looks at what is left then."""
+    with started() as process:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_the_end_of_a_terminal_it_shall_outlive_is_none() -> None:
+    with started(("nohup",)) as process:
+        process.send_signal(signal.SIGHUP)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, b"")

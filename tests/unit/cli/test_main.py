@@ -27,6 +27,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -
         return error
 
     monkeypatch.setattr(group, "main", command)
+    monkeypatch.setattr(program, "heed", lambda numbers, raised: None)  # This process has tests to do.
     with pytest.raises(SystemExit) as caught:
         program.main()
     assert isinstance(caught.value.code, int)
@@ -162,8 +163,11 @@ def test_a_file_is_named() -> None:
     assert done.stderr == "smartserver: /nowhere/to/be/found: No such file or directory\n"
 
 
-def told(*signals: signal.Signals, ignored: Sequence[signal.Signals] = ()) -> subprocess.CompletedProcess[str]:
-    """A command that gets these signals, the later ones while it tidies up after the first."""
+def told(
+    *signals: signal.Signals, ignored: Sequence[signal.Signals] = (), becomes: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """A command that gets these signals, the later ones while it tidies up after the first; `becomes`: what is raised
+    in the place of what a signal raises."""
     script = (
         "import os, signal\n"
         f"for number in {[int(number) for number in ignored]}: signal.signal(number, signal.SIG_IGN)\n"
@@ -171,6 +175,7 @@ def told(*signals: signal.Signals, ignored: Sequence[signal.Signals] = ()) -> su
         f"first, *more = {[int(number) for number in signals]}\n"
         "def command(**_):\n"
         "    try:\n        os.kill(os.getpid(), first)\n        print('goes on')\n"
+        f"    except BaseException:\n        raise {becomes}\n"
         "    finally:\n"
         "        for number in more: os.kill(os.getpid(), number)\n"
         "        print('tidied')\n"
@@ -186,7 +191,23 @@ def test_told_to_end_it_tidies_up(number: signal.Signals) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError('release unlocked lock')",  # Of `threading`, where it waits.
+        "OSError(9, 'Bad file descriptor')",  # Of `shutil.rmtree`.
+        "SystemExit(1)",
+        "program.CommandError('brz revno: status -2')",  # A command it has started got the signal, too.
+    ],
+)
+def test_told_to_end_it_says_so_whatever_comes_of_it(number: signal.Signals, error: str) -> None:
+    done = told(number, becomes=error)
+    said = "interrupted\n" if number == signal.SIGINT else ""
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_whoever_started_it_wants_ignored_is(number: signal.Signals) -> None:
     done = told(number, ignored=[number])
     assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\ntidied\n", "")

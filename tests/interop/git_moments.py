@@ -1,0 +1,125 @@
+"""The helper's fetch, interrupted at each of its moments in turn.
+
+Run as a program it forks for each moment: one in which our code is called, or has called something, from when the
+first object is inserted to the end. There Python raises what a signal has it raise. Of a loop there are two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+import smartserver.client.media.tcp  # Here, so that not every process has to: what a fetch loads when it needs it.
+import smartserver.trace.bans  # noqa: F401
+from smartserver.cli import git_remote_run
+from smartserver.vcs.git_insert import Inserter
+
+OURS = ("/cli/git_remote_run.py", "/plugins/git.py", "/plugins/git_fetch.py", "/vcs/git_build.py", "/vcs/git_insert.py",
+        "/vcs/signals.py")  # fmt: skip
+"""Where files are made and removed."""
+
+
+class Moment(NamedTuple):
+    """An interrupt; `left` are files and folders that nobody uses."""
+
+    at: str
+    status: int
+    left: list[str]
+
+
+def moments(url: str, commit: str, repository: Path, environment: Mapping[str, str]) -> list[Moment]:
+    """All of them, of a fetch of a branch `main`."""
+    done = subprocess.run(
+        [sys.executable, __file__, url, commit, str(repository)],
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [Moment(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def main(url: str, commit: str, repository: Path) -> None:
+    """Print all moments and what came of them, and run the fetch once more to its end."""
+    if hasattr(os, "O_TMPFILE"):
+        del os.O_TMPFILE  # As on systems that have no files without a name.
+    number = 0
+    at = "?"
+    while at:
+        number += 1
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            fetch(url, commit, repository, number, write)
+        os.close(write)
+        with open(read, encoding="utf-8") as said:
+            at = said.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        print(json.dumps(Moment(at, status, list(leftovers(repository)))))
+        shutil.rmtree(repository / "objects")
+        (repository / "objects").mkdir()
+        shutil.rmtree(Path(os.environ["HOME"]) / ".cache", ignore_errors=True)
+
+
+def leftovers(repository: Path) -> Iterator[str]:
+    for path in repository.rglob("*"):
+        half = path.suffix == ".pack" and not path.with_suffix(".idx").exists()
+        if half or path.name.startswith("tmp_") or path.name.endswith((".keep", ".lock")):
+            yield str(path.relative_to(repository))
+
+
+def fetch(url: str, commit: str, repository: Path, number: int, said: int) -> NoReturn:
+    """Be the helper, and be interrupted at the moment of this number; say where that is."""
+    insert, kill, me = Inserter.insert, os.kill, os.getpid()
+    left = 0
+    seen: Counter[tuple[str, int, str]] = Counter()
+
+    def from_here(*arguments: object, **options: object) -> object:
+        nonlocal left
+        left = number
+        return insert(*arguments, **options)  # type: ignore[arg-type]
+
+    def look(frame: FrameType, event: str, called: object) -> None:
+        nonlocal left
+        if left and event in ("call", "c_return") and is_ours(frame):
+            what = getattr(called, "__name__", "") if event == "c_return" else "begins"
+            place = (frame.f_code.co_qualname, frame.f_lineno, what)
+            seen[place] += 1
+            left -= seen[place] <= 2
+            if not left:
+                sys.setprofile(None)
+                os.write(said, f"{place[0]} {what}".encode())
+                kill(me, signal.SIGINT)
+
+    Inserter.insert = from_here  # type: ignore[assignment]
+    read, write = os.pipe()
+    os.write(write, f"list\nfetch {commit} refs/heads/main\n\n".encode())
+    os.close(write)
+    os.dup2(read, 0)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.setprofile(look)
+    with contextlib.suppress(BaseException):
+        git_remote_run.serve("origin", url, {**os.environ, "GIT_DIR": str(repository)})
+    os._exit(99)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether it is our code, or what we use of `contextlib`: what is below may have a process half started."""
+    if frame.f_code.co_filename == contextlib.__file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename.endswith(OURS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
