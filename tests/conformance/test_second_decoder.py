@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from our_forks import with_forked
 from second_decoder import OBJECT, Cursor, Damaged, Exchange, decode, read_dialog, read_graph
 from second_rules import obey_dialog, obey_segment
 from second_store import TYPES, Index, Pack, Repository, Segment, index_of, prove
@@ -72,7 +73,7 @@ class Git:
         who = {
             f"GIT_{role}_{part}": "joe@example.com" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
         }
-        path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+        path = with_forked(f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
         self.env = {**os.environ, **who, "HOME": str(home), "PATH": path, "GIT_CONFIG_NOSYSTEM": "1"}
 
     def __call__(self, *args: str, fails: bool = False) -> bytes:

@@ -21,7 +21,7 @@ import breezy.bzr
 from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
 from breezy.workingtree import WorkingTree
-from brz_forks import Forks
+from brz_forks import FORKS
 from git_sides import TIMEOUT, Done, Served, environment
 
 from smartserver.client.knowledge import Knowledge, decode, encode
@@ -35,9 +35,6 @@ BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_t
 
 LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
 """A plugin by which what is signed is put between two lines, and nobody needs a key."""
-
-FORKS = Forks()
-"""Where the brz of `Users.run` come from."""
 
 CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTILINE)
 """What Breezy says at the end of a command."""
@@ -80,7 +77,12 @@ class Users:
         self.served.proxy.take()
         if self.as_whom is None and not any(name.startswith("PYTHON") for name in variables):
             status, out, err = FORKS.run(
-                words, self.folder / where, self._environment(where, plugin, variables), TIMEOUT
+                "-m",
+                "breezy",
+                *words,
+                timeout=TIMEOUT,
+                folder=self.folder / where,
+                environment=self._environment(where, plugin, variables),
             )
         else:
             process = self.start(where, *words, plugin=plugin, passed=(), **variables)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from brz_sides import FORKS, START, Users, copy_start, make_start
+from brz_sides import START, Users, copy_start, make_start
 from git_sides import Pair, Served, Side, copy_side
 
 HISTORY = r"""
@@ -95,12 +95,6 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
         return copy_side(start, tmp_path / "ours", served.url(path))
 
     return begin
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _forks_end() -> Iterator[None]:
-    yield
-    FORKS.close()
 
 
 @pytest.fixture(scope="session")

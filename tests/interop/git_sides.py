@@ -9,11 +9,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from our_forks import FORKS, with_forked
 
 from netem.counter import Counts
 from netem.proxy import Proxy
@@ -47,9 +48,10 @@ forget() { rm -rf "$SIDE/.cache/$1"; }
 
 def environment(home: Path) -> dict[str, str]:
     """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
-    kept = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG")  # The last: what is banned.
+    kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG")  # The last: what is banned.
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},
+        "PATH": with_forked(os.environ["PATH"]),
         "HOME": str(home),
         "SIDE": str(home),
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -118,20 +120,16 @@ class Served:
         self.root.mkdir(exist_ok=True)
         self.log = folder / f"server{''.join(options)}.log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    *program,
-                    "serve",
-                    str(self.root),
-                    "--listen",
-                    "127.0.0.1:0",
-                    *options,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(folder),
+            self.process = FORKS.start(
+                *program,
+                "serve",
+                str(self.root),
+                "--listen",
+                "127.0.0.1:0",
+                *options,
+                stdout=log.fileno(),
+                stderr=log.fileno(),
+                environment=environment(folder),
             )
         self.direct = ("127.0.0.1", self._port())
         self.proxy = Proxy(RTT, self.direct)

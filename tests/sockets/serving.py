@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from our_forks import FORKS, with_forked
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -25,7 +26,8 @@ T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds after which something hangs; nothing waits for it otherwise."""
 
-SMARTSERVER = (sys.executable, "-m", "smartserver.cli.main")
+SMARTSERVER = ("-m", "smartserver.cli.main")
+"""What Python runs."""
 
 STATUS_OF_GIT = {"push": (1, 128), "clone": (128,), "fetch": (128,), "ls-remote": (128,)}
 """What git may exit with when its remote program says `fatal`."""
@@ -78,12 +80,13 @@ class User:
             "GIT_TERMINAL_PROMPT": "0",
         }
 
-    def start(self, *arguments: str, folder: str = ".") -> subprocess.Popen[bytes]:
-        """Git, in a process group of its own."""
+    def start(self, *arguments: str, folder: str = ".", forks: bool = False) -> subprocess.Popen[bytes]:
+        """Git, in a process group of its own. `forks`: its remote program is in another, and starts fast."""
+        path = {"PATH": with_forked(self.environment["PATH"])} if forks else {}
         return subprocess.Popen(
             ["git", *arguments],
             cwd=self.home / folder,
-            env=self.environment,
+            env=self.environment | path,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,7 +95,7 @@ class User:
 
     def git(self, *arguments: str, folder: str = ".") -> Done:
         """What a git command did."""
-        return finish(self.start(*arguments, folder=folder))
+        return finish(self.start(*arguments, folder=folder, forks=True))
 
     def tip(self, folder: str, name: str = "HEAD") -> str:
         """The id of a revision."""
@@ -110,13 +113,10 @@ def finish(process: subprocess.Popen[bytes]) -> Done:
     return Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
-def run(*command: str) -> Done:
-    """Run a program."""
-    return finish(
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-    )
+def run(*program: str) -> Done:
+    """Run a program of Python's."""
+    status, out, err = FORKS.run(*program, timeout=PATIENCE)
+    return Done(status, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
 class Server:
@@ -133,15 +133,19 @@ class Server:
     ) -> None:
         self.root = root
         listen = ("--listen", "127.0.0.1:0", "--anonymous", anonymous)
-        self.process = subprocess.Popen(
-            [*program, "serve", str(root), *listen, *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=pass_fds,
-            env=None if environment is None else {**os.environ, **environment},
-        )
+        read, written = os.pipe()
+        self._err = os.fdopen(read, "rb")
+        with os.fdopen(written, "wb") as err:
+            self.process = FORKS.start(
+                *program,
+                "serve",
+                str(root),
+                *listen,
+                *options,
+                stderr=err.fileno(),
+                environment={**os.environ, **(environment or {})},
+                pass_fds=pass_fds,
+            )
         self.log: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -154,8 +158,7 @@ class Server:
         self.port = int(found[1])
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self._err:
             self.log.append(line.decode("utf-8", "replace"))
             self._lines.put(self.log[-1])
         self._lines.put(None)
@@ -172,8 +175,7 @@ class Server:
     def _gone(self) -> None:
         self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        self._err.close()
 
     def memory(self) -> int:
         """Bytes of its memory that are in use now."""

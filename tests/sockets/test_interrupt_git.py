@@ -115,9 +115,9 @@ def check_clean(user: User, folder: str) -> None:
     assert [name for name in names if name.startswith("tmp_") or name.endswith((".lock", ".keep"))] == []
 
 
-def measured(command: Callable[[], Done]) -> float:
+def measured(start_command: Callable[[], subprocess.Popen[bytes]]) -> float:
     start = time.monotonic()
-    command().worked()
+    finish(start_command()).worked()
     return time.monotonic() - start
 
 
@@ -141,7 +141,7 @@ def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
     def work(lane: int, chance: random.Random, turns: list[int]) -> None:
         shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("steps", "bulky"))
         user = User(tmp_path / f"user{lane}")
-        whole = measured(lambda: user.git("push", server.url(f"measured-{lane}"), "main", folder="large"))
+        whole = measured(lambda: user.start("push", server.url(f"measured-{lane}"), "main", folder="large"))
         for turn in turns:
             folder = "small" if turn % 4 else "large"
             path = f"pushed-{turn}"
@@ -166,7 +166,7 @@ def test_fetch(served: tuple[Server, User], tmp_path: Path) -> None:
     def work(lane: int, chance: random.Random, turns: list[int]) -> None:
         user = User(tmp_path / f"user{lane}")
         user.git("init", "-q", "--bare", "measured").worked()
-        whole = measured(lambda: user.git("fetch", server.url("steps"), "refs/heads/step1", folder="measured"))
+        whole = measured(lambda: user.start("fetch", server.url("steps"), "refs/heads/step1", folder="measured"))
         user.git("init", "-q", "--bare", "r").worked()
         for turn in turns:
             refspec = f"refs/heads/step{turn}:refs/heads/step{turn}"
@@ -208,7 +208,7 @@ def test_clone(served: tuple[Server, User], tmp_path: Path) -> None:
 
     def work(lane: int, chance: random.Random, turns: list[int]) -> None:
         user = User(tmp_path / f"user{lane}")
-        whole = measured(lambda: user.git("clone", "-q", server.url("large"), "measured"))
+        whole = measured(lambda: user.start("clone", "-q", server.url("large"), "measured"))
         for turn in turns:
             name = "small" if turn % 4 else "large"
             after = chance.uniform(0, 0.4 * whole if turn % 4 else 1.1 * whole)

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import IO
@@ -81,7 +80,7 @@ def test_at_random_moments_of_a_push(tmp_path: Path, size: int) -> None:
             moment = chance.uniform(0.3 * whole, 1.2 * whole)
             told.append(f"seed {SEED}/{size}/{number}, kill {turn} after {moment:.3f} s of {whole:.3f}")
             try:
-                process = mine.start("push", server.url("p"), f"{commit}:{MAIN}", folder="w")
+                process = mine.start("push", server.url("p"), f"{commit}:{MAIN}", folder="w", forks=True)
                 time.sleep(moment)
                 server.kill()
                 done = finish(process)
@@ -117,7 +116,7 @@ class Paused:
         reports, theirs = os.pipe()
         self._reports: IO[str] = os.fdopen(reports)
         try:
-            program = (sys.executable, PAUSED, str(orders), str(theirs))
+            program = (PAUSED, str(orders), str(theirs))
             self.server = Server(root, program=program, pass_fds=(orders, theirs))
         finally:
             os.close(orders)
@@ -191,7 +190,7 @@ def test_before_each_sync_and_rename(tmp_path: Path, creating: bool) -> None:
         paused = Paused(root)
         try:
             paused.arm(number)
-            process = mine.start("push", paused.server.url("p"), f"{new}:{MAIN}", folder="w")
+            process = mine.start("push", paused.server.url("p"), f"{new}:{MAIN}", folder="w", forks=True)
             assert plain(paused.paused()) == calls[:number]
         finally:
             paused.close()

@@ -78,7 +78,7 @@ def test_many_blocked_pushes_hold_up_no_read(tmp_path: Path) -> None:
         with connected(port) as remote:
             return count_segments(remote.pull().body)
 
-    with Server(tmp_path, program=(sys.executable, "-c", PATIENT)) as server:
+    with Server(tmp_path, program=("-c", PATIENT)) as server:
         with connected(server.port) as remote:
             assert push(remote, source, MAIN, first).outcome is Outcome.DONE
         # The writer ends first, whatever happens: nobody then waits for it, nor the test for whoever did.
@@ -109,7 +109,7 @@ def test_a_push_that_waits_in_vain_is_refused_and_loses_nothing(tmp_path: Path) 
     history = History()
     first, second = history.line(2)
     source = Source(history)
-    with Server(tmp_path, program=(sys.executable, "-c", IMPATIENT)) as server, connected(server.port) as remote:
+    with Server(tmp_path, program=("-c", IMPATIENT)) as server, connected(server.port) as remote:
         assert push(remote, source, MAIN, first).outcome is Outcome.DONE
         before = sorted((tmp_path / "p" / "packs").iterdir())
         with stopped_writer(tmp_path, "p"):

@@ -6,7 +6,6 @@ import os
 import resource
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,7 +68,7 @@ def commits_of(user: User) -> list[str]:
 
 def test_no_permission(user: User, root: Path, closing: Callable[[Path, int], None]) -> None:
     old, _, new = commits_of(user)
-    with Server(root, program=(sys.executable, "-c", AS_ANYBODY)) as server:
+    with Server(root, program=("-c", AS_ANYBODY)) as server:
         url = server.url("p")
         user.git("push", "-q", url, f"{old}:{MAIN}", folder="w").worked()
         for place in ("incoming", "packs", ""):
@@ -97,7 +96,7 @@ def test_no_permission(user: User, root: Path, closing: Callable[[Path, int], No
 
 def test_a_root_that_cannot_be_read(root: Path, closing: Callable[[Path, int], None]) -> None:
     closing(root, 0o000)
-    done = run(sys.executable, "-c", AS_ANYBODY, "serve", str(root), "--listen", "127.0.0.1:0")
+    done = run("-c", AS_ANYBODY, "serve", str(root), "--listen", "127.0.0.1:0")
     assert done.status == 1
     assert done.err.startswith(f"smartserver: {root} cannot be read by user ")
     assert len(done.err.splitlines()) == 1
@@ -159,7 +158,7 @@ def test_a_full_disk(user: User, root: Path) -> None:
 
 
 def check_limited(user: User, root: Path, old: str, bulk: str) -> None:
-    with Server(root, program=(sys.executable, "-c", SMALL)) as server:
+    with Server(root, program=("-c", SMALL)) as server:
         user.git("push", "-q", server.url("p"), f"{old}:{MAIN}", folder="w").worked()
         check_full(user, root, server, os.strerror(27), old, bulk)
     with Server(root) as server:

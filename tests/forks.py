@@ -1,0 +1,310 @@
+"""Python programs as processes forked from one that has imported what they need, so that a start is quick.
+
+Run as a program it is that process: it imports what most of its programs import, opens nothing, starts no thread, and
+forks for each who asks at a socket. What belongs to a start itself (an import that is missing, a signal that comes
+meanwhile, the group of a terminal) is tried where programs are started as users do it: `Users.start` of brz,
+`test_brz_process`, `User.start` of git with our remote program, `test_git_start`, and all in `tests/unit/cli`.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import contextlib
+import fcntl
+import gc
+import importlib
+import os
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+STAND_IN = """\
+#!{python} -IS
+# Stands in for a program that is forked: with its streams, and until it ends.
+import _socket, os, sys  # `socket` would take as long as all the rest.
+
+if any(name.startswith("PYTHON") for name in os.environ):  # It is Python's start that heeds them.
+    os.execv({program!r}, [{program!r}, *sys.argv[1:]])
+connection = _socket.socket(_socket.AF_UNIX)
+connection.connect({address!r})
+fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
+connection.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+asked = [{program!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ), (0, 1, 2), os.getppid()
+connection.sendall(ascii(asked).encode() + b"\\n")
+os.closerange(0, 3)
+connection.recv(4)
+answer = connection.recv(4)
+status = int.from_bytes(answer, sys.byteorder, signed=True)
+if status < 0:
+    os.kill(os.getpid(), -status)
+os._exit(status if answer else 255)
+"""
+
+
+class Request(NamedTuple):
+    """What a process becomes, and who asks for it."""
+
+    words: Sequence[str]
+    """As Python gets them: `-m` and a module, `-c` and a program or a file; then arguments."""
+    folder: str
+    environment: Mapping[str, str]
+    fds: Sequence[int]
+    """The numbers of its descriptors."""
+    parent: int
+
+
+class Fork:
+    """A running process: what is used of `subprocess.Popen`."""
+
+    def __init__(self, args: Sequence[str], connection: socket.socket) -> None:
+        self.args = args
+        self.returncode: int | None = None
+        self._connection = connection
+        self._answers = select.poll()
+        self._answers.register(connection, select.POLLIN)
+        self.pid = self._answer()
+
+    def _answer(self) -> int:
+        answer = self._connection.recv(4)
+        if not answer:
+            self._connection.close()
+            raise AssertionError("the process that all are forked from has ended")
+        return int.from_bytes(answer, sys.byteorder, signed=True)
+
+    def poll(self) -> int | None:
+        """Its exit status, when it has ended."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, or the negative number of the signal that ended it."""
+        status = self._ended(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return status
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and self._answers.poll(None if timeout is None else timeout * 1000):
+            self.returncode = self._answer()
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def forget(self) -> None:
+        """Ask no more about it, which ends it."""
+        self._connection.close()
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Forks:
+    """Processes with the same imports; the one they are forked from starts with the first."""
+
+    def __init__(self, *imported: str) -> None:
+        self._imported = imported
+        self._folder = tempfile.TemporaryDirectory()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._first = threading.Lock()
+
+    def start(
+        self,
+        *words: str,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        folder: Path | str = ".",
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Fork:
+        """A process in a group of its own, which reads nothing, and writes where it is to. Who ends, or forgets it,
+        kills it."""
+        given = os.environ if environment is None else environment
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(self._address(given))
+            with open(os.devnull, "r+b", buffering=0) as nothing:
+                streams = [nothing.fileno() if each is None else each for each in (None, stdout, stderr)]
+                socket.send_fds(connection, [b"."], [*streams, *pass_fds])
+            request = Request(words, os.path.abspath(folder), dict(given), (0, 1, 2, *pass_fds), os.getpid())
+            connection.sendall(ascii(tuple(request)).encode() + b"\n")
+            return Fork(words, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def run(
+        self,
+        *words: str,
+        timeout: float,
+        folder: Path | str = ".",
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes, bytes]:
+        """Exit status, standard output and standard error of a command.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `timeout` seconds, and was killed.
+        """
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = self.start(
+                *words, stdout=out.fileno(), stderr=err.fileno(), folder=folder, environment=environment
+            )
+            try:
+                status = process.wait(timeout)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return status, out.read(), err.read()
+
+    def stand_in(self, program: Path) -> Path:
+        """A folder with a program that is `program`, forked, for what finds it in its path."""
+        address = self._address(os.environ)
+        stands_in = Path(self._folder.name, "programs", program.name)
+        if not stands_in.exists():
+            stands_in.parent.mkdir(exist_ok=True)
+            made = stands_in.with_name(f"{program.name}.{threading.get_ident()}")
+            made.write_text(STAND_IN.format(python=sys.executable, address=address, program=str(program)))
+            made.chmod(0o755)
+            made.rename(stands_in)
+        return stands_in.parent
+
+    def _address(self, environment: Mapping[str, str]) -> str:
+        address = f"{self._folder.name}/asked"
+        with self._first:
+            if self._process is not None:
+                return address
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(address)
+                listening.listen(128)
+                self._process = subprocess.Popen(
+                    [sys.executable, __file__, str(listening.fileno()), *self._imported],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    env=environment,
+                    pass_fds=[listening.fileno()],
+                    start_new_session=True,
+                )
+                atexit.register(self.close)
+        return address
+
+    def close(self) -> None:
+        """End the process they are forked from, and with it all that still run."""
+        if self._process is not None:
+            self._process.communicate()
+            self._folder.cleanup()
+
+
+def asked(connection: socket.socket) -> tuple[Request, list[int]]:
+    """What somebody asks for, with the descriptors it is to have."""
+    _, fds, _, _ = socket.recv_fds(connection, 1, 253)
+    with connection.makefile("rb") as line:
+        return Request(*ast.literal_eval(line.readline().decode())), fds
+
+
+def serve(listening: socket.socket) -> tuple[Request, list[int]]:
+    """Fork for each who asks, until nobody can; returns in what is forked."""
+    with selectors.PollSelector() as selector:
+        selector.register(0, selectors.EVENT_READ, 0)
+        selector.register(listening, selectors.EVENT_READ, 0)
+        ends: dict[int, socket.socket] = {}
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == 0:
+                    for process in ends:
+                        os.kill(process, signal.SIGKILL)
+                    os._exit(0)
+                elif key.fileobj is listening:
+                    connection, _ = listening.accept()
+                    request, fds = asked(connection)
+                    process = os.fork()
+                    if process == 0:
+                        for open_one in (listening, connection, *ends.values()):
+                            open_one.close()
+                        return request, fds
+                    for fd in fds:
+                        os.close(fd)
+                    ends[process] = connection
+                    tell(connection, process)
+                    selector.register(connection, selectors.EVENT_READ, process)
+                    selector.register(os.pidfd_open(process), selectors.EVENT_READ, process)
+                elif key.data not in ends:
+                    continue  # It has just ended.
+                elif isinstance(key.fileobj, int):
+                    _, status = os.waitpid(key.data, 0)
+                    with ends.pop(key.data) as connection:
+                        if connection in selector.get_map():
+                            selector.unregister(connection)
+                        tell(connection, os.waitstatus_to_exitcode(status))
+                    selector.unregister(key.fileobj)
+                    os.close(key.fileobj)
+                else:  # Nobody asks any more.
+                    os.kill(key.data, signal.SIGKILL)
+                    selector.unregister(key.fileobj)
+
+
+def tell(connection: socket.socket, number: int) -> None:
+    """Answer, if somebody listens."""
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(number.to_bytes(4, sys.byteorder, signed=True))
+
+
+def become(request: Request, fds: list[int]) -> None:
+    """Be what Python is that was started as asked for."""
+    os.setsid()
+    above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(request.fds) + 1) for fd in fds]
+    for fd in fds:
+        os.close(fd)
+    for fd, number in zip(above, request.fds, strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.getppid = lambda: request.parent
+    if request.words[0] == "-m":
+        sys.argv = list(request.words[1:])
+        sys.path[0] = request.folder
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif request.words[0] == "-c":
+        sys.argv = ["-c", *request.words[2:]]
+        sys.path[0] = ""
+        exec(request.words[1], {"__name__": "__main__"})
+    else:
+        sys.argv = list(request.words)
+        sys.path[0] = os.path.dirname(sys.argv[0])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def main() -> None:
+    """Import what is named, and fork."""
+    with socket.socket(fileno=int(sys.argv[1])) as listening:
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+        request, fds = serve(listening)
+    become(request, fds)
+
+
+if __name__ == "__main__":
+    main()
