@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -223,14 +223,19 @@ def asked(connection: socket.socket) -> tuple[Request, list[int]]:
 
 def serve(listening: socket.socket) -> tuple[Request, list[int]]:
     """Fork for each who asks, until nobody can; returns in what is forked."""
+    told, ended = socket.socketpair()  # A byte comes for each process that ends.
+    told.setblocking(False)
+    ended.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ended.fileno(), warn_on_full_buffer=False)
     with selectors.PollSelector() as selector:
-        selector.register(0, selectors.EVENT_READ, 0)
-        selector.register(listening, selectors.EVENT_READ, 0)
-        ends: dict[int, socket.socket] = {}
+        for each in (0, listening, told):
+            selector.register(each, selectors.EVENT_READ, 0)
+        running: dict[int, socket.socket] = {}
         while True:
             for key, _ in selector.select():
                 if key.fileobj == 0:
-                    for process in ends:
+                    for process in running:
                         os.kill(process, signal.SIGKILL)
                     os._exit(0)
                 elif key.fileobj is listening:
@@ -238,28 +243,32 @@ def serve(listening: socket.socket) -> tuple[Request, list[int]]:
                     request, fds = asked(connection)
                     process = os.fork()
                     if process == 0:
-                        for open_one in (listening, connection, *ends.values()):
+                        signal.set_wakeup_fd(-1)
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        for open_one in (listening, connection, told, ended, *running.values()):
                             open_one.close()
                         return request, fds
                     for fd in fds:
                         os.close(fd)
-                    ends[process] = connection
+                    running[process] = connection
                     tell(connection, process)
                     selector.register(connection, selectors.EVENT_READ, process)
-                    selector.register(os.pidfd_open(process), selectors.EVENT_READ, process)
-                elif key.data not in ends:
-                    continue  # It has just ended.
-                elif isinstance(key.fileobj, int):
-                    _, status = os.waitpid(key.data, 0)
-                    with ends.pop(key.data) as connection:
-                        if connection in selector.get_map():
-                            selector.unregister(connection)
-                        tell(connection, os.waitstatus_to_exitcode(status))
+                elif key.fileobj is told:
+                    told.recv(4096)
+                    for process, status in reaped(running):
+                        with running.pop(process) as connection:
+                            if connection in selector.get_map():
+                                selector.unregister(connection)
+                            tell(connection, status)
+                elif key.data in running:  # Else it has just ended.
+                    os.kill(key.data, signal.SIGKILL)  # Nobody asks any more.
                     selector.unregister(key.fileobj)
-                    os.close(key.fileobj)
-                else:  # Nobody asks any more.
-                    os.kill(key.data, signal.SIGKILL)
-                    selector.unregister(key.fileobj)
+
+
+def reaped(running: Iterable[int]) -> list[tuple[int, int]]:
+    """Which of those processes have ended, and their exit statuses or the negative numbers of signals."""
+    found = [os.waitpid(process, os.WNOHANG) for process in running]
+    return [(process, os.waitstatus_to_exitcode(status)) for process, status in found if process]
 
 
 def tell(connection: socket.socket, number: int) -> None:
