@@ -46,11 +46,12 @@ class _Looks(NamedTuple):
     enough: int
     """Bytes up to which its frame stays; a longer one is made again."""
     second: int
-    """The level of the second look, and of a text under `least`."""
+    """The level of the second look."""
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""Of texts of any kind: one in eighteen is so large, and they took two fifths of the time (doc/design/0005)."""
+"""Of texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
+(doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
 """Of texts that are nearly their bases: doc/design/0010, *Levels*."""
@@ -148,7 +149,7 @@ class SegmentWriter:
     ) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
-        self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else _Looks(limits.MAX_BASED, 0, 0, delta.LEVEL)
+        self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else None
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = _ByteCache(cache)
@@ -264,11 +265,13 @@ class SegmentWriter:
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        least, first, enough, second = self._looks
-        quick = len(record.text) + len(text) >= least
-        encoding, frame = delta.compress(record.text, text, first if quick else second)
-        if quick and len(frame) > enough:
-            encoding, frame = delta.compress(record.text, text, second)
+        looks = self._looks
+        if looks is None or len(record.text) + len(text) < looks.least:
+            encoding, frame = delta.compress(record.text, text, self._level)
+        else:
+            encoding, frame = delta.compress(record.text, text, looks.first)
+            if len(frame) > looks.enough:
+                encoding, frame = delta.compress(record.text, text, looks.second)
         if encoding == STORED:
             return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
         named = 0 if base.key in tags else len(base.key) + 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from git_histories import Builder, RandomHistory, Tree, environment
 from smartserver.records import limits
 from smartserver.vcs import git_read
 from smartserver.vcs.base import CannotSend
+from smartserver.vcs.collector import RARELY
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE
 from smartserver.vcs.git_plan import graph_of, introduced_few, introduced_many, revisions
@@ -64,6 +67,20 @@ def test_a_plan_against_haves_is_the_difference_of_the_graphs(tmp_path: Path, en
             for announced in graph_of(plan):
                 assert all(parent.id in seen and not parent.absent for parent in announced.parents)
                 seen.add(announced.revision)
+
+
+def test_garbage_is_looked_for_rarely_while_a_plan_is_read(tmp_path: Path, env: dict[str, str]) -> None:
+    """Be it whole or not."""
+    builder = Builder(tmp_path / "r.git", env)
+    history = RandomHistory(builder, 7, 3)
+    before = gc.get_threshold()
+    with GitRepository(builder.path, env) as repository:
+        segments = git_read.plan(repository, history.commits, []).segments()
+        assert isinstance(segments, Generator)
+        next(segments)
+        assert gc.get_threshold()[0] == RARELY
+        segments.close()
+        assert gc.get_threshold() == before
 
 
 def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) -> None:

@@ -260,12 +260,29 @@ def test_the_widest_window_is_taken() -> None:
 
 @pytest.mark.usefixtures("zstd")
 def test_a_frame_does_not_depend_on_those_before() -> None:
-    text = bytes(range(97, 123)) * 700
+    text = prose(41_000)
     cases = [(level, size, base) for level in (3, 8, 9) for size in (9, 1024, 1025, 16384) for base in (0, 700)]
+    # Of one size with their bases: with and without rows.
+    cases += [(level, size, 40_000 - size) for level in (5, 8, 9) for size in (20_000, 40_000)]
     make = _alone(text)
     alone = {case: make(*case) for case in cases}
     for level, size, base in [*cases, *reversed(cases)]:
         assert delta.compress(text[:size], text[1 : 1 + base], level)[1] == alone[level, size, base]
+
+
+@pytest.mark.parametrize(
+    ("size", "base", "rows"), [(40_000, 0, True), (600_000, 448_576, False), (600_000, 448_577, True)]
+)
+def test_rows_are_left_out_where_there_is_a_base_that_is_not_large(size: int, base: int, rows: bool) -> None:
+    zstd = delta._SharedZstd()
+    lib, ffi = zstd._lib, zstd._ffi
+    told = ffi.new("int *")
+    text = prose(1_100_000)
+    for _ in range(2):
+        zstd.compress(text[:size], text[:base], 8)
+        assert lib.ZSTD_CCtx_getParameter(zstd._writer, lib.ZSTD_c_useRowMatchFinder, told) == 0
+        assert told[0] == (lib.ZSTD_ps_auto if rows else lib.ZSTD_ps_disable)
+        zstd.compress(text[:1000], text[:1000] if rows else b"", 8)  # What the next one must not keep.
 
 
 def _alone(text: bytes) -> Callable[[int, int, int], bytes]:
