@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
@@ -21,10 +22,13 @@ START_WITHIN = 20.0
 """Seconds a server may take to listen."""
 
 LOOK = 0.02
-"""Seconds between looks at whether a server listens: the kernel tells nobody."""
+"""Seconds between looks at what the kernel tells nobody: whether a server listens, or a folder can be removed."""
 
 STOP_WITHIN = 5.0
 """Seconds a server may take to stop before it is killed."""
+
+WRITING_FOR = 5.0
+"""Seconds in which programs that git started, and left when it was interrupted, may still write in the folder."""
 
 HOST = "127.0.0.1"
 
@@ -56,6 +60,22 @@ class Server:
         return f"{self.scheme}://{HOST}:{port or self.port}/{name}"
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder, also while something is still made in it.
+
+    Raises:
+        OSError: it cannot be removed, or something is made in it all the time.
+    """
+    end = time.monotonic() + WRITING_FOR
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(LOOK)
+
+
 class Workspace:
     """A temporary folder and the servers that use it; a context manager that leaves nothing behind."""
 
@@ -69,7 +89,8 @@ class Workspace:
         try:
             if shutil.which("git") is None:
                 raise CommandError("git is not on PATH: install it first")
-            self.folder = Path(self.enter(tempfile.TemporaryDirectory(prefix=f"smartserver-{self._name}-")))
+            self.folder = Path(tempfile.mkdtemp(prefix=f"smartserver-{self._name}-"))
+            self.later(partial(_remove, self.folder))
             (self.folder / "home").mkdir()
         except BaseException:
             self._stack.close()

@@ -11,11 +11,19 @@ DEFAULT_PORT = 4155
 
 
 class BadUrl(ValueError):
-    """A URL that names no repository, and why."""
+    """A URL that names no repository, and why; a password in it is not shown."""
 
     def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"{url!r} is not a URL of a repository: {why}")
+        super().__init__(f"{_without_password(url)!r} is not a URL of a repository: {why}")
         self.why = why
+
+
+def _without_password(url: str) -> str:
+    scheme, between, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, at, host = authority.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return "".join((scheme, between, user, colon, "***" * bool(colon), at, host, slash, path))
 
 
 class Location(msgspec.Struct, frozen=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -60,6 +62,29 @@ def test_a_server_that_never_listens_is_given_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(servers, "START_WITHIN", 0.0)
     with pytest.raises(CommandError, match=r"^one of two did not start: still thinking$"):
         until_it_listens(lambda: False, lambda: False, "one of two", io.BytesIO(b"still thinking\n"))
+
+
+def test_the_folder_is_removed_while_somebody_still_writes_in_it(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [3]
+
+    def remove(folder: Path) -> None:
+        rmtree(folder)
+        if left[0]:
+            left[0] -= 1
+            (folder / "new").mkdir(parents=True)
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", str(folder))
+
+    rmtree = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    with Workspace("test") as work:
+        (work.folder / "file").touch()
+    assert list(temporary.iterdir()) == []
+    left[0] = 1000
+    monkeypatch.setattr(servers, "WRITING_FOR", 0.0)
+    with pytest.raises(OSError, match="not empty"), Workspace("test"):
+        pass
 
 
 def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

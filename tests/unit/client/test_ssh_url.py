@@ -54,7 +54,7 @@ def test_errors_know_on_which_machine_a_path_is(url: str, above: str) -> None:
 def test_bad(url: str, why: str) -> None:
     with pytest.raises(BadUrl) as caught:
         parse_ssh(url)
-    assert str(caught.value).startswith(f"{url!r} is not a URL of a repository: ")
+    assert str(caught.value).startswith(f"{url.replace('secret', '***')!r} is not a URL of a repository: ")
     assert why in caught.value.why
 
 
