@@ -29,7 +29,8 @@ def main() -> None:
     if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         sys.exit(0 if sys.argv[1:2] in (["-h"], ["--help"]) else 2)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As a shell has it for what runs in the background.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
     from smartserver.cli.git_remote_run import serve
 
     serve(sys.argv[1], sys.argv[2], os.environ)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from smartserver.cli.interrupts import heed, ignore
+from smartserver.cli.interrupts import Interrupts
 from smartserver.cli.session import AGENT, client_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
@@ -33,52 +32,49 @@ FAILED = 128
 
 INTERRUPTED = 130
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a git command; the last is that of a closed terminal."""
-
 
 def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
-    """Serve one git command and end the process. An interrupt ends it without a word: git's user knows what he did."""
+    """Serve one git command and end the process. An interrupt ends it without a word, whatever became of it: git's user
+    knows what he did."""
     at_end = contextlib.ExitStack()
+    interrupts = Interrupts()
+    status = 0
     try:
-        heed(ENDING, _interrupt)
-        status = _attempt(remote, url, environment, at_end)
-        ignore((*ENDING, signal.SIGALRM))
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    at_end.close()
+        try:
+            interrupts.heed()
+            run(remote, url, environment, at_end)
+        finally:
+            interrupts.end()
+    except BaseException as wrong:
+        if not interrupts.number:
+            status = FAILED
+            _say(wrong, url, environment)
+    finally:
+        at_end.close()
     # Without the interpreter's own attempts to flush what git no longer reads.
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(INTERRUPTED if interrupts.number else status)
 
 
-def _attempt(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> int:
-    """Exit status of a run; what went wrong was said."""
-    try:
-        run(remote, url, environment, at_end)
-    except BrokenPipeError:
-        return FAILED  # Git is gone, and has said why.
-    except (MediumError, ProtocolError, NotOurProtocol) as wrong:
-        place = "" if isinstance(wrong, CannotConnect) else f"{parse_place(url).where}: "
-        sys.stderr.write(f"fatal: hpss: {place}{plain(str(wrong))}\n")
-        return FAILED
-    except (VcsError, CodedError) as wrong:
-        sys.stderr.write(f"fatal: hpss: {plain(in_words(wrong, parse_place(url)))}\n")
-        return FAILED
-    except (CannotGoOn, BadUrl, BadFlag) as wrong:
-        sys.stderr.write(f"fatal: hpss: {plain(str(wrong))}\n")
-        return FAILED
-    except OSError as wrong:
-        # What is written without a name is the repository's.
-        place = wrong.filename or environment.get("GIT_DIR") or "this machine"
-        sys.stderr.write(f"fatal: hpss: {place}: {wrong.strerror or wrong}\n")
-        return FAILED
-    return 0
-
-
-def _interrupt(_number: int) -> NoReturn:
-    ignore(ENDING)  # Git passes on the ^C it got: the second one must not end what tidies up after the first.
-    raise KeyboardInterrupt
+def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None:
+    """Say it in a line. What no run may end with is raised."""
+    match wrong:
+        case BrokenPipeError():
+            return  # Git is gone, and has said why.
+        case MediumError() | ProtocolError() | NotOurProtocol():
+            place = "" if isinstance(wrong, CannotConnect) else f"{parse_place(url).where}: "
+            line = f"{place}{plain(str(wrong))}"
+        case VcsError() | CodedError():
+            line = plain(in_words(wrong, parse_place(url)))
+        case CannotGoOn() | BadUrl() | BadFlag():
+            line = plain(str(wrong))
+        case OSError():
+            # What is written without a name is the repository's.
+            place = wrong.filename or environment.get("GIT_DIR") or "this machine"
+            line = f"{place}: {wrong.strerror or wrong}"
+        case _:
+            raise wrong
+    sys.stderr.write(f"fatal: hpss: {line}\n")
 
 
 def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:

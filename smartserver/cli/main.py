@@ -8,13 +8,12 @@ import importlib
 import os
 import signal
 import sys
-from typing import NoReturn
 
 import click
 
 import smartserver
 from smartserver.cli.errors import CommandError
-from smartserver.cli.interrupts import heed, ignore
+from smartserver.cli.interrupts import Interrupts
 from smartserver.client.plain import plain
 from smartserver.trace.flags import VARIABLE, BadFlag, check
 
@@ -37,10 +36,6 @@ COMMANDS = {
     "docs": "smartserver.cli.docs",
 }
 """Each module has a `command`."""
-
-ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a command, as ^C does. The second is that of a closed terminal: servers it started have a session of
-their own and do not get it."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
 """What a write may fail with; of a file it would have its name."""
@@ -94,27 +89,19 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
-    told: list[int] = []
-
-    def end(number: int) -> NoReturn:
-        told.append(number)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        ignore(ENDING)  # A second one must not end what tidies up after the first.
-        sys.exit(128 + number)
-
-    heed((signal.SIGINT, *ENDING), end)
+    interrupts = Interrupts()
     try:
+        interrupts.heed()
         code = group.main(standalone_mode=False)
     except BaseException as wrong:
-        if told:
-            # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of
-            # that, and what this command has started fails of the same signal.
-            ignore((signal.SIGINT,))
-            if told[-1] == signal.SIGINT:
-                click.echo("interrupted", err=True)
-            sys.exit(128 + told[-1])
-        code = _say(wrong)
+        code = None if interrupts.number else _say(wrong)
+    if interrupts.number:
+        # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of that
+        # or nothing at all, and what this command has started fails of the same signal.
+        interrupts.end()
+        if interrupts.number == signal.SIGINT:
+            click.echo("interrupted", err=True)
+        sys.exit(128 + interrupts.number)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import logging
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -14,6 +13,7 @@ from typing import cast
 import click
 
 from smartserver.cli.errors import CommandError
+from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_to_stderr
 from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.user import user
@@ -229,7 +229,7 @@ def command(
         executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
-    _on_signals(lambda: reactor.callFromThread(again))
+    on_ending(lambda _number: reactor.callFromThread(again))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()
@@ -278,13 +278,6 @@ def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
         return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
 
     return banned
-
-
-def _on_signals(call: Callable[[], None]) -> None:
-    """Have SIGTERM, ^C and the end of the terminal do this, but not where whoever started this wants them ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda _number, _frame: call())
 
 
 def _connections(count: int) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.brz_block import Give, Place, Text, fill
-from smartserver.vcs.signals import held
+from smartserver.vcs.signals import be_ended_by_signals, held
 
 _WRONG = 1
 """The status of a process that met a record that is wrong."""
@@ -73,8 +73,7 @@ class Worker:
         """The life of the process; `mask`: the signals that were blocked before the fork."""
         status = 2
         try:
-            _be_ended_by_signals()
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            be_ended_by_signals()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             gc.disable()
             try:
@@ -93,11 +92,3 @@ class Worker:
 
     def _write(self, block: bytes, places: list[Place]) -> None:
         marshal.dump((block, [tuple(place) for place in places]), self._blocks)
-
-
-def _be_ended_by_signals() -> None:
-    """Let signals do here what they do to any process: what the parent does then is the parent's alone."""
-    signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)

@@ -15,7 +15,7 @@ from typing import IO, Self
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
-from smartserver.vcs.git_objects import GitObject, ObjectReader
+from smartserver.vcs.git_objects import GitObject, ObjectReader, end
 
 _MAX_CHECKS = 8
 """Most processes spent on telling whole candidates from broken ones; the rest are not offered."""
@@ -76,8 +76,7 @@ class GitRepository:
         try:
             written, said = process.communicate(stdin)
         except BaseException:
-            process.kill()
-            process.communicate()
+            end(process)
             raise
         if process.returncode not in accept:
             raise failure(arguments[0], process.returncode, said)

@@ -19,7 +19,7 @@ from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import ObjectReader
 from smartserver.vcs.git_pack import PACK_HEAD, BaseNotHere, EntryWriter, Row, Rows, Table, hash_of, write_all
-from smartserver.vcs.signals import held
+from smartserver.vcs.signals import be_ended_by_signals, held
 
 CACHE = 64 << 20
 """Bytes of text a worker keeps: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
@@ -187,7 +187,7 @@ class ForkedWorker:
         """The life of the worker's process."""
         status = 2
         try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent was interrupted too, and ends this one.
+            be_ended_by_signals()
             signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
             gc.disable()
             for pipe in others:

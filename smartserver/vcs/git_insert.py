@@ -18,7 +18,7 @@ from smartserver.records.segment import decode_segment
 from smartserver.vcs.base import Inserted, Progress, WrongContent
 from smartserver.vcs.git import GitRepository, failure
 from smartserver.vcs.git_build import PackBuilder, unnamed_file
-from smartserver.vcs.git_objects import METAS
+from smartserver.vcs.git_objects import METAS, end
 from smartserver.vcs.git_pack import Row, index, write_all
 from smartserver.vcs.signals import held
 
@@ -199,8 +199,7 @@ def _run(
     try:
         _, said = process.communicate()
     except BaseException:
-        process.terminate()  # `index-pack` removes its own temporary files then.
-        process.communicate()
+        end(process)  # `index-pack` removes its own temporary files then.
         raise
     if process.returncode:
         raise failure(command[0], process.returncode, said)
@@ -226,8 +225,7 @@ def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
             except OSError:  # That folder is there: one by one, then.
                 for file in os.listdir(new):
                     os.rename(os.path.join(new, file), os.path.join(target, file))
-        with held():
-            _clear(place)
+        _clear(place)
     except BaseException:
         _clear(place)
         raise

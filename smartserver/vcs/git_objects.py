@@ -221,8 +221,9 @@ class ObjectReader:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process whose output is no longer wanted, and leave nothing of it behind."""
-    for pipe in (process.stdin, process.stdout):
+    """Stop a process whose output is no longer wanted, also where `communicate` broke off, and leave nothing of it
+    behind."""
+    for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()

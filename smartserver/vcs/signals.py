@@ -22,3 +22,13 @@ def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def be_ended_by_signals() -> None:
+    """Let signals do what they do to any process, in one that was forked: what the parent does then is the parent's
+    alone. An interrupt does nothing: the parent gets it, too, and ends this process."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,7 @@
 """The helper's fetch, interrupted at each of its moments in turn.
 
-Run as a program it forks for each moment: one in which our code is called, or has called something, from when the
-first object is inserted to the end. There Python raises what a signal has it raise. Of a loop there are two.
+Run as a program it forks for each moment: one in which our code is called, or has called something, from when a
+function of it begins to the end. There Python raises what a signal has it raise. Of a loop there are two.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import NamedTuple, NoReturn
 import smartserver.client.media.tcp  # Here, so that not every process has to: what a fetch loads when it needs it.
 import smartserver.trace.bans  # noqa: F401
 from smartserver.cli import git_remote_run
-from smartserver.vcs.git_insert import Inserter
 
 OURS = ("/cli/git_remote_run.py", "/plugins/git.py", "/plugins/git_fetch.py", "/vcs/git_build.py", "/vcs/git_insert.py",
         "/vcs/signals.py")  # fmt: skip
 """Where files are made and removed."""
+
+WAITING = ("Popen.communicate", "Popen._communicate", "Popen.wait", "Popen._wait", "Popen._handle_exitstatus")
 
 
 class Moment(NamedTuple):
@@ -37,10 +38,10 @@ class Moment(NamedTuple):
     left: list[str]
 
 
-def moments(url: str, commit: str, repository: Path, environment: Mapping[str, str]) -> list[Moment]:
-    """All of them, of a fetch of a branch `main`."""
+def moments(url: str, commit: str, repository: Path, environment: Mapping[str, str], begin: str) -> list[Moment]:
+    """Those of a fetch of a branch `main` from the call of the function `begin` on."""
     done = subprocess.run(
-        [sys.executable, __file__, url, commit, str(repository)],
+        [sys.executable, __file__, url, commit, str(repository), begin],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
@@ -50,7 +51,7 @@ def moments(url: str, commit: str, repository: Path, environment: Mapping[str, s
     return [Moment(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def main(url: str, commit: str, repository: Path) -> None:
+def main(url: str, commit: str, repository: Path, begin: str) -> None:
     """Print all moments and what came of them, and run the fetch once more to its end."""
     if hasattr(os, "O_TMPFILE"):
         del os.O_TMPFILE  # As on systems that have no files without a name.
@@ -61,7 +62,7 @@ def main(url: str, commit: str, repository: Path) -> None:
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
-            fetch(url, commit, repository, number, write)
+            fetch(url, commit, repository, begin, number, write)
         os.close(write)
         with open(read, encoding="utf-8") as said:
             at = said.read()
@@ -79,19 +80,16 @@ def leftovers(repository: Path) -> Iterator[str]:
             yield str(path.relative_to(repository))
 
 
-def fetch(url: str, commit: str, repository: Path, number: int, said: int) -> NoReturn:
+def fetch(url: str, commit: str, repository: Path, begin: str, number: int, said: int) -> NoReturn:
     """Be the helper, and be interrupted at the moment of this number; say where that is."""
-    insert, kill, me = Inserter.insert, os.kill, os.getpid()
+    kill, me = os.kill, os.getpid()
     left = 0
     seen: Counter[tuple[str, int, str]] = Counter()
 
-    def from_here(*arguments: object, **options: object) -> object:
-        nonlocal left
-        left = number
-        return insert(*arguments, **options)  # type: ignore[arg-type]
-
     def look(frame: FrameType, event: str, called: object) -> None:
         nonlocal left
+        if not left and event == "call" and frame.f_code.co_qualname == begin:
+            left = number
         if left and event in ("call", "c_return") and is_ours(frame):
             what = getattr(called, "__name__", "") if event == "c_return" else "begins"
             place = (frame.f_code.co_qualname, frame.f_lineno, what)
@@ -102,7 +100,6 @@ def fetch(url: str, commit: str, repository: Path, number: int, said: int) -> No
                 os.write(said, f"{place[0]} {what}".encode())
                 kill(me, signal.SIGINT)
 
-    Inserter.insert = from_here  # type: ignore[assignment]
     read, write = os.pipe()
     os.write(write, f"list\nfetch {commit} refs/heads/main\n\n".encode())
     os.close(write)
@@ -115,11 +112,14 @@ def fetch(url: str, commit: str, repository: Path, number: int, said: int) -> No
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether it is our code, or what we use of `contextlib`: what is below may have a process half started."""
+    """Whether it is our code, what we use of `contextlib`, or where a process is waited for: what is below has one half
+    started, of which nobody knows yet."""
+    if frame.f_code.co_filename == subprocess.__file__:
+        return frame.f_code.co_qualname in WAITING
     if frame.f_code.co_filename == contextlib.__file__ and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename.endswith(OURS)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4])

@@ -13,14 +13,23 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
 @pytest.mark.parametrize(
-    ("limit", "steps"),
+    ("limit", "checked", "begin", "steps"),
     [
-        (1, {"unnamed_file unlink", "_install open", "_install rename", "Fetch.close unlink"}),
-        (100, {"unnamed_file unlink", "_unpack mkdir", "_unpack rename", "_clear rmdir"}),
+        (
+            1,
+            False,
+            "Inserter.insert",
+            {"unnamed_file unlink", "_install open", "_install rename", "Fetch.close unlink"},
+        ),
+        (100, False, "_unpack", {"_unpack mkdir", "_unpack rename", "_clear rmdir", "Popen.communicate read"}),
+        (1, True, "_run", {"Popen.communicate read", "_install fsync", "_install rename", "Fetch.close unlink"}),
     ],
-    ids=["pack", "loose"],
+    ids=["pack", "loose", "checked"],
 )
-def test_whatever_the_moment_nothing_is_left(served: Served, tmp_path: Path, limit: int, steps: set[str]) -> None:
+def test_whatever_the_moment_nothing_is_left(
+    served: Served, tmp_path: Path, limit: int, checked: bool, begin: str, steps: set[str]
+) -> None:
+    """Each begins where it goes a way of its own."""
     env = environment(tmp_path)
     (tmp_path / ".gitconfig").write_text(SETTINGS)
     url = f"hpss://127.0.0.1:{served.direct[1]}/{tmp_path.name}"
@@ -36,8 +45,11 @@ def test_whatever_the_moment_nothing_is_left(served: Served, tmp_path: Path, lim
     git("-C", "a", "push", "-q", url, "main")
     git("init", "-q", "--bare", "b")
     git("-C", "b", "config", "fetch.unpackLimit", str(limit))
-    found = moments(url, git("-C", "a", "rev-parse", "main").strip(), tmp_path / "b", env)
+    git("-C", "b", "config", "fetch.fsckObjects", str(checked))
+    found = moments(url, git("-C", "a", "rev-parse", "main").strip(), tmp_path / "b", env, begin)
     assert steps <= {moment.at for moment in found}
     assert [moment for moment in found if moment.left or moment.status not in (0, 130)] == []
     assert found[-1] == ("", 0, []), "the last one came to its end"
-    assert found[0].status == 130
+    ends = [moment.status for moment in found]
+    assert ends[0] == 130
+    assert ends == sorted(ends, reverse=True), "once nothing more is interrupted, nothing is"

@@ -517,3 +517,22 @@ def test_a_worker_that_cannot_be_forked_leaves_nothing_open(
         with pytest.raises(BlockingIOError):
             git_build.ForkedWorker(repository, 0, str(tmp_path), [])
         assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(
+    tmp_path: Path, env: dict[str, str], number: signal.Signals
+) -> None:
+    def end(_number: int, _frame: object) -> None:
+        raise SystemExit("as the parent")
+
+    before = signal.signal(number, end)
+    try:
+        with GitRepository(Builder(tmp_path / "a.git", env).path, env) as repository:
+            worker = git_build.ForkedWorker(repository, 0, str(tmp_path), [])
+            os.kill(worker._pid, number)
+            with pytest.raises(VcsError, match=f"failed with status -{number}: no reason given"):
+                worker.finish()
+            worker.abandon()
+    finally:
+        signal.signal(number, before)

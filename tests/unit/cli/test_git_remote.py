@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from smartserver.cli.interrupts import ENDING
+
 HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
 
 
@@ -91,9 +93,6 @@ def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 def started(command: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     """One that has answered, and waits for git to say more."""
     process = subprocess.Popen(
@@ -125,3 +124,69 @@ def test_the_end_of_a_terminal_it_shall_outlive_is_none() -> None:
         process.send_signal(signal.SIGHUP)
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, b"")
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_what_whoever_started_it_wants_ignored_is(number: signal.Signals) -> None:
+    """As a shell has ^C for what it runs in the background."""
+    with started(("sh", "-c", f"trap '' {number.name.removeprefix('SIG')}; exec \"$@\"", "sh")) as process:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, b"")
+
+
+SERVE = """
+import os, signal, time
+from smartserver.cli import git_remote_run
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def tidy():
+    time.sleep(0.05)
+    for number in {later}:
+        os.kill(os.getpid(), number)
+    os.write(1, b"tidied\\n")
+
+def run(remote, url, environment, at_end):
+    at_end.callback(tidy)
+    {run}
+
+git_remote_run.run = run
+git_remote_run.serve("origin", "hpss://127.0.0.1:1/x", {{}})
+"""
+
+
+def served(run: str, later: tuple[signal.Signals, ...] = ()) -> tuple[int, str, str]:
+    """Status, output and errors of a command that does something, and gets signals while it tidies up."""
+    script = SERVE.format(run=run, later=[int(number) for number in later])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_second_signal_leaves_alone_what_is_done_at_the_end(number: signal.Signals) -> None:
+    assert served(f"signal.raise_signal({number})", ENDING) == (130, "tidied\n", "")
+    assert served("pass", (number,)) == (0, "tidied\n", "")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "raise ValueError('read of closed file')",
+        "raise OSError(9, 'Bad file descriptor')",
+        "return",
+        "Dropped()",  # It is not raised again, either.
+    ],
+)
+def test_whatever_becomes_of_an_interrupt_it_is_one(run: str) -> None:
+    if run != "Dropped()":
+        run = f"\n    try: signal.raise_signal(signal.SIGINT)\n    except BaseException: {run}"
+    assert served(run, ENDING) == (130, "tidied\n", "")
+
+
+def test_after_what_should_not_be_raised_it_tidies_up_too() -> None:
+    status, said, why = served("raise MemoryError")
+    assert (status, said) == (1, "tidied\n")
+    assert why.endswith("MemoryError\n")

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import smartserver
 from smartserver.cli import main as program
 from smartserver.cli.errors import CommandError
+from smartserver.cli.interrupts import ENDING, Interrupts
 from smartserver.cli.main import COMMANDS, group
 
 
@@ -27,7 +28,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -
         return error
 
     monkeypatch.setattr(group, "main", command)
-    monkeypatch.setattr(program, "heed", lambda numbers, raised: None)  # This process has tests to do.
+    monkeypatch.setattr(Interrupts, "heed", lambda self: None)  # This process has tests to do.
     with pytest.raises(SystemExit) as caught:
         program.main()
     assert isinstance(caught.value.code, int)
@@ -164,10 +165,10 @@ def test_a_file_is_named() -> None:
 
 
 def told(
-    *signals: signal.Signals, ignored: Sequence[signal.Signals] = (), becomes: str = ""
+    *signals: signal.Signals, ignored: Sequence[signal.Signals] = (), becomes: str = "raise"
 ) -> subprocess.CompletedProcess[str]:
-    """A command that gets these signals, the later ones while it tidies up after the first; `becomes`: what is raised
-    in the place of what a signal raises."""
+    """A command that gets these signals, the later ones while it tidies up after the first; `becomes`: what it does
+    where a signal raises something."""
     script = (
         "import os, signal\n"
         f"for number in {[int(number) for number in ignored]}: signal.signal(number, signal.SIG_IGN)\n"
@@ -175,7 +176,7 @@ def told(
         f"first, *more = {[int(number) for number in signals]}\n"
         "def command(**_):\n"
         "    try:\n        os.kill(os.getpid(), first)\n        print('goes on')\n"
-        f"    except BaseException:\n        raise {becomes}\n"
+        f"    except BaseException:\n        {becomes}\n"
         "    finally:\n"
         "        for number in more: os.kill(os.getpid(), number)\n"
         "        print('tidied')\n"
@@ -185,29 +186,46 @@ def told(
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", ENDING)
 def test_told_to_end_it_tidies_up(number: signal.Signals) -> None:
-    done = told(number, signal.SIGTERM, signal.SIGHUP)
-    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", "")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize(
-    "error",
-    [
-        "RuntimeError('release unlocked lock')",  # Of `threading`, where it waits.
-        "OSError(9, 'Bad file descriptor')",  # Of `shutil.rmtree`.
-        "SystemExit(1)",
-        "program.CommandError('brz revno: status -2')",  # A command it has started got the signal, too.
-    ],
-)
-def test_told_to_end_it_says_so_whatever_comes_of_it(number: signal.Signals, error: str) -> None:
-    done = told(number, becomes=error)
+    done = told(number, *ENDING)
     said = "interrupted\n" if number == signal.SIGINT else ""
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", said)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_where_python_drops_that_it_ends_with_that_status_and_its_end_is_left_alone() -> None:
+    script = (
+        "import atexit, signal, time\n"
+        "from smartserver.cli import main as program\n"
+        "class Dropped:\n    def __del__(self): signal.raise_signal(signal.SIGTERM)\n"
+        "def command(**_): Dropped()\n"
+        "def tidy():\n    time.sleep(0.05)\n    print('tidied')\n"
+        "atexit.register(tidy)\n"
+        "program.group.main = command\n"
+        "program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "tidied\n", "")
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize(
+    "becomes",
+    [
+        "raise RuntimeError('release unlocked lock')",  # Of `threading`, where it waits.
+        "raise OSError(9, 'Bad file descriptor')",  # Of `shutil.rmtree`.
+        "raise SystemExit(1)",
+        "raise program.CommandError('brz revno: status -2')",  # A command it has started got the signal, too.
+        "return 0",
+    ],
+)
+def test_told_to_end_it_says_so_whatever_comes_of_it(number: signal.Signals, becomes: str) -> None:
+    done = told(number, becomes=becomes)
+    said = "interrupted\n" if number == signal.SIGINT else ""
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "tidied\n", said)
+
+
+@pytest.mark.parametrize("number", ENDING)
 def test_what_whoever_started_it_wants_ignored_is(number: signal.Signals) -> None:
     done = told(number, ignored=[number])
     assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\ntidied\n", "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
-from smartserver.vcs.signals import RAISING, held
+from smartserver.vcs.signals import RAISING, be_ended_by_signals, held
 
 
 class Came(Exception):
@@ -53,13 +54,13 @@ def test_what_was_held_before_still_is(number: int) -> None:
     assert blocked() == set()
 
 
-def test_one_that_came_before_is_not_held(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_came_before_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is raised before anything is done, and leaves no signal held."""
     mask = signal.pthread_sigmask
 
-    def late(how: int, numbers: Iterator[int]) -> set[int]:
+    def late(how: int, numbers: Collection[int]) -> set[int]:
         found = mask(how, numbers)
-        if numbers is RAISING:  # type: ignore[comparison-overlap]
+        if numbers is RAISING:
             raise Came  # As Python does where one is noted already.
         return set(found)
 
@@ -67,3 +68,31 @@ def test_one_that_came_before_is_not_held(number: int, monkeypatch: pytest.Monke
     with pytest.raises(Came), held():
         pytest.fail("it went on")
     assert blocked() == set()
+
+
+@pytest.mark.parametrize("number", RAISING)
+def test_in_a_forked_process_they_do_what_they_do_to_any(number: int) -> None:
+    """But not an interrupt, which its parent gets too."""
+    pid = forked(number)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == (7 if number == signal.SIGINT else -number)
+
+
+def forked(number: int) -> int:
+    """A process with what the parent would do of a signal, which gets one."""
+
+    def come(_number: int, _frame: object) -> None:
+        os._exit(9)
+
+    before = signal.signal(number, come)
+    try:
+        pid = os.fork()
+        if not pid:
+            try:
+                be_ended_by_signals()
+                os.kill(os.getpid(), number)
+            finally:
+                os._exit(7)
+    finally:
+        signal.signal(number, before)
+    return pid
