@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -191,9 +192,11 @@ def command(
 
     told: list[bool] = []
 
-    def again() -> None:
+    def again(number: int) -> None:
         """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
         command the first one ends, too: what he asked is given up, as far as it is not done."""
+        if told and number == signal.SIGHUP:
+            return  # The end of a terminal sends it, and its shell once more.
         if told:
             sessions.cut()
         elif remote and session in sessions.open:
@@ -204,7 +207,8 @@ def command(
     def stopping() -> object:
         if sessions.busy:
             grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
-            click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
+            with contextlib.suppress(OSError):  # The terminal may be gone.
+                click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
         return sessions.stop(STOP_AFTER)
 
     if stdio:
@@ -229,7 +233,7 @@ def command(
         executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
-    on_ending(lambda _number: reactor.callFromThread(again))
+    on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import random
+import re
 import signal
 import socket
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +69,44 @@ def test_a_held_connection_holds_up_nothing(tmp_path: Path) -> None:
         assert push(remote, Source(history), MAIN, history.commit({"a": b"b"})).outcome is Outcome.DONE
         server.process.terminate()
         assert server.process.wait(PATIENCE / 4) == 0
+
+
+ON_ITS_TERMINAL = """
+import fcntl, termios
+from smartserver.cli.main import main
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+main()
+"""
+
+
+def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
+    """Though the shell says so once more, and nothing can be said there any more."""
+    history, tip = big_history()
+    with Server(tmp_path) as server, connected(server.port) as remote:
+        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", ON_ITS_TERMINAL, "serve", str(tmp_path), "--listen", "127.0.0.1:0"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        said = os.fdopen(ours, "rb", 0)
+        found = re.search(rb"hpss://127\.0\.0\.1:(\d+)/", said.readline())
+        assert found is not None
+        with connected(int(found[1])) as remote:
+            pulled = remote.pull()
+            said.close()
+            wait_until(lambda: refuses(int(found[1])), "it takes no more connections")
+            process.send_signal(signal.SIGHUP)
+            assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+        assert process.wait(PATIENCE / 4) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.interop
