@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -73,6 +76,27 @@ def test_a_push(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     answer = dialog.ask(request, served.history.body(line[4:6]), 2)
     assert isinstance(answer, ReplyMessage)
     assert served.refs() == {MAIN: line[5]}
+
+
+def test_what_a_request_held_is_gone_with_its_answer(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when Python's collector looks for it, which keeps others waiting."""
+    works: list[weakref.ref[RequestWork]] = []
+
+    def noted(work: RequestWork, *arguments: Any) -> None:
+        works.append(weakref.ref(work))
+        begin(work, *arguments)
+
+    begin = RequestWork.__init__
+    monkeypatch.setattr(RequestWork, "__init__", noted)
+    gc.disable()
+    try:
+        dialog.ask(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY), served.history.body(line[4:6]), 2)
+        dialog.ended(dialog.begin(message((repository_pull, PullRequest(haves=[line[1]])))))
+        assert [work() for work in works] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_request_in_several_frames(dialog: Dialog) -> None:
