@@ -30,6 +30,9 @@ REFS = "refs"
 DROPPED = "dropped"
 MAP = "map/"
 """Names of the root's tables; a map's is `map/` and its own."""
+SETTINGS = "settings"
+DECLARED = "maps"
+"""What the log calls changes of settings and the kinds of new maps, where it names a table otherwise."""
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +48,7 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A pack or table file that root `version` stopped naming, at `time` (milliseconds since the epoch)."""
+    """A pack, table or log file that root `version` stopped naming, at `time` (milliseconds since the epoch)."""
 
     name: bytes
     time: int

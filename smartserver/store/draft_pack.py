@@ -94,7 +94,8 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """Make both files durable, or hold them in memory to be published; gives what a root says of them.
+        """End the pack and write its index, or hold both in memory; gives what a root says of them. The pack is durable
+        once its intent is written down.
 
         Raises:
             NoSpace, TransportFailed: it is not tried again.
@@ -108,12 +109,23 @@ class DraftPack:
         else:
             self._write()
             length, digest = self._writer.finish()
-            self._file.sync()
-            self.close()
             index = self.index.finish(length, digest)
             self.quarantine.put_index(index)
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
+
+    def write_down(self, intent: bytes) -> None:
+        """Append the intent to the sealed pack and make that durable, or hold it in memory with the pack.
+
+        Raises:
+            NoSpace, TransportFailed: it is not tried again.
+        """
+        if self._file is None:
+            self.quarantine.append(intent)
+        else:
+            self._file.write(intent)
+            self._file.sync()
+            self.close()
 
     def close(self) -> None:
         """Close the files; closing twice is harmless."""

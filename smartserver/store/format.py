@@ -20,10 +20,12 @@ PACKS = "packs"
 INCOMING = "incoming"
 TABLES = "tables"
 LOG = "log"
+LOST = "lost"
+"""Files that no root names, and that nothing proves to be superseded; made when there is one."""
 
 FOLDERS = (PACKS, INCOMING, TABLES, LOG)
 """The folders of every repository."""
-NAMES = frozenset({FORMAT, ROOT, LOCK, *FOLDERS})
+NAMES = frozenset({FORMAT, ROOT, LOCK, LOST, *FOLDERS})
 """Every name of a repository's folder, but for the temporary `root.<hex>` and `format.<hex>`."""
 TEMPORARY = (f"{ROOT}.", f"{FORMAT}.")
 """What begins the names a crash may leave in the repository's folder; only a holder of the lock makes them."""

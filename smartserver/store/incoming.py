@@ -108,7 +108,7 @@ class Intake:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """Make what was written durable; None where nothing was new.
+        """End what was written; None where nothing was new. It is durable once its intent is written down.
 
         Raises:
             MissingBase: records rest on what neither their revision nor an ancestor introduced.
@@ -119,6 +119,15 @@ class Intake:
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         return None if self._draft is None else self._draft.seal()
+
+    def write_down(self, intent: bytes) -> None:
+        """Append the intent to the pack that `finish` gave, and make that durable.
+
+        Raises:
+            NoSpace, TransportFailed.
+        """
+        assert self._draft is not None  # `finish` gave its entry.
+        self._draft.write_down(intent)
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""

@@ -88,6 +88,23 @@ class Held(NamedTuple):
     """The root as it was read then; None where there is none."""
     folder: str = ""
     """What the names of the holder's temporary files begin with, from the repository's folder on."""
+    missing: str | None = None
+    """A file that the holder needs, and that was gone then."""
+
+
+class Look:
+    """What a writer looks at once it has the lock, in one go."""
+
+    def __init__(self, path: str, needed: Sequence[str]) -> None:
+        """`path`: the repository's; `needed`: files that the holder needs, from the same folder on."""
+        self._root = steps.Get(f"{path}/{ROOT}".lstrip("/"))
+        self._needed = [steps.GetStat(each) for each in needed]
+        self.steps: list[Step] = [self._root, *self._needed]
+
+    def held(self, folder: str = "") -> Held:
+        """What was seen; `folder`: as of `Held`."""
+        missing = next((each.path for each in self._needed if each.result is None), None)
+        return Held(self._root.result, folder, missing)
 
 
 def decode(content: bytes | None, nonce: str) -> Holder:
@@ -107,6 +124,7 @@ class LockFolder:
     def __init__(self, above: Transport, path: str, randomness: Callable[[int], bytes]) -> None:
         """`path`: the repository's, below `above`."""
         self._above = above
+        self._path = path
         self._below = f"{path}/".lstrip("/")
         self._held = self._below + HELD
         self._randomness = randomness
@@ -114,9 +132,11 @@ class LockFolder:
         """What this process may not have let go of, or not removed: nobody else will before it is a day old."""
 
     @contextlib.contextmanager
-    def hold(self, wait: float | Callable[[], float], first: Sequence[Step] = ()) -> Iterator[Held]:
+    def hold(
+        self, wait: float | Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
+    ) -> Iterator[Held]:
         """Hold the lock. `first`: what is done before, whether the lock can be had or not; `wait`: seconds, at most,
-        from when that is done and the lock is refused, or what says then how many.
+        from when that is done and the lock is refused, or what says then how many; `needed`: as of `Look`.
 
         Raises:
             Locked: another writer held it all the time.
@@ -128,7 +148,7 @@ class LockFolder:
             self._let_go(left)
         nonce = self._randomness(8).hex()
         try:
-            yield Held(self._take(nonce, wait, first), f"{HELD}/{nonce}/")
+            yield self._take(nonce, wait, first, needed).held(f"{HELD}/{nonce}/")
         finally:
             try:
                 self._let_go(nonce)
@@ -181,7 +201,9 @@ class LockFolder:
             self._remove(path)
         return len(dead)
 
-    def _take(self, nonce: str, wait: float | Callable[[], float], first: Sequence[Step]) -> bytes | None:
+    def _take(
+        self, nonce: str, wait: float | Callable[[], float], first: Sequence[Step], needed: Sequence[str]
+    ) -> Look:
         own = self._below + f"{LOCK}/{nonce}"
         inner = f"{own}/{nonce}"
         seconds = end = 0.0
@@ -190,24 +212,24 @@ class LockFolder:
         making.append(steps.Put(f"{inner}/{WHO}", content))
         pause, unexplained, missed = FIRST_PAUSE, 0, False
         while True:
-            root = steps.Get(self._below + ROOT)
+            look = Look(self._path, needed)
             try:
-                self._above.perform([*making, steps.Rename(own, self._held), root])
-                return root.result
+                self._above.perform([*making, steps.Rename(own, self._held), *look.steps])
+                return look
             except TransportError as wrong:
                 if making and isinstance(wrong, NoSuchFile | NotADirectory):
                     raise
                 names, ready = steps.ListDirectory(self._held), steps.Get(f"{inner}/{WHO}")
-                root = steps.Get(self._below + ROOT)
-                self._above.perform([names, ready, root])
+                look = Look(self._path, needed)
+                self._above.perform([names, ready, *look.steps])
                 there = _holding(names.result)
                 if there == nonce:  # The answer was lost, or what came after it.
-                    return root.result
+                    return look
                 refused = isinstance(wrong, DirectoryNotEmpty) or self._is_held(wrong)
                 if making and first and not refused:
                     raise  # The last step was not come to, as far as is known: nor may the first have been done.
                 unexplained = 0 if refused or there is not None else unexplained + 1
-                if ready.result != content and isinstance(wrong, NoSuchFile | NotADirectory) and root.result:
+                if ready.result != content and isinstance(wrong, NoSuchFile | NotADirectory) and look.held().root:
                     why = "the lock was broken before its holder knew that he had it"
                     raise TransportFailed(self._below + LOCK, why) from wrong
                 if ready.result != content or unexplained > 1:

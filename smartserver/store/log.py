@@ -27,6 +27,9 @@ TRAILER = 16
 
 KEPT = 24 * 3600 * 1000
 """Milliseconds a log file stays named in the root after its last entry."""
+KEPT_FILES = 16
+"""Newest log files that stay named however old they are: some 16 MiB. A clock that jumps a day ahead must not make the
+log forget a request that is about to be repeated."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 LARGE_ENTRY = 16 * 1024

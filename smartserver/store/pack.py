@@ -1,7 +1,8 @@
 """A pack: an immutable file of segments, back to back, that says by itself what it holds.
 
-Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. Written front to back,
-read by position only, never mapped: a truncated mapping kills the process, a short read is an error with a name.
+Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. The intent of the
+change that brought it (`intent`) follows in the same file. Written front to back, read by position only, never mapped:
+a truncated mapping kills the process, a short read is an error with a name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
+from smartserver.store.intent import intent_behind
 from transports.base import ReadFile, WriteFile
 
 MAGIC = b"hpss-pak"
@@ -118,8 +120,8 @@ class PackReader:
         self.length = length
         self._file = file
         size = file.size()
-        if size != length:
-            raise CorruptFile(name, min(size, length), f"{size} bytes, expected {length}")
+        if size < length:
+            raise CorruptFile(name, size, f"{size} bytes, expected {length}")
         self.header = file.read_at(0, 4096)
         self.kinds, self.first = decode_header(self.header[: max(0, length - TRAILER)], name)
         self.header = self.header[: self.first]
@@ -193,6 +195,16 @@ class PackReader:
             TransportFailed: the store failed.
         """
         return self._read_at(self.end, TRAILER)
+
+    def replaces(self) -> tuple[bytes, ...]:
+        """The packs it was joined from, in order; none where it was not.
+
+        Raises:
+            CorruptFile: what follows its hash is damaged.
+            TransportFailed: the store failed.
+        """
+        intent = intent_behind(self._file, self.name, self.length)
+        return () if intent is None else intent.replaces
 
     def segments(self) -> Iterator[tuple[int, bytes]]:
         """Each segment with its offset, in order; the file's hash is checked after the last one is given.

@@ -127,6 +127,11 @@ class Quarantine:
         """Keep the content of both in memory, where there is no folder."""
         self._held = pack, index
 
+    def append(self, content: bytes) -> None:
+        """Add to the pack that is kept in memory."""
+        assert self._held is not None  # Else its writer appends to the file.
+        self._held = self._held[0] + content, self._held[1]
+
     def open_pack(self) -> ReadFile:
         """The pack, to be read by position.
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from smartserver.errors import CorruptFile
 from smartserver.store.document import PackEntry
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
+from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import PackWriter
 from smartserver.store.segment_reader import SegmentReader
@@ -72,13 +73,18 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
 
 
 def run(
-    file: WriteFile, packs: Sequence[OpenPack], name: bytes, before: Before = nowhere, pace: Pace = unpaced
+    file: WriteFile,
+    packs: Sequence[OpenPack],
+    name: bytes,
+    incarnation: bytes,
+    before: Before = nowhere,
+    pace: Pace = unpaced,
 ) -> tuple[PackEntry, bytes]:
     """Write neighbouring packs to `file` as one new pack, durably; what a root says of it, and its index.
 
     The caller closes it, puts both files among the packs, and swaps the root if it still names all of `packs` side by
-    side. Each pack is checked against its hash on the way: damage never gets a new trailer. `before`: whether a record
-    lies in a pack before the first of them.
+    side. Each pack is checked against its hash on the way: damage never gets a new trailer. `incarnation`: the
+    repository's, for the intent that names the packs. `before`: whether a record lies in a pack before the first one.
 
     Raises:
         CorruptFile: a pack or index is damaged; what was written is to be deleted.
@@ -99,6 +105,7 @@ def run(
         if pack.reader.trailer() != pack.entry.hash:
             raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
     length, digest = writer.finish()
+    file.write(encode_intent(Intent(incarnation, b"", None, tuple(pack.entry.name for pack in packs))))
     file.sync()
     index = merge([pack.index for pack in packs], length, digest, before, pace)
     records = sum(pack.entry.records for pack in packs)

@@ -19,16 +19,17 @@ from smartserver.records.model import Announced
 from smartserver.store import upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import Creation, instead
-from smartserver.store.document import PackEntry, Root, empty_root, milliseconds
+from smartserver.store.document import PackEntry, empty_root
 from smartserver.store.far import is_far
 from smartserver.store.format import Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.intent import encode_intent, intent_path
 from smartserver.store.lock_folder import Holder
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import AHEAD, rows
-from smartserver.store.root import Files, RootView, next_root, tombstone
+from smartserver.store.root import DraftRoot, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import Look, State, States
 from smartserver.store.swap import RootFile, Swap
@@ -232,6 +233,7 @@ class PackRepository:
             LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
+        incarnation = self._randomness(16)
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
@@ -239,7 +241,7 @@ class PackRepository:
             while True:  # Each time round, another writer has brought some of what the body has.
                 # Behind a link what the request began with will do: it is compared with the root under the lock.
                 known, begun = begun, None
-                state = known or self._states.read()
+                state = known or self._states.read(durable=is_far(self.folder))
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
@@ -254,19 +256,24 @@ class PackRepository:
                 if not _changes(transaction, upload):
                     if known is not None:
                         continue
-                    return Committed(self._view(state), outcome, swapped=False)
+                    return self._unchanged(state, outcome)
                 progress("commit", 0, 0)
+                entry = NewLogEntry(user, request, outcome)
+                draft = self._next(state, transaction, upload, entry, incarnation)
+                if upload is not None:
+                    upload.write_down(draft.intent())
                 if transaction.created is not None:
                     creation = Creation(self._file) if upload is None else upload.creation
                     if state.root is None and creation.beside():
-                        view = self._create(creation, transaction, upload, NewLogEntry(user, request, outcome), undo)
+                        view = self._create(creation, draft, upload, undo)
                         if view is None:
                             continue  # Something is there by now.
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
                     Creation(self._file).hold_place(vcs, kinds)
                 publication = upload.publication(self.path) if upload is not None else []
-                with self._file.swapping(publication) as swap:
+                published = upload.published if upload is not None else []
+                with self._file.swapping(publication, published) as swap:
                     if not state.is_of(swap.current):
                         state = self._states.open(swap.current)
                         first = self._earlier(state, request, age)
@@ -276,9 +283,10 @@ class PackRepository:
                             continue  # Checked again without the lock: it may take minutes.
                         transaction, outcome = self._plan(state, plan, upload)
                         if not _changes(transaction, upload):
-                            return Committed(self._view(state), outcome, swapped=False)
-                    entry = NewLogEntry(user, request, outcome)
-                    view = self._swap(swap, state, transaction, upload, entry, undo)
+                            return self._unchanged(state, outcome)
+                        entry = NewLogEntry(user, request, outcome)
+                        draft = self._next(state, transaction, upload, entry, incarnation)
+                    view = self._swap(swap, state, draft, upload, undo)
                 if upload is not None:
                     upload.leave()
                 return Committed(view, outcome, swapped=True)
@@ -410,14 +418,19 @@ class PackRepository:
     def _earlier(self, state: State, request: bytes, age: int) -> Committed | None:
         if state.view is None:
             return None
-        now = self._clock()
-        first_sent = max(0, milliseconds(now) - age)
-        found = state.view.find_request(request, in_files=age > 0, first_sent=first_sent)
+        found = state.view.find_request(request, in_files=age > 0)
         if found is not None:
+            self._file.make_durable(state.view.root)
             return Committed(state.view, found.outcomes, swapped=False)
-        if age > 0 and not state.view.log_covers(age, now):
+        if age > 0 and not state.view.log_covers(age, self._clock()):
             raise OutcomeUnknown("the log does not reach back to the request's first sending")
         return None
+
+    def _unchanged(self, state: State, outcome: bytes) -> Committed:
+        """What a request is told that found nothing to change."""
+        view = self._view(state)
+        self._file.make_durable(view.root)
+        return Committed(view, outcome, swapped=False)
 
     def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
@@ -447,9 +460,8 @@ class PackRepository:
     def _create(
         self,
         creation: Creation,
-        transaction: RepositoryTransaction,
+        draft: DraftRoot,
         upload: Upload | None,
-        entry: NewLogEntry,
         undo: contextlib.ExitStack,
     ) -> RootView | None:
         """Make the repository beside its place, and give it that; None where something is there by now."""
@@ -460,7 +472,7 @@ class PackRepository:
             self._above.perform(publication)
             publication = []
             upload.vacate()
-        root, files = self._next(None, transaction, upload, entry)
+        root, files = draft.finish()
         kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
         try:
             made = creation.finish(root, files, publication)
@@ -476,32 +488,37 @@ class PackRepository:
         self,
         swap: Swap,
         state: State,
-        transaction: RepositoryTransaction,
+        draft: DraftRoot,
         upload: Upload | None,
-        entry: NewLogEntry,
         undo: contextlib.ExitStack,
     ) -> RootView:
-        if transaction.deleted:
-            gone, files = tombstone(self._view(state), now=self._clock(), log=entry, randomness=self._randomness)
-            swap.replace(gone, files)
-            return RootView(gone, self.folder)
-        root, files = self._next(state, transaction, upload, entry)
+        root, files = draft.finish()
+        intent = draft.intent()
+        noted = upload is not None and upload.intent is not None and upload.intent.is_same_change(intent)
+        if not noted and not root.deleted and root.version > 1:  # No older root can be put back over a first one.
+            files.append((intent_path(root.version, self._randomness(8)), encode_intent(intent)))
         swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, state.view)
 
     def _next(
-        self, state: State | None, transaction: RepositoryTransaction, upload: Upload | None, entry: NewLogEntry
-    ) -> tuple[Root, Files]:
-        """The root after a transaction. `state`: where there is nothing at all, None."""
+        self,
+        state: State,
+        transaction: RepositoryTransaction,
+        upload: Upload | None,
+        entry: NewLogEntry,
+        incarnation: bytes,
+    ) -> DraftRoot:
+        """The root after a transaction. `incarnation`: of a repository that it makes."""
         now = self._clock()
+        if transaction.deleted:
+            return tombstone(self._view(state), now=now, log=entry, randomness=self._randomness)
         if transaction.created is not None:
             vcs, kinds, made = transaction.created
             settings: Mapping[str, bytes | None] = made
-            over = None if state is None else state.root
-            view = RootView(empty_root(self._randomness(16), vcs, kinds, now=now, over=over), self.folder)
+            view = RootView(empty_root(incarnation, vcs, kinds, now=now, over=state.root), self.folder)
+            dropped = [file.name for file in state.root.log_files] if state.root is not None else []
         else:
-            assert state is not None  # Else it would be made.
-            view, settings = self._view(state), transaction.setting_changes
+            view, settings, dropped = self._view(state), transaction.setting_changes, []
         packs: tuple[PackEntry, ...] = view.root.packs
         if upload is not None and upload.entry is not None:
             packs = (*packs, upload.entry)
@@ -514,6 +531,7 @@ class PackRepository:
             maps=transaction.entries,
             declare=transaction.declared,
             settings=settings,
+            dropped=dropped,
             randomness=self._randomness,
         )
 

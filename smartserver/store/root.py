@@ -16,9 +16,11 @@ from smartserver.errors import CorruptFile
 from smartserver.records.model import RefValue
 from smartserver.store import log as swap_log
 from smartserver.store.document import (
+    DECLARED,
     DROPPED,
     MAP,
     REFS,
+    SETTINGS,
     Dropped,
     PackEntry,
     Root,
@@ -27,6 +29,7 @@ from smartserver.store.document import (
     encode_value,
     milliseconds,
 )
+from smartserver.store.intent import Intent
 from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
 from smartserver.store.model import Changes, RefChange, Seen
 from smartserver.store.tables import (
@@ -72,6 +75,8 @@ class RootView:
         self._opened: dict[bytes, OpenTable] = {}
         self._read: dict[str, bytes] = {}
         """Table files that were read already, by path."""
+        self._filed: set[bytes] | None = None
+        """The requests in the log's files, once that was asked."""
         if previous is not None:
             named = {table.file.name for table in root.tables.values() if table.file is not None}
             self._opened = {name: opened for name, opened in list(previous._opened.items()) if name in named}
@@ -173,22 +178,28 @@ class RootView:
             mark,
         )
 
-    def find_request(self, request: bytes, *, in_files: bool, first_sent: int = 0) -> LogEntry | None:
+    def find_request(self, request: bytes, *, in_files: bool) -> LogEntry | None:
         """The log's entry of a request, newest first.
 
-        `in_files`: look into the log's files too, which only a repeated request is worth. `first_sent`: milliseconds
-        since the epoch when the request was first sent, where known; files from before it are not read.
+        `in_files`: look into the log's files too, which only a repeated request is worth. All of them: when a request
+        was first sent is known only by clocks, which may be wrong.
         """
         found = swap_log.find_request(self.root.log, request)
         if found is not None or not in_files:
             return found
         for file in reversed(self.root.log_files):
-            if file.time < first_sent - swap_log.CLOCK_MARGIN:
-                break
             found = swap_log.find_in_file(self.transport, file, request)
             if found is not None:
                 return found
         return None
+
+    def is_logged(self, request: bytes, *, in_file: bool = False) -> bool:
+        """Whether the log has an entry of a request. `in_file`: in one of its files."""
+        if not in_file and swap_log.find_request(self.root.log, request) is not None:
+            return True
+        if self._filed is None:
+            self._filed = {each.request for file in self.root.log_files for each in self._logged(file)}
+        return request in self._filed
 
     def log_covers(self, age_ms: int, now: float) -> bool:
         """Whether a request first sent `age_ms` ago would be in the log, had it been carried out."""
@@ -198,8 +209,7 @@ class RootView:
         """Every entry the root still names, newest first."""
         yield from reversed(self.root.log)
         for file in reversed(self.root.log_files):
-            content = swap_log.read_log(self.transport, file)
-            yield from reversed(swap_log.decode_log(content, file.path))
+            yield from reversed(self._logged(file))
 
     def verify(self) -> list[str]:
         """Read every file the root names; the damages found.
@@ -208,8 +218,8 @@ class RootView:
             TransportFailed, PermissionDenied: as `damage`.
         """
         tables = [table.file for table in self.root.tables.values() if table.file is not None]
-        checks = [partial(self._check_table, file) for file in tables]
-        checks += [partial(self._check_log, file) for file in self.root.log_files]
+        checks: list[Callable[[], object]] = [partial(self._check_table, file) for file in tables]
+        checks += [partial(self._logged, file) for file in self.root.log_files]
         problems: list[str] = []
         for check in checks:
             try:
@@ -221,8 +231,8 @@ class RootView:
     def _check_table(self, file: TableFile) -> None:
         OpenTable(self.transport.map_file(file.path), file).verify()
 
-    def _check_log(self, file: LogFile) -> None:
-        swap_log.decode_log(swap_log.read_log(self.transport, file), file.path)
+    def _logged(self, file: LogFile) -> list[LogEntry]:
+        return swap_log.decode_log(swap_log.read_log(self.transport, file), file.path)
 
 
 def damage(wrong: CorruptFile | TransportError) -> str:
@@ -262,22 +272,24 @@ def next_root(
     settings: Mapping[str, bytes | None] = {},
     dropped: Sequence[bytes] = (),
     forget: Sequence[bytes] = (),
+    fold_log: bool = False,
     epoch: int | None = None,
+    incarnation: bytes | None = None,
     randomness: Callable[[int], bytes] = os.urandom,
-) -> tuple[Root, Files]:
-    """The root after `view`'s, and the files to be made durable before it.
+) -> DraftRoot:
+    """The root after `view`'s, planned; `finish` of it gives its document and its files.
 
     `now`: seconds since the epoch. `packs`: all of them, in arrival order. In `refs`, `maps` and `settings` None
     removes a key. `declare`: new maps, each `ids` or `opaque`. `dropped`: packs the new root no longer names; table
-    files it replaces are listed with them. `forget`: dropped files that were deleted. `log` may be left out where
-    neither refs nor maps change (repack).
+    files it replaces are listed with them. `forget`: dropped files that are to be deleted. `fold_log`: move all of the
+    log to a file. `incarnation`: a new one. `log` may be left out where neither refs nor maps change (repack).
 
     Raises:
         InvalidName: a ref name or map key that cannot be one.
-        LimitExceeded: it would take more than 64 KiB although everything that can lies in files.
-        CorruptFile, TransportError: a table that must be read or folded cannot be.
+        CorruptFile, TransportError: a table that must be read cannot be.
     """
-    draft = _Draft(view, now, randomness)
+    draft = DraftRoot(view, now, randomness)
+    draft.incarnation = incarnation or draft.incarnation
     if packs is not None:
         draft.packs = tuple(packs)
     if epoch is not None:
@@ -296,14 +308,16 @@ def next_root(
     for gone in forget:
         draft.tables[DROPPED].put(gone, None)
     draft.record(log)
-    return draft.finish()
+    if fold_log:
+        draft.fold_log()
+    return draft
 
 
 def tombstone(
     view: RootView, *, now: float, log: NewLogEntry, randomness: Callable[[int], bytes] = os.urandom
-) -> tuple[Root, Files]:
+) -> DraftRoot:
     """The root that says the repository is deleted: packs and tables are dropped, the log stays to answer repeats."""
-    draft = _Draft(view, now, randomness)
+    draft = DraftRoot(view, now, randomness)
     for pack in draft.packs:
         draft.drop(pack.name)
     draft.packs = ()
@@ -315,10 +329,10 @@ def tombstone(
     draft.settings, draft.settings_version = {}, draft.version
     draft.deleted = True
     draft.record(log)
-    return draft.finish()
+    return draft
 
 
-class _Draft:
+class DraftRoot:
     """The next root while it is made."""
 
     def __init__(self, view: RootView, now: float, randomness: Callable[[int], bytes]) -> None:
@@ -326,8 +340,7 @@ class _Draft:
         self._view = view
         self._randomness = randomness
         self.version = root.version + 1
-        # The log's times never go back, whatever the clock does.
-        self.now = max(milliseconds(now), root.log[-1].time if root.log else 0)
+        self.now = milliseconds(now)
         self.packs = root.packs
         self.epoch = root.epoch
         self.settings = dict(root.settings)
@@ -336,18 +349,27 @@ class _Draft:
         self.log = list(root.log)
         self.log_from = root.log_from
         self.deleted = root.deleted
+        self.incarnation = root.incarnation
+        self.entry: LogEntry | None = None
+        """What the log will say of this change."""
         self._changed: list[LogChange] = []
+        self._described: list[LogChange] = []
+        """Changes of settings and new maps, which may be made without an entry of the log."""
         self._moved: list[LogEntry] = []
         """Log entries on their way into a file, oldest first."""
+        self._dropped_logs: set[bytes] = set()
 
     def declare(self, name: str, kind: str) -> None:
+        """Add a map, `ids` or `opaque`, unless it is there."""
         check_name(name.encode())
         if kind not in ("ids", "opaque"):
             raise ValueError(f"a map is ids or opaque, not {kind!r}")
         if MAP + name not in self.tables:
             self.tables[MAP + name] = DraftTable(Lookup(Table(kind), {}, self._view.open_table))
+            self._described.append(LogChange(DECLARED, name.encode(), None, kind.encode()))
 
     def change(self, table: str, key: bytes, new: bytes | None) -> None:
+        """Set a key of the refs or a map; None removes it."""
         (check_name if table == REFS else check_key)(key)
         if table not in self.tables:
             raise ValueError(f"the map {table.removeprefix(MAP)!r} was never declared")
@@ -357,8 +379,11 @@ class _Draft:
             self._changed.append(LogChange(table, key, old, new))
 
     def set(self, name: str, value: bytes | None) -> None:
-        if self.settings.get(name) == value:
+        """Set a setting; None removes it."""
+        old = self.settings.get(name)
+        if old == value:
             return
+        self._described.append(LogChange(SETTINGS, name.encode(), old, value))
         if value is None:
             del self.settings[name]
         else:
@@ -366,18 +391,37 @@ class _Draft:
         self.settings_version = self.version
 
     def drop(self, name: bytes) -> None:
+        """List a file that this root no longer names."""
         self.tables[DROPPED].put(name, _encode((self.now, self.version)))
 
     def record(self, new: NewLogEntry | None) -> None:
+        """Add the changes so far to the log."""
         if new is not None:
-            entry = LogEntry(self.version, self.now, new.user, new.request, new.outcomes, self._changed)
+            changes = [*self._described, *self._changed]
+            entry = LogEntry(self.version, self.now, new.user, new.request, new.outcomes, changes)
             self.log.append(entry)
+            self.entry = entry
             if len(_encode(entry)) > swap_log.LARGE_ENTRY:
-                self._moved, self.log = self.log, []
+                self.fold_log()
         elif self._changed:
             raise ValueError("refs and maps change with an entry of the log only")
 
+    def intent(self) -> Intent:
+        """What is to be written down before the root is swapped."""
+        log = self._view.root.log
+        return Intent(self.incarnation, log[-1].request if log else b"", self.entry)
+
+    def fold_log(self) -> None:
+        """Move all of the log to a file."""
+        self._moved, self.log = self._moved + self.log, []
+
     def finish(self) -> tuple[Root, Files]:
+        """The document, and the files to be made durable before it.
+
+        Raises:
+            LimitExceeded: it would take more than 64 KiB although everything that can lies in files.
+            CorruptFile, TransportError: a table that must be folded cannot be read.
+        """
         for name, table in list(self.tables.items()):
             if table.file is None and table.size() >= INLINE:
                 self._fold_table(name)
@@ -403,20 +447,20 @@ class _Draft:
 
     def _fold_table(self, name: str) -> None:
         table = self.tables[name]
-        if name == DROPPED:
-            self._forget_old(table)
         replaced = table.fold(self._randomness(16), into_file=table.file is None)
         if replaced is not None:
             self.drop(replaced)
 
-    def _forget_old(self, table: DraftTable) -> None:
-        """Files dropped long ago: unnamed now, and old enough to be deleted for that."""
-        for name, value in list(table.items()):
-            if _DROPPED.decode(value)[0] + DROPPED_KEPT < self.now:
-                table.put(name, None)
+    def _drop_logs(self, files: frozenset[LogFile]) -> None:
+        """List the log files that are dropped, in place of those listed while less of the log was on its way."""
+        for name in self._dropped_logs:
+            self.tables[DROPPED].put(name, None)
+        self._dropped_logs = {file.name for file in files}
+        for name in self._dropped_logs:
+            self.drop(name)
 
     def _root(self) -> tuple[Root, Files]:
-        files = [file for table in self.tables.values() if (file := table.new_file()) is not None]
+        logs: Files = []
         old = self._view.root
         log_since, log_from, log_mark = old.log_since, self.log_from, old.log_mark
         named = list(old.log_files)
@@ -424,13 +468,19 @@ class _Draft:
             named, moved = swap_log.absorb(self._view.transport, named, self._moved)
             line, content = swap_log.log_file(moved, self._randomness(8))
             named.append(line)
-            files.append((line.path, content))
+            logs.append((line.path, content))
             log_from, log_mark = line.last, self._moved[-1].mark
-        while named and (named[0].time + swap_log.KEPT < self.now or len(named) > swap_log.MAX_FILES):
-            log_since = named.pop(0).time + swap_log.CLOCK_MARGIN
+        while len(named) > swap_log.KEPT_FILES and (
+            named[0].time + swap_log.KEPT < self.now or len(named) > swap_log.MAX_FILES
+        ):
+            # A clock that was ahead must not make every later repeat one that the log does not reach.
+            log_since = min(named.pop(0).time, self.now) + swap_log.CLOCK_MARGIN
+        self._drop_logs(frozenset(old.log_files).difference(named))
+        files = [file for table in self.tables.values() if (file := table.new_file()) is not None] + logs
         ordered = sorted(self.tables.items())
         root = msgspec.structs.replace(
             old,
+            incarnation=self.incarnation,
             version=self.version,
             epoch=self.epoch,
             packs=self.packs,

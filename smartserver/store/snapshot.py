@@ -107,6 +107,26 @@ class Snapshot:
             packs.append(pack)
         return cls(view, packs, graph, texts)
 
+    def continues(self, before: Snapshot) -> bool:
+        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs have names that are never
+        used again, and a joined one says what it replaces; where that does not prove it, the answer is no.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: a joined pack cannot be read.
+        """
+        if _family(before.root) != _family(self.root):
+            return False
+        left = [entry.name for entry in before.root.packs]
+        for pack in self.packs:
+            if not left:
+                break
+            names = (pack.entry.name,) if pack.entry.name == left[0] else pack.reader.replaces()
+            common = min(len(names), len(left))
+            if not common or left[:common] != list(names[:common]):
+                return False
+            del left[:common]
+        return not left
+
     def ordinal(self, revision: RevisionId) -> int | None:
         """The global ordinal of a revision, or None where it is not stored."""
         return self.graph.ordinal(revision)

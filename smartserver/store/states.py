@@ -72,9 +72,9 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self, seen: Seen | None = None) -> Look:
+    def look(self, seen: Seen | None = None, *, durable: bool = False) -> Look:
         """The root as it is now. `seen`: what a client knows; where reading is a trip and that was read last, it will
-        do for a change, which compares it with what is there under the lock.
+        do for a change, which compares it with what is there under the lock. `durable`: as of `RootFile.read`.
 
         Raises:
             CorruptFile, Unsupported: it cannot be read.
@@ -84,19 +84,19 @@ class States:
         if seen is not None and begun is not None and begun.is_known(seen):
             return Look(begun.root, now=False)
         try:
-            return Look(self._file.read(), now=True)
+            return Look(self._file.read(durable=durable), now=True)
         except NoSuchRepository:
             return Look(None, now=True)
 
-    def read(self, look: Look | None = None) -> State:
-        """The repository as it is now, or as it was looked at.
+    def read(self, look: Look | None = None, *, durable: bool = False) -> State:
+        """The repository as it is now, or as it was looked at. `durable`: as of `RootFile.read`.
 
         Raises:
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
             TransportError: the store failed.
         """
         for reads_left in range(ROOT_READS, 0, -1):
-            root = (look or self.look()).root
+            root = (look or self.look(durable=durable)).root
             look = None
             try:
                 state = self.open(root)

@@ -23,7 +23,7 @@ from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.far import is_far
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
-from smartserver.store.lock_folder import HELD, Held, LockFolder
+from smartserver.store.lock_folder import HELD, Held, LockFolder, Look
 from transports.base import Capability, Transport
 from transports.errors import (
     FileExists,
@@ -74,9 +74,11 @@ class RootFile:
         """Had before the lock is waited for: a thread of this process is told at once that another has let go."""
         self._stuck_until = 0.0
         """Until then nobody waits for the lock again: somebody did, in vain."""
+        self.durable: Root | None = None
+        """The last root that is known to survive a loss of power."""
 
-    def read(self) -> Root:
-        """The root as it is now; a tombstone is one with `deleted` set.
+    def read(self, *, durable: bool = False) -> Root:
+        """The root as it is now; a tombstone is one with `deleted` set. `durable`: make it so in the same trip.
 
         Raises:
             NoSuchRepository: there is none; `recognise` may say what is there instead.
@@ -84,10 +86,23 @@ class RootFile:
             Unsupported: its format or a feature is not one this release reads.
             TransportError: the store failed; it says nothing about whether there is one.
         """
-        root = self._find()
+        root = self._find(durable=durable)
         if root is None:
             raise NoSuchRepository(self.path)
         return root
+
+    def make_durable(self, root: Root) -> None:
+        """Sync the folder of a root that was read, unless this process wrote or synced that root before.
+
+        Its writer, another process, may have crashed between its rename and its sync: nothing may be acknowledged from
+        such a root, which a loss of power can still take back.
+
+        Raises:
+            TransportError: the sync failed.
+        """
+        if root != self.durable:
+            self.folder.sync_directory("")
+            self.durable = root
 
     def format(self) -> Format | None:
         """What the format file says; None where there is none.
@@ -114,12 +129,14 @@ class RootFile:
         self._put(held, ROOT, encode_root(msgspec.structs.replace(empty, version=1, deleted=True)))
 
     @contextlib.contextmanager
-    def swapping(self, first: Sequence[Step] = ()) -> Iterator[Swap]:
+    def swapping(self, first: Sequence[Step] = (), needed: Sequence[str] = ()) -> Iterator[Swap]:
         """Hold the repository's lock, with the root read again under it; no waiting for a client in here.
 
-        `first`: steps below `above` that are done before, in the same trip where the store can do so.
+        `first`: steps below `above` that are done before, in the same trip where the store can do so. `needed`: files
+        below `above` that the new root will name. Nobody moves a stray without the lock, so they are safe once seen.
 
         Raises:
+            TransportFailed: one of `needed` is gone: this writer was stopped for so long that it was swept.
             NoSuchRepository: there is none.
             CorruptFile: the root is damaged.
             Unsupported: its format or a feature is not one this release writes.
@@ -135,7 +152,7 @@ class RootFile:
         try:
             with contextlib.ExitStack() as until:
                 try:
-                    held = until.enter_context(self.locked(first))
+                    held = until.enter_context(self.locked(first, needed))
                 except (NoSuchFile, NotADirectory):
                     raise NoSuchRepository(self.path) from None
                 root = self._decode(held.root)
@@ -164,8 +181,8 @@ class RootFile:
         return left
 
     @contextlib.contextmanager
-    def locked(self, first: Sequence[Step] = ()) -> Iterator[Held]:
-        """Hold the repository's lock, with the root's content read under it. `first`: as of `swapping`.
+    def locked(self, first: Sequence[Step] = (), needed: Sequence[str] = ()) -> Iterator[Held]:
+        """Hold the repository's lock, with the root's content read under it. `first`, `needed`: as of `swapping`.
 
         Raises:
             Locked: for `LOCK_WAIT` it could not be had.
@@ -186,12 +203,16 @@ class RootFile:
 
         with contextlib.ExitStack() as until:
             try:
-                held = until.enter_context(self._lock(queue, first))
+                held = until.enter_context(self._lock(queue, first, needed))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
                 raise Locked(wrong.path, int(LOCK_WAIT), wrong.holder) from None
             self._stuck_until = 0.0
+            if held.missing is not None:
+                raise TransportFailed(
+                    held.missing, "moved away while its writer was stopped; try again"
+                )
             yield held
 
     @contextlib.contextmanager
@@ -237,32 +258,36 @@ class RootFile:
         return f"{held.folder}{name}.{self.randomness(8).hex()}"
 
     @contextlib.contextmanager
-    def _lock(self, wait: Callable[[], float], first: Sequence[Step] = ()) -> Iterator[Held]:
+    def _lock(
+        self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
+    ) -> Iterator[Held]:
         if self.check_lock():
             # Who has something to bring first, which can take long, waits for nobody and keeps nobody until it is done.
-            with self.lock_folder.hold(wait if first else wait(), first) as held:
+            with self.lock_folder.hold(wait if first else wait(), first, needed) as held:
                 yield held
             return
         with self.folder.lock(LOCK, wait()):
-            root = Get(ROOT)
-            self.folder.perform([root])
-            yield Held(root.result)
+            look = Look(self.path, needed)
+            self.above.perform(look.steps)
+            yield look.held()
 
-    def _find(self) -> Root | None:
+    def _find(self, *, durable: bool = False) -> Root | None:
         root = Get(ROOT)
         if self._format is not None:
-            self.folder.perform([root])
-        else:
-            line = Get(FORMAT)
-            try:
-                self.folder.perform([line, root])
-            except TransportFailed:
-                if is_marked(self.folder):
-                    raise
-                return None  # A folder that somebody called `format` or `root`.
-            if line.result is None:
-                return None
-            self._format = self._obeyed(line.result)
+            self.folder.perform([root, SyncDirectory("")] if durable else [root])
+            found = self._decode(root.result)
+            self.durable = found if durable else self.durable
+            return found
+        line = Get(FORMAT)
+        try:
+            self.folder.perform([line, root])
+        except TransportFailed:
+            if is_marked(self.folder):
+                raise
+            return None  # A folder that somebody called `format` or `root`.
+        if line.result is None:
+            return None
+        self._format = self._obeyed(line.result)
         return self._decode(root.result)
 
     def _decode(self, content: bytes | None) -> Root | None:
@@ -328,6 +353,7 @@ class Swap:
         if self._file.in_folder():
             self._replace_at_once(steps, temporary)
             self.current = root
+            self._file.durable = root
             return
         with contextlib.ExitStack() as undo:
             write_new(folder, steps, undo)
@@ -345,6 +371,7 @@ class Swap:
             folder.sync_directory("")
         except TransportError as wrong:
             raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
+        self._file.durable = root
 
     def _replace_at_once(self, steps: Sequence[Step], temporary: str) -> None:
         """Write, rename and sync in one go, for a store behind a link: what it refuses before the rename changed

@@ -1,20 +1,25 @@
 """Upkeep: packs joined, leftovers deleted. Nothing here is needed for an answer, and nothing here drops a revision.
 
-A file is deleted only when no root can name it any more: dropped a day ago, or named by no root that was read after the
-listing that showed it, and a day old by the storage's own clock.
+A file is deleted only with a proof that nothing is lost with it: the root has listed it as dropped for a day, or it is
+a superseded stray (`strays`). Other strays are moved to `lost/` when they are a day old by the store's own clock. Both
+are done under the lock, so that a writer that holds it keeps what it is about to name.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import logging
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import repack as packs
+from smartserver.store import strays
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, NAMES, PACKS, TABLES, TEMPORARY
+from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.log import CLOCK_MARGIN
 from smartserver.store.quarantine import Quarantine, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
@@ -27,7 +32,9 @@ REPACK = b"repack"
 PROBE = b"probe"
 """What their quarantines are named after, where a push has its request."""
 UNNAMED_KEPT = 24 * 3600
-"""Seconds a file that no root names is kept: a push that is about to name it has written it moments ago."""
+"""Seconds until a file that no root names is moved to `lost/`: a push that is about to name it wrote it moments ago."""
+
+log = logging.getLogger("smartserver")
 
 
 def repack(
@@ -58,10 +65,16 @@ def repack(
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
         with contextlib.closing(place.create(sum(each.length for each in old))) as made:
             entry, index = packs.run(
-                made, chosen, place.name, lambda kind, key: earlier.first_row(kind, key) is not None, pace
+                made,
+                chosen,
+                place.name,
+                snapshot.root.incarnation,
+                lambda kind, key: earlier.first_row(kind, key) is not None,
+                pace,
             )
         place.put_index(index)
-        with file.swapping(place.publication(file.path)) as swap:
+        publication = place.publication(file.path)
+        with file.swapping(publication, [place.pack_path, place.index_path]) as swap:
             root = swap.current
             at = next((at for at in range(len(root.packs)) if root.packs[at : at + len(old)] == old), None)
             if at is None:
@@ -72,7 +85,7 @@ def repack(
                 packs=(*root.packs[:at], entry, *root.packs[at + len(old) :]),
                 dropped=[each.name for each in old],
                 randomness=randomness,
-            )
+            ).finish()
             swap.settle(new, files, undo, place.leave)
     place.leave()
     return new
@@ -81,7 +94,8 @@ def repack(
 def collect(
     file: RootFile, quarantine: Callable[[], Quarantine], clock: Callable[[], float], randomness: Callable[[int], bytes]
 ) -> int:
-    """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
+    """Delete what dead writers left and what was dropped a day ago, move what is neither to `lost/`; how many files and
+    folders that was.
 
     Raises:
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
@@ -113,19 +127,59 @@ def collect(
     count += file.lock_folder.sweep(names[LOCK], old) if file.in_folder() else 0
     count += len(file.sweep() if half_written else ())  # Only then is the lock needed.
     view = RootView(root, folder)
-    dropped = {each.name: each.time for each in view.dropped()}
-    expired = [name for name, time in dropped.items() if milliseconds(clock()) - time >= DROPPED_KEPT]
-    gone = {name.hex() for name in expired}
-    live = set(_named(root)) | {name.hex() for name in dropped}
-    strays = [GetStat(path) for path in listed if _stem(path) not in live]
-    folder.perform(strays)
-    unnamed = [each.path for each in strays if each.result is not None and old(each.result.modified)]
-    count += _delete(folder, [path for path in listed if _stem(path) in gone] + unnamed)
-    if expired:
-        with file.swapping() as swap:
-            new, files = next_root(RootView(swap.current, folder), now=clock(), forget=expired, randomness=randomness)
-            swap.replace(new, files)
-    return count
+    dropped = view.dropped()
+    time = milliseconds(clock())
+    expired = {each.name for each in dropped if time - each.time >= DROPPED_KEPT}
+    # Dropped by a clock that was ahead: their day begins now.
+    ahead = {each.name for each in dropped if each.time > time + CLOCK_MARGIN}
+    snapshot = functools.cache(lambda: Snapshot.open(folder, root))
+    found = strays.find(folder, listed, root, {each.name for each in dropped})
+    found = [each for each in found if each.is_intent or old(each.modified)]
+    proved = [each for each in found if strays.is_superseded(each, view, snapshot)]
+    lost = [each for each in found if each not in proved and old(each.modified) and not strays.is_logged(each, view)]
+    if not (expired or ahead or proved or lost):
+        return count
+    with file.swapping() as swap:
+        current = RootView(swap.current, folder)
+        if not _follows(current, view):
+            return count  # An older root was put back meanwhile: nothing is proved any more.
+        expired &= {each.name for each in current.dropped()}
+        kept = strays.named(current.root)
+        if expired or ahead:
+            # What the log in the root says must be in a file before the packs go that say it too.
+            draft = next_root(
+                current,
+                now=clock(),
+                forget=list(expired),
+                dropped=list(ahead - expired),
+                fold_log=bool(expired),
+                randomness=randomness,
+            )
+            swap.replace(*draft.finish())
+        gone = {name.hex() for name in expired}
+        paths = [path for path in listed if strays.hex_name(path) in gone]
+        paths += [path for each in proved if strays.stem(each.paths[0]) not in kept for path in each.paths]
+        count += _delete(folder, paths)
+        moved = [path for each in lost if strays.stem(each.paths[0]) not in kept for path in each.paths]
+        if moved:
+            strays.move_to_lost(folder, moved)
+            log.warning(
+                "%s: %d files that the root does not name were moved to %s: smartserver recover tells what they are",
+                file.path or folder,
+                len(moved),
+                LOST,
+            )
+    return count + len(moved)
+
+
+def _follows(now: RootView, before: RootView) -> bool:
+    """Whether a root is an earlier one or made from that."""
+    old = before.root
+    return (
+        (now.root.incarnation, now.root.deleted) == (old.incarnation, old.deleted)
+        and now.root.log_from <= old.version <= now.root.version
+        and now.mark(old.version) == before.mark(old.version)
+    )
 
 
 def _half_made(names: Sequence[str]) -> bool:
@@ -138,22 +192,6 @@ def _list(folder: Transport, *places: str) -> dict[str, list[str]]:
     asked = [ListDirectory(place) for place in places]
     folder.perform(asked)
     return {each.path: each.result or [] for each in asked}
-
-
-def _stem(path: str) -> str:
-    """The name of a file without folder and ending, as `_named` gives it."""
-    return path.partition("/")[2].partition(".")[0]
-
-
-def _named(root: Root) -> Iterator[str]:
-    """The names, without folder and ending, of the files a root names."""
-    for pack in root.packs:
-        yield pack.name.hex()
-    for table in root.tables.values():
-        if table.file is not None:
-            yield table.file.name.hex()
-    for log in root.log_files:
-        yield log.path.partition("/")[2]
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from smartserver.records.varint import Malformed
 from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry
 from smartserver.store.incoming import KEYS_NAMED, Intake
+from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Snapshot
@@ -59,6 +60,8 @@ class Upload:
         self._ended = False
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
+        self.intent: Intent | None = None
+        """What was written down in that pack, once that was done."""
 
     def write(self, chunk: bytes | memoryview) -> None:
         """Check the next bytes of the body, cut anywhere.
@@ -84,7 +87,7 @@ class Upload:
         return self._seen if self._ended else None
 
     def finish(self, segments: int, size: int) -> None:
-        """Make what is new durable. `segments`, `size`: what the body's end says it has.
+        """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has.
 
         Raises:
             CorruptRecord: it has not, or lacks announced segments.
@@ -108,9 +111,7 @@ class Upload:
         """Whether what was checked must be checked again before it goes on top of `snapshot`."""
         before, count = self._checked, 0
         if before is not None:
-            if snapshot is None:
-                return True
-            if (before.root.incarnation, before.root.epoch) != (snapshot.root.incarnation, snapshot.root.epoch):
+            if snapshot is None or not snapshot.continues(before):
                 return True  # Also where nothing was new: what was left out may be gone.
             count = before.graph.count
         if self.entry is None or snapshot is None or snapshot.graph.count == count:
@@ -146,12 +147,28 @@ class Upload:
             raise
         self._intake.discard()
         intake.left_out += left_out
-        self._intake, self._checked, self.entry = intake, snapshot, entry
+        self._intake, self._checked, self.entry, self.intent = intake, snapshot, entry, None
+
+    def write_down(self, intent: Intent) -> None:
+        """Append to the new pack, if there is one, what the change is about to do, and make that durable; once.
+
+        Raises:
+            NoSpace, TransportFailed: the store failed.
+        """
+        if self.entry is not None and self.intent is None:
+            self._intake.write_down(encode_intent(intent))
+            self.intent = intent
 
     def publication(self, home: str) -> list[Step]:
         """The steps that move the pack among those of the repository in the folder `home`, durably; no root names it
         yet."""
         return [] if self._intake.quarantine is None else self._intake.quarantine.publication(home)
+
+    @property
+    def published(self) -> list[str]:
+        """The files that were moved among the packs, which a root is to name."""
+        quarantine = self._intake.quarantine
+        return [] if quarantine is None else [quarantine.pack_path, quarantine.index_path]
 
     @property
     def quarantined(self) -> bool:

@@ -4,6 +4,7 @@ cannot be reached is, since it says nothing of any file; but not over damage tha
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from hashlib import blake2b
 
@@ -30,6 +31,7 @@ from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
+from smartserver.store.intent import intent_behind
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
@@ -159,6 +161,7 @@ class _Verification:
             for _ in range(index.segments):
                 self._add_to_ancestry(snapshot)
             return
+        self._check_intent(pack)
         self._done += len(reader.header) + len(trailer)
         for local in range(index.segments):
             ordinal = self._add_to_ancestry(snapshot)
@@ -173,6 +176,13 @@ class _Verification:
             self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
             self._compare(pack, Index(builder.finish(entry.length, trailer), index.name))
+
+    def _check_intent(self, pack: OpenPack) -> None:
+        try:
+            with contextlib.closing(self._folder.open_read(pack.path)) as file:
+                intent_behind(file, pack.path, pack.entry.length)
+        except (CorruptFile, TransportError) as wrong:
+            self._report(damage(wrong))
 
     def _read(self, pack: OpenPack, ordinal: int) -> bytes:
         start, stop = pack.index.segment_offsets[ordinal], pack.index.segment_offsets[ordinal + 1]

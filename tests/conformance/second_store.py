@@ -176,6 +176,15 @@ def index_of(pack: Pack, place: int, copies: dict[bytes, Record], places: dict[b
 # The folder
 
 
+def read_intent(data: bytes) -> list[Any]:
+    cursor = Cursor(data, 0, len(data) - 20)
+    must(cursor.unpack("<8sHH") == (b"hpss-int", 1, 0), "an intent begins with its magic")
+    must(struct.unpack("<I", data[-20:-16]) == (len(data),), "an intent says its length")
+    must(blake(data[:-16]) == data[-16:], "an intent has the hash it ends with")
+    intent: list[Any] = msgspec.msgpack.decode(cursor.take(cursor.end - cursor.at))
+    return intent
+
+
 @dataclass
 class Repository:
     """A repository on disk, every record of it decoded and proved and every index compared with its pack."""
@@ -184,6 +193,7 @@ class Repository:
     root: list[Any] = field(default_factory=list)
     refs: dict[bytes, list[list[Any]]] = field(default_factory=dict)
     log: list[list[Any]] = field(default_factory=list)
+    intents: list[list[Any]] = field(default_factory=list)
     packs: list[Pack] = field(default_factory=list)
     indexes: list[Index] = field(default_factory=list)
     copies: dict[bytes, Record] = field(default_factory=dict)  # by kind and key: the one at the lowest position
@@ -207,7 +217,7 @@ class Repository:
             self.log += entries
         self.log += self.root[12]
         for name, length, check, index_length, index_check, *counts in self.root[7]:
-            pack = Pack.of(self._named(f"packs/{name.hex()}.pack", length, check).data)
+            pack = Pack.of(self._named(f"packs/{name.hex()}.pack", length, check, intent=True).data)
             index = Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check).data)
             must(pack.kinds == self.root[6], "the kinds are the root's")
             must(counts == [len(pack.segments), sum(len(s.records) for s in pack.segments)], "the root counts right")
@@ -219,14 +229,20 @@ class Repository:
             self.packs.append(pack)
             self.indexes.append(index)
 
+        for each in (self.path / "log").glob("*.intent"):
+            self.intents.append(read_intent(each.read_bytes()))
+
     def __iter__(self) -> Iterator[Record]:
         return (record for pack in self.packs for segment in pack.segments for record in segment.records)
 
     def _file(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
 
-    def _named(self, name: str, length: int, check: bytes) -> Cursor:
+    def _named(self, name: str, length: int, check: bytes, *, intent: bool = False) -> Cursor:
         data = self._file(name)
+        if intent:
+            data, noted = data[:length], data[length:]
+            self.intents.append(read_intent(noted))
         must((len(data), data[-16:]) == (length, check), "a file is the one that the root names")
         return hashed(data)
 

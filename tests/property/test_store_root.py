@@ -72,7 +72,7 @@ class RootMachine(RuleBasedStateMachine):
             view = RootView(empty, self.file.folder)
             made = next_root(
                 view, now=self.now, declare={"tags": "ids"}, log=self.log(), randomness=self.random.randbytes
-            )
+            ).finish()
             swap.replace(*made)
         self.remember(self.view())
 
@@ -85,7 +85,7 @@ class RootMachine(RuleBasedStateMachine):
             swap.replace(
                 *next_root(
                     view, now=self.now, refs=refs, maps={"tags": tags}, log=log, randomness=self.random.randbytes
-                )
+                ).finish()
             )
         held: list[tuple[dict[bytes, Any], dict[bytes, Any]]] = [(self.refs, refs), (self.tags, tags)]
         for model, changes in held:
@@ -136,7 +136,7 @@ class RootMachine(RuleBasedStateMachine):
         with self.file.swapping() as swap:
             dropped = [self.random.randbytes(16) for _ in range(names)]
             view = RootView(swap.current, self.file.folder)
-            swap.replace(*next_root(view, now=self.now, dropped=dropped, randomness=self.random.randbytes))
+            swap.replace(*next_root(view, now=self.now, dropped=dropped, randomness=self.random.randbytes).finish())
         assert {entry.name for entry in self.view().dropped()} >= set(dropped)
 
     @rule(seconds=st.sampled_from([1, 3600, DAY // 2, DAY + 1]))
@@ -157,7 +157,7 @@ class RootMachine(RuleBasedStateMachine):
     def it_is_deleted(self) -> None:
         with self.file.swapping() as swap:
             view = RootView(swap.current, self.file.folder)
-            swap.replace(*tombstone(view, now=self.now, log=self.log(), randomness=self.random.randbytes))
+            swap.replace(*tombstone(view, now=self.now, log=self.log(), randomness=self.random.randbytes).finish())
         self.refs, self.tags = {}, {}
         self.requests[self.request] = (self.file.read().version, self.now)
         self.history = []
@@ -203,7 +203,7 @@ class RootMachine(RuleBasedStateMachine):
     def a_request_is_found_or_known_to_be_out_of_reach(self) -> None:
         view = self.view()
         for request, (version, at) in list(self.requests.items())[-2:] + list(self.requests.items())[:2]:
-            entry = view.find_request(request, in_files=True, first_sent=int(at * 1000))
+            entry = view.find_request(request, in_files=True)
             if entry is None:
                 assert not view.log_covers(int((self.now - at) * 1000), self.now)
                 assert self.now - at > DAY

@@ -55,7 +55,7 @@ def new_root(
     view = RootView(empty_root(incarnation, "git sha1", KINDS, now=NOW), transport)
     return next_root(
         view, now=NOW, refs=refs, settings={"HEAD": b"refs/heads/main"}, log=entry(0), randomness=randomness()
-    )
+    ).finish()
 
 
 def create(file: RootFile, root: Root, files: Sequence[tuple[str, bytes]]) -> bool:
@@ -77,6 +77,8 @@ def make(transport: Transport, refs: Mapping[bytes, RefValue | None], path: str 
 def push(file: RootFile, refs: Mapping[bytes, RefValue | None], number: int, now: float = NOW) -> Root:
     with file.swapping() as swap:
         view = RootView(swap.current, file.folder)
-        root, files = next_root(view, now=now, refs=refs, log=entry(number), randomness=randomness(1000 + number))
+        root, files = next_root(
+            view, now=now, refs=refs, log=entry(number), randomness=randomness(1000 + number)
+        ).finish()
         swap.replace(root, files)
     return root

@@ -204,9 +204,8 @@ def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack"
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        (lambda content: content[:-1], "does not end at byte"),
-        (lambda content: content + b"x", "does not end at byte"),
-        (lambda content: content[:40], "does not end at byte"),
+        (lambda content: content[: content.rindex(b"hpss-int") - 1], "ends before byte"),
+        (lambda content: content[:40], "ends before byte"),
         (lambda content: b"xxxxxxxx" + content[8:], "begins with"),
         (lambda content: content.replace(b"object", b"OBJECT", 1), "its kinds are"),
     ],

@@ -62,11 +62,11 @@ def test_a_pack_without_segments() -> None:
     assert list(reader.segments()) == []
 
 
-def test_another_length_than_the_roots_is_refused() -> None:
+def test_a_shorter_file_than_the_root_says_is_refused() -> None:
     content = content_of(2)
-    for length in (len(content) - 1, len(content) + 1):
-        with pytest.raises(CorruptFile, match=rf"packs/1.pack .* {len(content)} bytes, expected {length}"):
-            reader_of(content, length)
+    length = len(content) + 1
+    with pytest.raises(CorruptFile, match=rf"packs/1.pack .* {len(content)} bytes, expected {length}"):
+        reader_of(content, length)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,12 @@ def always(_modified: float) -> bool:
 def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
     folder.sync_directory("")
     place = Quarantine(folder, "", b"request", Repeatable())
-    entry = written(folder, place).seal()
+    draft = written(folder, place)
+    entry = draft.seal()
+    draft.write_down(b"an intent")
     place.publish("")
     found = folder.crash()
-    assert len(found.get(f"{PACKS}/{entry.name.hex()}.pack")) == entry.length
+    assert found.get(f"{PACKS}/{entry.name.hex()}.pack")[entry.length :] == b"an intent"
     assert len(found.get(f"{PACKS}/{entry.name.hex()}.idx")) == entry.index_length
 
 

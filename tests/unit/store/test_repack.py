@@ -11,6 +11,7 @@ from pack_samples import KINDS, Stored, history, stored
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
 from smartserver.store.document import PackEntry
+from smartserver.store.intent import Intent, intent_behind
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
@@ -103,7 +104,7 @@ def test_large_packs_are_left_alone_and_part_the_others() -> None:
 def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, place: str = "packs") -> PackEntry:
     """Join packs into files in a folder."""
     with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
-        entry, index = repack.run(file, packs, name)
+        entry, index = repack.run(file, packs, name, b"i" * 16)
     made.transport.put(f"{place}/new.idx", [index])
     return entry
 
@@ -160,8 +161,10 @@ def test_both_files_are_durable_before_they_get_their_names() -> None:
     made.transport.sync_directory("packs")
     made.transport.sync_directory("")
     found = made.transport.crash()
-    assert len(found.get("packs/new.pack")) == entry.length
-    assert found.get("packs/new.pack")[-16:] == entry.hash
+    assert found.get("packs/new.pack")[: entry.length][-16:] == entry.hash
+    with contextlib.closing(found.open_read("packs/new.pack")) as file:
+        intent = intent_behind(file, "packs/new.pack", entry.length)
+    assert intent == Intent(b"i" * 16, b"", None, tuple(pack.entry.name for pack in snapshot.packs))
     assert len(found.get("packs/new.idx")) == entry.index_length
     assert found.get("packs/new.idx")[-16:] == entry.index_hash
 

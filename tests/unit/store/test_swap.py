@@ -151,7 +151,7 @@ def test_each_of_many_writers_builds_on_the_last(tmp_path: object) -> None:
 
 def test_a_root_made_from_an_older_one_is_refused(storage: Transport) -> None:
     file = make(storage, {MAIN: tip(1)}, "a")
-    stale, files = next_root(RootView(file.read(), file.folder), now=NOW, refs={MAIN: tip(7)}, log=entry(7))
+    stale, files = next_root(RootView(file.read(), file.folder), now=NOW, refs={MAIN: tip(7)}, log=entry(7)).finish()
     push(file, {MAIN: tip(2)}, 1)
     with file.swapping() as swap, pytest.raises(RootMoved, match=r"version 2 of 6969.* cannot follow version 2"):
         swap.replace(stale, files)
@@ -170,21 +170,21 @@ def test_two_swaps_under_one_lock(storage: Transport) -> None:
     with file.swapping() as swap:
         for number in (2, 3):
             view = RootView(swap.current, file.folder)
-            swap.replace(*next_root(view, now=NOW, refs={MAIN: tip(number)}, log=entry(number)))
+            swap.replace(*next_root(view, now=NOW, refs={MAIN: tip(number)}, log=entry(number)).finish())
     assert file.read().version == 3
 
 
 def test_a_tombstone_and_a_creation_over_it(storage: Transport) -> None:
     file = make(storage, {MAIN: tip(1)}, "a")
     with file.swapping() as swap:
-        swap.replace(*tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1)))
+        swap.replace(*tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1)).finish())
     grave = file.read()
     assert grave.deleted
     Creation(file).hold_place("hg", KINDS)
     with file.swapping() as swap:
         assert swap.current == grave
         view = RootView(empty_root(b"j" * 16, "hg", KINDS, now=NOW, over=grave), file.folder)
-        swap.replace(*next_root(view, now=NOW, log=entry(2)))
+        swap.replace(*next_root(view, now=NOW, log=entry(2)).finish())
     root = RootFile(storage, "a").read()
     assert (root.incarnation, root.version, root.vcs, root.deleted) == (b"j" * 16, 1, "hg", False)
 
@@ -302,7 +302,7 @@ class Fold(Case):
         file = make(storage, many(300), "deep/a")
         with file.swapping() as swap:
             view = RootView(swap.current, file.folder)
-            swap.replace(*next_root(view, now=NOW, log=entry(50, b"x" * 20_000), randomness=randomness(9)))
+            swap.replace(*next_root(view, now=NOW, log=entry(50, b"x" * 20_000), randomness=randomness(9)).finish())
         return file.read()
 
     def change(self, storage: Transport) -> Root:
@@ -310,7 +310,9 @@ class Fold(Case):
         with file.swapping() as swap:
             view = RootView(swap.current, file.folder)
             refs: dict[bytes, RefValue | None] = {b"refs/heads/%06d" % number: tip(number) for number in range(1000)}
-            root, files = next_root(view, now=NOW, refs=refs, packs=[pack(1)], log=entry(1), randomness=randomness(4))
+            root, files = next_root(
+                view, now=NOW, refs=refs, packs=[pack(1)], log=entry(1), randomness=randomness(4)
+            ).finish()
             assert {path.partition("/")[0] for path, _ in files} == {"tables", "log"}
             swap.replace(root, files)
         return root
@@ -320,7 +322,7 @@ class Deletion(Case):
     def change(self, storage: Transport) -> Root:
         file = RootFile(storage, "deep/a", randomness=randomness(3))
         with file.swapping() as swap:
-            root, files = tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1))
+            root, files = tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1)).finish()
             swap.replace(root, files)
         return root
 

@@ -10,7 +10,7 @@ from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
-from smartserver.store.format import INCOMING, LOG, PACKS, TABLES
+from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
 from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -247,7 +247,7 @@ def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: Histo
     assert len(packs(storage)) == 2 * (MOST_PACKS + 1)
 
 
-def test_files_no_root_names_go_when_they_are_old(
+def test_files_no_root_names_are_lost_when_they_are_old(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
     push_each(repository, history, 2)
@@ -260,6 +260,10 @@ def test_files_no_root_names_go_when_they_are_old(
     clock.now += DAY
     assert repository.collect_garbage_files() == len(stray)
     assert not any(storage.exists(path) for path in stray)
+    assert all(storage.exists(f"{LOST}/{path.partition('/')[2]}") for path in stray)
+    clock.now += 10 * DAY
+    assert repository.collect_garbage_files() == 0
+    assert len(storage.list_directory(LOST)) == len(stray)
     check_whole(repository, history)
 
 

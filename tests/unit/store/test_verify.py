@@ -72,7 +72,7 @@ def forge(repository: PackRepository, storage: MemoryTransport, *segments: bytes
             packs=(*root.packs, entry),
             refs={ref: (Tip(tip),) for ref, tip in refs.items()},
             log=NewLogEntry("forger", b"r" * 16, b""),
-        )
+        ).finish()
         swap.replace(new, files)
 
 

@@ -1,0 +1,112 @@
+"""Intents: what a change is about to do, durable before the root that does it.
+
+The problem: the root is the only file that is ever replaced. Putting an old root back removes every later change from
+the repository: their packs are still there, but no file says what they are for.
+
+The rule: a change is written down before the root is swapped, as the entry that the log will have. A push appends it to
+its pack, behind the pack's hash, where it needs no sync of its own. A change without a pack gets a small file in `log`.
+A repack says in the joined pack which packs it replaces.
+
+The order: intent, sync, root, sync, answer. A crash in between leaves an intent that no root carried out. It does not
+say whether the change was acknowledged: `recovery` lists it, and a person decides. An intent is deleted only when a log
+file holds its entry, so an acknowledged change is always written down outside the root.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.store.log import LogEntry
+from smartserver.store.tables import Bytes16
+from transports.base import ReadFile
+
+MAGIC = b"hpss-int"
+VERSION = 1
+SUFFIX = ".intent"
+"""How the name of the small file ends that a change without a pack has in `log`."""
+
+HEADER = struct.Struct("<8sHH")
+"""Magic, version, flags (0); the msgpack of the intent follows."""
+FOOTER = struct.Struct("<I16s")
+"""Length of the whole intent, BLAKE2b-16 of all that precedes: it is found from the end of a file."""
+
+
+class Intent(msgspec.Struct, frozen=True, array_like=True):
+    """A change that is about to be made, of the repository with that incarnation."""
+
+    incarnation: Bytes16
+    previous: bytes
+    """The request of the newest log entry in the root it was planned on: so that change was made. Empty: not known."""
+    entry: LogEntry | None
+    """What the log will say; the version may turn out higher. None: a repack."""
+    replaces: tuple[Bytes16, ...] = ()
+    """The packs, in order, that a joined pack has the segments of."""
+
+    def is_same_change(self, other: Intent) -> bool:
+        """Whether the other says the same of the repository, made on whichever version of it."""
+        mine, its = self.entry, other.entry
+        return (
+            mine is not None
+            and its is not None
+            and (self.incarnation, mine.request, mine.changes) == (other.incarnation, its.request, its.changes)
+        )
+
+
+_DECODER = msgspec.msgpack.Decoder(Intent)
+
+
+def encode_intent(intent: Intent) -> bytes:
+    """The bytes behind a pack's hash, or of a file of its own."""
+    content = HEADER.pack(MAGIC, VERSION, 0) + msgspec.msgpack.encode(intent)
+    content += struct.pack("<I", len(content) + FOOTER.size)
+    return content + blake2b(content, digest_size=16).digest()
+
+
+def read_intent(file: ReadFile, path: str) -> tuple[int, Intent | None]:
+    """Where the intent at the end of a file begins, and what it says; the file's size and None where there is none.
+
+    Raises:
+        CorruptFile: it is damaged.
+        TransportFailed: the store failed.
+    """
+    size = file.size()
+    footer = file.read_at(max(0, size - FOOTER.size), FOOTER.size)
+    if len(footer) < FOOTER.size:
+        return size, None
+    length, check = FOOTER.unpack(footer)
+    if not HEADER.size + FOOTER.size < length <= size:
+        return size, None
+    content = file.read_at(size - length, length)
+    magic, version, flags = HEADER.unpack_from(content)
+    if magic != MAGIC:
+        return size, None
+    if (version, flags) != (VERSION, 0):
+        raise CorruptFile(path, size - length, f"intent version {version} flags {flags}, this release reads version 1")
+    if blake2b(memoryview(content)[:-16], digest_size=16).digest() != check:
+        raise CorruptFile(path, size - length, "the intent does not match its check")
+    try:
+        return size - length, _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(path, size - length, f"the intent cannot be read: {wrong}") from wrong
+
+
+def intent_behind(file: ReadFile, path: str, length: int) -> Intent | None:
+    """The intent that follows `length` bytes of a file; None where nothing follows.
+
+    Raises:
+        CorruptFile: what follows is no intent, or damaged.
+        TransportFailed: the store failed.
+    """
+    begin, intent = read_intent(file, path)
+    if begin != length:
+        raise CorruptFile(path, length, f"{begin - length} bytes follow that are no intent")
+    return intent
+
+
+def intent_path(version: int, name: bytes) -> str:
+    """Where the intent of a change without a pack lies; `name`: 8 random bytes."""
+    return f"log/{version}-{name.hex()}{SUFFIX}"

@@ -1,0 +1,182 @@
+"""Strays: files in a repository that its root does not name, and what proves that one may be deleted.
+
+A stray was left by a dead writer, or was named by a root that somebody replaced with an older one from a backup. Its
+age does not tell which. It is deleted only with a proof that nothing is lost with it, and else moved to `lost/`.
+
+The proofs: the request of its intent is in the log, so that change was made, with this pack or another; or it is a joined
+pack, and each of its segments is stored as it is; or it is a log file whose requests are all in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from smartserver.errors import CorruptFile
+from smartserver.records.segment import decode_segment
+from smartserver.store import log as swap_log
+from smartserver.store.document import Root
+from smartserver.store.format import LOG, LOST, PACKS, TABLES
+from smartserver.store.intent import SUFFIX, Intent, read_intent
+from smartserver.store.log import LogEntry
+from smartserver.store.pack import PackReader
+from smartserver.store.root import RootView
+from smartserver.store.snapshot import Snapshot
+from transports.base import Transport
+from transports.errors import FileExists, NoSuchFile
+from transports.steps import GetStat, MakeDirectory, Rename, SyncDirectory
+
+PLACES = (PACKS, TABLES, LOG)
+"""Folders whose files a root names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A file that the root does not name, or a pack with its index."""
+
+    paths: tuple[str, ...]
+    modified: float
+    """When the newest of them was last changed, by the store's clock."""
+
+    @property
+    def pack(self) -> str | None:
+        """The path of its pack, if it has one."""
+        return next((path for path in self.paths if path.endswith(".pack")), None)
+
+    @property
+    def is_intent(self) -> bool:
+        """Whether it is the intent of a change without a pack."""
+        return self.paths[0].endswith(SUFFIX)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log file."""
+        place, _, name = self.paths[0].partition("/")
+        return place in (LOG, LOST) and "-" in name and not self.is_intent
+
+    def intent(self, folder: Transport) -> Intent | None:
+        """What its change was about to do; None where nothing says so.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        found = self.read_intent(folder)
+        return None if found is None else found[1]
+
+    def read_intent(self, folder: Transport) -> tuple[int, Intent] | None:
+        """Where the intent begins in its file, which of a pack is the pack's length, and what it says."""
+        path = self.paths[0] if self.is_intent else self.pack
+        if path is None:
+            return None
+        with contextlib.suppress(CorruptFile), contextlib.closing(folder.open_read(path)) as file:
+            begin, intent = read_intent(file, path)
+            return None if intent is None else (begin, intent)
+        return None
+
+    def entries(self, folder: Transport) -> list[LogEntry]:
+        """The entries of a log file, oldest first; none where it cannot be read.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        with contextlib.suppress(CorruptFile):
+            return swap_log.decode_log(folder.get(self.paths[0]), self.paths[0])
+        return []
+
+
+def stem(path: str) -> str:
+    """The folder and name of a file without its ending, which a pack and its index share."""
+    return path if path.endswith(SUFFIX) else path.removesuffix(".pack").removesuffix(".idx")
+
+
+def hex_name(path: str) -> str:
+    """The name by which `dropped` lists a file."""
+    return stem(path).partition("/")[2].rpartition("-")[2]
+
+
+def named(root: Root) -> set[str]:
+    """The stems of the files that a root names."""
+    found = {f"{PACKS}/{pack.name.hex()}" for pack in root.packs}
+    found |= {table.file.path for table in root.tables.values() if table.file is not None}
+    return found | {file.path for file in root.log_files}
+
+
+def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collection[bytes]) -> list[Stray]:
+    """The strays among files that were listed before the root was read.
+
+    Raises:
+        TransportError: the store failed.
+    """
+    known, gone = named(root), {name.hex() for name in dropped}
+    unnamed = [path for path in listed if stem(path) not in known and hex_name(path) not in gone]
+    looks = [GetStat(path) for path in unnamed]
+    folder.perform(looks)
+    together: dict[str, list[GetStat]] = {}
+    for look in looks:
+        if look.result is not None:
+            together.setdefault(stem(look.path), []).append(look)
+    return [
+        Stray(tuple(look.path for look in group), max(look.result.modified for look in group if look.result))
+        for group in together.values()
+    ]
+
+
+def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]) -> bool:
+    """Whether nothing is lost with a stray. `snapshot`: the repository, opened when that is needed.
+
+    Raises:
+        CorruptFile, TransportError: what it is compared with cannot be read.
+    """
+    folder = view.transport
+    if stray.is_log:
+        entries = stray.entries(folder)
+        return bool(entries) and all(view.is_logged(each.request) for each in entries)
+    found = stray.read_intent(folder)
+    if found is None:
+        return False
+    length, intent = found
+    if intent.entry is not None:
+        # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
+        return view.is_logged(intent.entry.request, in_file=stray.is_intent)
+    with contextlib.suppress(NoSuchFile, CorruptFile):
+        return stray.pack is not None and is_stored(folder, stray.pack, length, snapshot())
+    return False
+
+
+def is_logged(stray: Stray, view: RootView) -> bool:
+    """Whether the log has the request of a stray's intent.
+
+    Raises:
+        CorruptFile, TransportError: a file cannot be read.
+    """
+    intent = stray.intent(view.transport)
+    return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
+
+
+def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> bool:
+    """Whether each segment of a pack is stored as it is.
+
+    Raises:
+        CorruptFile: the pack is damaged.
+        TransportError: the store failed.
+    """
+    with contextlib.closing(PackReader(folder.open_read(path), length, path)) as pack:
+        for _, content in pack.segments():
+            ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
+            if ordinal is None or snapshot.segment(ordinal) != content:
+                return False
+    return True
+
+
+def move_to_lost(folder: Transport, paths: Sequence[str]) -> None:
+    """Move files to `lost/`, durably.
+
+    Raises:
+        TransportError: the store failed.
+    """
+    with contextlib.suppress(FileExists):
+        folder.perform([MakeDirectory(LOST), SyncDirectory("")])
+    places = sorted({path.partition("/")[0] for path in paths})
+    moves = [Rename(path, f"{LOST}/{path.partition('/')[2]}") for path in paths]
+    folder.perform([*moves, *map(SyncDirectory, (LOST, *places))])
