@@ -31,6 +31,7 @@ COMMANDS = {
     "upgrade": "smartserver.cli.upgrade",
     "delete": "smartserver.cli.delete",
     "break-lock": "smartserver.cli.break_lock",
+    "recover": "smartserver.cli.recover",
     "ping": "smartserver.cli.ping",
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",

@@ -81,10 +81,11 @@ class PackRepository:
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
         self._above = transport
-        self._file = RootFile(transport, path, discipline=discipline, randomness=randomness)
-        self._clock = clock
-        self._randomness = randomness
-        self._states = States(self._file, texts if texts is not None else TextCache())
+        self.file = RootFile(transport, path, discipline=discipline, randomness=randomness)
+        """Its root."""
+        self.clock = clock
+        self.randomness = randomness
+        self._states = States(self.file, texts if texts is not None else TextCache())
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -119,7 +120,7 @@ class PackRepository:
             CorruptFile, Unsupported: it cannot be read.
             TransportError: the store failed.
         """
-        found = self._file.format()
+        found = self.file.format()
         if found is None:
             raise NoSuchRepository(self.path)
         return found
@@ -162,7 +163,7 @@ class PackRepository:
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        return verify(self._file, progress)
+        return verify(self.file, progress)
 
     # -- changing
 
@@ -183,7 +184,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._states.read(look).snapshot, announced, self._file.line)
+        return RepositoryTransaction(self.path, self._states.read(look).snapshot, announced, self.file.line)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -193,7 +194,7 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        creation = Creation(self._file)
+        creation = Creation(self.file)
         return Upload(
             transaction,
             partial(self._quarantine, request, creation),
@@ -233,7 +234,7 @@ class PackRepository:
             LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        incarnation = self._randomness(16)
+        incarnation = self.randomness(16)
         with contextlib.ExitStack() as undo:
             if upload is not None:
                 undo.callback(upload.abandon)
@@ -263,17 +264,17 @@ class PackRepository:
                 if upload is not None:
                     upload.write_down(draft.intent())
                 if transaction.created is not None:
-                    creation = Creation(self._file) if upload is None else upload.creation
+                    creation = Creation(self.file) if upload is None else upload.creation
                     if state.root is None and creation.beside():
                         view = self._create(creation, draft, upload, undo)
                         if view is None:
                             continue  # Something is there by now.
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
-                    Creation(self._file).hold_place(vcs, kinds)
+                    Creation(self.file).hold_place(vcs, kinds)
                 publication = upload.publication(self.path) if upload is not None else []
                 published = upload.published if upload is not None else []
-                with self._file.swapping(publication, published) as swap:
+                with self.file.swapping(publication, published) as swap:
                     if not state.is_of(swap.current):
                         state = self._states.open(swap.current)
                         first = self._earlier(state, request, age)
@@ -323,7 +324,7 @@ class PackRepository:
                 return False
             quarantine = partial(self._quarantine, upkeep.REPACK)
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, pace=paced)
+            made = upkeep.repack(self.file, snapshot, quarantine, self.clock, self.randomness, pace=paced)
             return made is not None
         finally:
             self._repacking.release()
@@ -347,7 +348,7 @@ class PackRepository:
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self._file, snapshot, quarantine, self._clock, self._randomness, whole=True)
+                made = upkeep.repack(self.file, snapshot, quarantine, self.clock, self.randomness, whole=True)
                 if made is None:
                     break
                 packs = made.packs
@@ -372,7 +373,7 @@ class PackRepository:
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        long_ago = self._collected is None or self._clock() - self._collected >= COLLECT_INTERVAL
+        long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         if self.repack_if_needed(pace) and long_ago:
             self.collect_garbage_files()
 
@@ -382,9 +383,9 @@ class PackRepository:
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        self._collected = self._clock()
+        self._collected = self.clock()
         try:
-            return upkeep.collect(self._file, partial(self._quarantine, upkeep.PROBE), self._clock, self._randomness)
+            return upkeep.collect(self.file, partial(self._quarantine, upkeep.PROBE), self.clock, self.randomness)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
@@ -397,7 +398,7 @@ class PackRepository:
             CorruptFile, TransportError: its format cannot be read, or the store failed.
         """
         self._check_lock_folder()
-        return self._file.lock_folder.holder()
+        return self.file.lock_folder.holder()
 
     def break_lock(self, holder: Holder) -> None:
         """Take the lock from who has it, dead or alive; a live one changes nothing any more.
@@ -407,7 +408,7 @@ class PackRepository:
             NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
         """
         self._check_lock_folder()
-        self._file.lock_folder.break_lock(holder)
+        self.file.lock_folder.break_lock(holder)
 
     def _check_lock_folder(self) -> None:
         if self.format().discipline is not Discipline.FOLDER:
@@ -420,21 +421,21 @@ class PackRepository:
             return None
         found = state.view.find_request(request, in_files=age > 0)
         if found is not None:
-            self._file.make_durable(state.view.root)
+            self.file.make_durable(state.view.root)
             return Committed(state.view, found.outcomes, swapped=False)
-        if age > 0 and not state.view.log_covers(age, self._clock()):
+        if age > 0 and not state.view.log_covers(age, self.clock()):
             raise OutcomeUnknown("the log does not reach back to the request's first sending")
         return None
 
     def _unchanged(self, state: State, outcome: bytes) -> Committed:
         """What a request is told that found nothing to change."""
         view = self._view(state)
-        self._file.make_durable(view.root)
+        self.file.make_durable(view.root)
         return Committed(view, outcome, swapped=False)
 
     def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self._file.line)
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self.file.line)
         return transaction, plan(transaction)
 
     def _view(self, state: State) -> RootView:
@@ -452,8 +453,8 @@ class PackRepository:
             self._above,
             self.path,
             request,
-            self._randomness,
-            by_age=is_far(self._above) or self._file.in_folder(),
+            self.randomness,
+            by_age=is_far(self._above) or self.file.in_folder(),
             prepare=None if creation is None else prepare,
         )
 
@@ -496,7 +497,7 @@ class PackRepository:
         intent = draft.intent()
         noted = upload is not None and upload.intent is not None and upload.intent.is_same_change(intent)
         if not noted and not root.deleted and root.version > 1:  # No older root can be put back over a first one.
-            files.append((intent_path(root.version, self._randomness(8)), encode_intent(intent)))
+            files.append((intent_path(root.version, self.randomness(8)), encode_intent(intent)))
         swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, state.view)
 
@@ -509,9 +510,9 @@ class PackRepository:
         incarnation: bytes,
     ) -> DraftRoot:
         """The root after a transaction. `incarnation`: of a repository that it makes."""
-        now = self._clock()
+        now = self.clock()
         if transaction.deleted:
-            return tombstone(self._view(state), now=now, log=entry, randomness=self._randomness)
+            return tombstone(self._view(state), now=now, log=entry, randomness=self.randomness)
         if transaction.created is not None:
             vcs, kinds, made = transaction.created
             settings: Mapping[str, bytes | None] = made
@@ -532,7 +533,7 @@ class PackRepository:
             declare=transaction.declared,
             settings=settings,
             dropped=dropped,
-            randomness=self._randomness,
+            randomness=self.randomness,
         )
 
 

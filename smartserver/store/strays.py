@@ -3,8 +3,8 @@
 A stray was left by a dead writer, or was named by a root that somebody replaced with an older one from a backup. Its
 age does not tell which. It is deleted only with a proof that nothing is lost with it, and else moved to `lost/`.
 
-The proofs: the request of its intent is in the log, so that change was made, with this pack or another; or it is a joined
-pack, and each of its segments is stored as it is; or it is a log file whose requests are all in the log.
+The proofs: the request of its intent is in the log, so that change was made, with this pack or another; or it is a
+joined pack, and each of its segments is stored as it is; or it is a log file whose requests are all in the log.
 """
 
 from __future__ import annotations
@@ -169,14 +169,23 @@ def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> 
     return True
 
 
-def move_to_lost(folder: Transport, paths: Sequence[str]) -> None:
-    """Move files to `lost/`, durably.
+def make_lost(folder: Transport) -> None:
+    """Make the folder `lost`, durably, unless it is there.
 
     Raises:
         TransportError: the store failed.
     """
     with contextlib.suppress(FileExists):
         folder.perform([MakeDirectory(LOST), SyncDirectory("")])
+
+
+def move_to_lost(folder: Transport, paths: Sequence[str]) -> None:
+    """Move files to `lost/`, durably.
+
+    Raises:
+        TransportError: the store failed.
+    """
+    make_lost(folder)
     places = sorted({path.partition("/")[0] for path in paths})
     moves = [Rename(path, f"{LOST}/{path.partition('/')[2]}") for path in paths]
     folder.perform([*moves, *map(SyncDirectory, (LOST, *places))])

@@ -210,9 +210,7 @@ class RootFile:
                 raise Locked(wrong.path, int(LOCK_WAIT), wrong.holder) from None
             self._stuck_until = 0.0
             if held.missing is not None:
-                raise TransportFailed(
-                    held.missing, "moved away while its writer was stopped; try again"
-                )
+                raise TransportFailed(held.missing, "moved away while its writer was stopped; try again")
             yield held
 
     @contextlib.contextmanager
@@ -331,8 +329,8 @@ class Swap:
         self._file = file
         self._held = held
 
-    def replace(self, root: Root, files: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Make `files` durable, then `root` the repository's root.
+    def replace(self, root: Root, files: Sequence[tuple[str, bytes]] = (), *, renewed: bool = False) -> None:
+        """Make `files` durable, then `root` the repository's root. `renewed`: it has a new incarnation.
 
         Raises:
             RootMoved: `root` was not made from the root that is there.
@@ -341,9 +339,8 @@ class Swap:
             TransportError: nothing changed.
         """
         old = self.current
-        if (old.incarnation, old.version + 1) != (root.incarnation, root.version) and not (
-            old.deleted and old.incarnation != root.incarnation and root.version == 1
-        ):
+        follows = root.version == old.version + 1 and (root.incarnation == old.incarnation) != renewed
+        if not follows and not (old.deleted and old.incarnation != root.incarnation and root.version == 1):
             new, there = (f"version {each.version} of {each.incarnation.hex()}" for each in (root, old))
             raise RootMoved(f"{new} cannot follow {there}")
         folder, temporary = self._file.folder, self._file.temporary(self._held, ROOT)

@@ -74,7 +74,7 @@ def lock(stored: Stored) -> None:
     repository = stored.repository()
     repository.format()
     stored.joint.network.take()
-    with repository._file.swapping():
+    with repository.file.swapping():
         pass
 
 

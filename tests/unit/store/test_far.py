@@ -72,7 +72,7 @@ def lock(stored: Stored) -> None:
     repository = stored.repository()
     repository.format()
     del stored.trips.log[:]
-    with repository._file.swapping():
+    with repository.file.swapping():
         pass
 
 

@@ -80,7 +80,7 @@ def test_the_root_of_a_backup_brings_back_what_was_deleted(repository: PackRepos
 def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackRepository, history: History) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
-    states = States(repository._file, TextCache())
+    states = States(repository.file, TextCache())
     before = states.read()
     push(repository, history, line[1:], {MAIN: line[1]})
     after = states.read()

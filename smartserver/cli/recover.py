@@ -1,0 +1,113 @@
+"""`smartserver recover`: list and restore what a repository's root does not know."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from smartserver.cli.asking import confirm
+from smartserver.cli.errors import CommandError
+from smartserver.cli.place import count, is_url, repository_in, store_behind
+from smartserver.client.plain import plain
+from smartserver.store import recovery
+from smartserver.store.document import MAP, REFS, decode_value
+from smartserver.store.log import LogChange
+from smartserver.store.recovery import Findings, LostChange
+
+
+@click.command()
+@click.argument("path")
+@click.argument("changes", nargs=-1, metavar="[ID]...")
+@click.option("--all", "every", is_flag=True, help="Restore changes too that may not have been acknowledged.")
+@click.option("--list", "only_list", is_flag=True, help="Only list what there is.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, yes: bool) -> None:
+    """Restore the changes that are on disk and that the root of the repository at PATH does not know, as after an older
+    root was put back. PATH is a folder, or the URL of a store (sftp://, vfs://).
+
+    Each change is listed with its ID, time, user and what it changed. The changes named by ID are restored; without ID
+    all that were surely made, since a later change or the log tells of them; with --all those too that may not have
+    been acknowledged to the client. The last change before the old root was put back is one of these. A branch that
+    was changed since is never overwritten: that change is named, and stays listed.
+
+    The repository gets a new incarnation, so that each client asks for everything once. What is not restored stays in
+    the folder lost/ of the repository: delete it there when nobody needs it.
+
+    \b
+    smartserver recover --list /srv/code/project
+    smartserver recover /srv/code/project
+    smartserver recover --all --yes /srv/code/project
+    smartserver recover /srv/code/project 3f2a9c01 77d0c5e2
+    """
+    if is_url(path):
+        path = store_behind(path)
+    with repository_in(path) as repository:
+        root = repository.file.read()
+        findings = recovery.find(repository.file)
+        if not findings:
+            click.echo(f"{path}: the root knows everything that is there")
+            return
+        usual = recovery.by_default(findings, root)
+        _list(findings, usual)
+        if only_list:
+            return
+        chosen = _named(findings, changes) if changes else findings.changes if every else usual
+        if not (chosen or findings.gone or findings.joined):
+            raise CommandError("nothing was restored: name a change by its ID, or say --all")
+        if not yes:
+            confirm(f"Restore {count(len(chosen), 'change')}?", "--yes")
+        failed = []
+
+        def report(change: LostChange, why: str) -> None:
+            if why:
+                failed.append(change)
+                click.echo(plain(f"{_id(change)} was not restored: {why}"), err=True)
+
+        done = recovery.restore(repository, findings, chosen, report)
+    click.echo(f"{count(done, 'change')} restored, {len(findings.changes) - done} left")
+    if failed:
+        raise CommandError(f"{count(len(failed), 'change')} could not be restored and stays in lost/ or where it is")
+
+
+def _list(findings: Findings, usual: list[LostChange]) -> None:
+    for pack in findings.gone:
+        click.echo(f"the pack {pack.name.hex()} is gone")
+    for change in findings.changes:
+        entry = change.entry
+        when = f"{datetime.fromtimestamp(entry.time // 1000, UTC):%Y-%m-%d %H:%M:%S}"
+        doubt = "" if change in usual else "  (may not have been acknowledged)" if not change.made else "  (elsewhere)"
+        click.echo(plain(f"{_id(change)}  {when}  {entry.user or '-'}  {_what(entry.changes)}{doubt}"))
+    if findings.others:
+        click.echo(f"and {count(len(findings.others), 'file')} that nothing is known of")
+
+
+def _what(changes: list[LogChange]) -> str:
+    said = []
+    for change in changes:
+        name = change.key.decode(errors="replace").replace("\0", " ")
+        if change.table == REFS:
+            tips = (
+                " ".join(tip.id.hex()[:8] for tip in decode_value(change.new)) if change.new is not None else "deleted"
+            )
+            said.append(f"{name} -> {tips}")
+        elif change.new is None or not change.table.startswith(MAP):
+            said.append(f"{name}")
+        else:
+            said.append(f"{change.table.removeprefix(MAP)} {name}")
+    shown = ", ".join(said[:4])
+    return f"{shown} and {len(said) - 4} more" if len(said) > 4 else shown or "content alone"
+
+
+def _id(change: LostChange) -> str:
+    return change.entry.request.hex()[:8]
+
+
+def _named(findings: Findings, names: tuple[str, ...]) -> list[LostChange]:
+    chosen = []
+    for name in names:
+        found = [each for each in findings.changes if each.entry.request.hex().startswith(name.lower())]
+        if len(found) != 1:
+            raise CommandError(f"{name!r} names {'no change' if not found else f'{len(found)} changes'}")
+        chosen += found
+    return [each for each in findings.changes if each in chosen]

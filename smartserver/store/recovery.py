@@ -1,0 +1,345 @@
+"""Recovery: finds and restores the changes that are written down on disk and that the root does not know.
+
+An older root, put back from a backup, takes later changes out of the repository. Their intents, packs and log files are
+still there, in their places or in `lost/`. They are found by their requests: those that the log has were made and are
+no matter. A change that a log file or a later change tells of was made, and its client may have been told so. Of the
+last change before the root was lost nothing tells that: it may never have been acknowledged.
+
+Restoring is pushing again: the segments of the pack are checked like any upload and its entry is carried out under its
+own request, each change of a ref only where the ref is what it was before that change. So nothing that came since is
+overwritten, and a client that repeats its request gets its first answer. Before that the repository gets a new
+incarnation, since what clients remember of this one may not be true any more.
+
+Where the restored root names packs that were joined meanwhile and deleted, they are cut out of the joined pack again:
+it has their segments byte by byte, which the hash in the root proves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.store import strays
+from smartserver.store.document import DECLARED, MAP, REFS, SETTINGS, PackEntry, Root, decode_value, encode_value
+from smartserver.store.format import LOST, PACKS
+from smartserver.store.log import LogChange, LogEntry
+from smartserver.store.open_pack import pack_path
+from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
+from smartserver.store.repository import PackRepository
+from smartserver.store.root import RootView, next_root
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.strays import Stray
+from smartserver.store.swap import RootFile
+from smartserver.store.transaction import RepositoryTransaction
+from transports.base import Transport
+from transports.errors import CodedError, NoSuchFile
+from transports.steps import Delete, GetStat, ListDirectory, Rename, SyncDirectory
+
+
+@dataclass(eq=False)
+class LostChange:
+    """A change that is written down and that the log does not have."""
+
+    entry: LogEntry
+    incarnation: bytes | None
+    """Of the repository that it was made in; None: a log file has it, which does not say."""
+    made: bool = False
+    """Whether it surely was made: a log file or a later change tells of it."""
+    strays: list[Stray] = field(default_factory=list)
+    """The files that it is written down in; one of them is its pack, where it brought revisions."""
+
+    @property
+    def pack(self) -> Stray | None:
+        """Its pack."""
+        return next((each for each in self.strays if each.pack is not None), None)
+
+
+@dataclass
+class Findings:
+    """What lies in a repository that its root does not know."""
+
+    changes: list[LostChange]
+    """In the order in which they were made, as far as that is known."""
+    joined: list[Stray]
+    """Packs that a repack made, whose segments may be those of changes above."""
+    others: list[str]
+    """Files that nothing is known of."""
+    gone: list[PackEntry]
+    """Packs that the root names and that are not there."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.changes or self.joined or self.others or self.gone)
+
+
+class Conflict(Exception):
+    """A change cannot be made any more: something else was changed since."""
+
+
+def find(file: RootFile) -> Findings:
+    """Look for what the root does not know. A change that is under way may be among it.
+
+    Raises:
+        NoSuchRepository: there is none.
+        CorruptFile, Unsupported, TransportError: the root or the log cannot be read.
+    """
+    folder = file.folder
+    asked = [ListDirectory(place) for place in (*strays.PLACES, LOST)]
+    folder.perform(asked)
+    listed = [f"{each.path}/{name}" for each in asked for name in each.result or ()]
+    root = file.read()
+    if root.deleted:
+        raise NoSuchRepository(file.path)
+    view = RootView(root, folder)
+    changes: dict[bytes, LostChange] = {}
+    joined: list[Stray] = []
+    others: list[str] = []
+    previous: set[bytes] = set()
+    for stray in strays.find(folder, listed, root, {each.name for each in view.dropped()}):
+        if stray.is_log:
+            entries = stray.entries(folder)
+            for entry in entries:
+                _note(changes, LostChange(entry, None, made=True, strays=[stray]))
+            others += () if entries else stray.paths
+            continue
+        intent = stray.intent(folder)
+        if intent is None:
+            others += stray.paths
+        elif intent.entry is None:
+            joined.append(stray)
+        else:
+            previous.add(intent.previous)
+            _note(changes, LostChange(intent.entry, intent.incarnation, strays=[stray]))
+    unknown = [each for each in changes.values() if not _is_logged(view, each.entry.request)]
+    for each in unknown:
+        each.made |= each.entry.request in previous
+    unknown.sort(key=lambda each: (each.incarnation not in (None, root.incarnation), each.entry.version))
+    paths = [GetStat(pack_path(entry.name)) for entry in root.packs]
+    folder.perform(paths)
+    gone = [entry for entry, look in zip(root.packs, paths, strict=True) if look.result is None]
+    if joined and not gone:
+        snapshot = Snapshot.open(folder, root)
+        joined = [each for each in joined if not strays.is_superseded(each, view, lambda: snapshot)]
+    return Findings(unknown, joined, others, gone)
+
+
+def _is_logged(view: RootView, request: bytes) -> bool:
+    """Whether the log has a request; an older root may name log files that are gone by now."""
+    with contextlib.suppress(NoSuchFile):
+        return view.is_logged(request)
+    return view.find_request(request, in_files=False) is not None
+
+
+def _note(changes: dict[bytes, LostChange], found: LostChange) -> None:
+    known = changes.setdefault(found.entry.request, found)
+    if known is not found:
+        known.made |= found.made
+        known.incarnation = known.incarnation or found.incarnation
+        known.strays += found.strays
+
+
+def by_default(findings: Findings, root: Root) -> list[LostChange]:
+    """The changes that were surely made in this repository."""
+    return [each for each in findings.changes if each.made and each.incarnation in (None, root.incarnation)]
+
+
+def restore(
+    repository: PackRepository,
+    findings: Findings,
+    chosen: Sequence[LostChange],
+    report: Callable[[LostChange, str], None],
+) -> int:
+    """Restore changes; how many. `report`: told of each, with what was wrong or nothing.
+
+    Raises:
+        CorruptFile, Unsupported, TransportError: the repository cannot be read or written.
+    """
+    cut = _restore_packs(repository.folder, repository.file.read(), findings)
+    _renew(repository)
+    for stray in findings.joined:
+        # Only a change says which refs lead there: what is not reached does no harm.
+        with contextlib.suppress(CodedError):
+            _bring(repository, stray, repository.randomness(16), "recover", lambda transaction: b"")
+    todo, done = list(chosen), 0
+    while todo:
+        later: list[tuple[LostChange, str]] = []
+        for change in todo:
+            try:
+                _carry_out(repository, change)
+            except (CodedError, Conflict) as wrong:
+                later.append((change, str(wrong)))
+            else:
+                done += 1
+                report(change, "")
+        if len(later) == len(todo):  # What they rest on did not come with any other.
+            for change, why in later:
+                report(change, why)
+            break
+        todo = [change for change, _ in later]
+    if cut:
+        repository.repack()  # Which gives them an index.
+    _clear(repository)
+    return done
+
+
+def _renew(repository: PackRepository) -> None:
+    with repository.file.swapping() as swap:
+        view = RootView(swap.current, repository.folder)
+        draft = next_root(
+            view,
+            now=repository.clock(),
+            incarnation=repository.randomness(16),
+            fold_log=True,
+            randomness=repository.randomness,
+        )
+        swap.replace(*draft.finish(), renewed=True)
+
+
+def _carry_out(repository: PackRepository, change: LostChange) -> None:
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        kinds = {
+            each.key.decode(): (each.new or b"").decode() for each in change.entry.changes if each.table == DECLARED
+        }
+        for each in change.entry.changes:
+            _apply(transaction, each, kinds)
+        transaction.remember()
+        return change.entry.outcomes
+
+    request, user = change.entry.request, change.entry.user
+    if change.pack is None:
+        repository.commit(request, 0, user, plan)
+    else:
+        _bring(repository, change.pack, request, user, plan)
+
+
+def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> None:
+    """Make one change.
+
+    Raises:
+        Conflict: what it changes is not what it was.
+    """
+    word = change.key.decode(errors="replace")
+    if change.table == REFS:
+        value = transaction.ref(change.key)
+        now = None if value is None else encode_value(value)
+    elif change.table == SETTINGS:
+        now = transaction.settings.get(word)
+    elif change.table.startswith(MAP):
+        name = change.table.removeprefix(MAP)
+        now = transaction.entry(name, change.key) if name in transaction.maps() else None
+    else:
+        return  # The kind of a new map, which is used with its first entry.
+    if now == change.new:
+        return
+    if now != change.old:
+        raise Conflict(f"{word} of {change.table.removeprefix(MAP)} was changed since")
+    if change.table == REFS:
+        transaction.set_ref(change.key, None if change.new is None else decode_value(change.new))
+    elif change.table == SETTINGS:
+        transaction.set_setting(word, change.new)
+    else:
+        kind = transaction.map_kind(name) or kinds.get(name, "opaque")
+        transaction.set_map(name, kind, change.key, change.new)
+
+
+def _bring(
+    repository: PackRepository,
+    stray: Stray,
+    request: bytes,
+    user: str,
+    plan: Callable[[RepositoryTransaction], bytes],
+) -> None:
+    """Commit with the segments of a pack as the body."""
+    with _open(repository.folder, stray) as pack:
+        upload = repository.receive(repository.begin(request, user), request=request)
+        try:
+            segments = size = 0
+            for _, content in pack.segments():
+                upload.write(content)
+                segments += 1
+                size += len(content)
+            upload.finish(segments, size)
+        except BaseException:
+            upload.abandon()
+            raise
+        repository.commit(request, 0, user, plan, upload)
+
+
+@contextlib.contextmanager
+def _open(folder: Transport, stray: Stray) -> Iterator[PackReader]:
+    found, path = stray.read_intent(folder), stray.pack
+    if found is None or path is None:
+        raise CorruptFile(stray.paths[0], 0, "its intent cannot be read")
+    with contextlib.closing(PackReader(folder.open_read(path), found[0], path)) as pack:
+        yield pack
+
+
+def _clear(repository: PackRepository) -> None:
+    """Delete from `lost/` what is in the repository now."""
+    findings = find(repository.file)
+    snapshot = repository.snapshot()
+    listed = (
+        [f"{LOST}/{name}" for name in repository.folder.list_directory(LOST)] if repository.folder.exists(LOST) else []
+    )
+    found = strays.find(repository.folder, listed, snapshot.root, set())
+    kept = {path for each in findings.changes for stray in each.strays for path in stray.paths}
+    for stray in found:
+        if kept.isdisjoint(stray.paths) and strays.is_superseded(stray, snapshot.view, lambda: snapshot):
+            repository.folder.perform([Delete(path) for path in stray.paths])
+
+
+# -- packs that were joined and deleted
+
+
+def _restore_packs(folder: Transport, root: Root, findings: Findings) -> bool:
+    """Cut the packs that are gone out of joined ones again; whether there were any. Their indexes are made when the
+    repository is opened.
+
+    Raises:
+        CorruptFile: a pack is in none of them.
+        TransportError: the store failed.
+    """
+    for entry in findings.gone:
+        if not any(_cut(folder, root, entry, each) for each in findings.joined):
+            raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
+    return bool(findings.gone)
+
+
+def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
+    """Make a pack again from the segments of a joined one; whether that has them."""
+    header = encode_header(root.kinds)
+    with _open(folder, stray) as pack:
+        size = entry.length - len(header) - TRAILER
+        offsets = [offset for offset, _ in pack.segments()]
+        ends = {*offsets, pack.end}
+        starts = (start for start in offsets if start + size in ends)
+        start = next((each for each in starts if _hash(header, _pieces(pack, each, size)) == entry.hash), None)
+        if start is None:
+            return False
+        strays.make_lost(folder)
+        written = f"{LOST}/{entry.name.hex()}.cut"
+        with contextlib.suppress(NoSuchFile):
+            folder.delete(written)  # A crash left it.
+        with contextlib.closing(folder.create(written)) as file:
+            writer = PackWriter(file, pack.kinds)
+            for piece in _pieces(pack, start, size):
+                writer.append(piece)
+            writer.finish()
+            file.sync()
+    folder.perform([Rename(written, pack_path(entry.name)), SyncDirectory(PACKS), SyncDirectory(LOST)])
+    return True
+
+
+def _pieces(pack: PackReader, start: int, size: int) -> Iterator[bytes]:
+    for offset in range(start, start + size, CHUNK):
+        yield pack.read(offset, min(CHUNK, start + size - offset))
+
+
+def _hash(header: bytes, pieces: Iterable[bytes]) -> bytes:
+    digest = blake2b(header, digest_size=TRAILER)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()

@@ -1,0 +1,205 @@
+"""What an older root that was put back took away is found again, and restored."""
+
+from __future__ import annotations
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+
+from smartserver.records.model import Tip
+from smartserver.store import recovery
+from smartserver.store.format import LOG, LOST, PACKS, ROOT
+from smartserver.store.recovery import LostChange
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upkeep import UNNAMED_KEPT
+from transports.memory import MemoryTransport
+
+DAY = UNNAMED_KEPT
+SIDE = b"refs/heads/side"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def storage(clock: Clock) -> MemoryTransport:
+    return MemoryTransport(clock)
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
+    return PackRepository(storage, clock=clock, randomness=Repeatable())
+
+
+def put_back(storage: MemoryTransport, root: bytes) -> None:
+    """What an operator does who has a backup of the root alone."""
+    storage.put("root.backup", [root])
+    storage.rename("root.backup", ROOT)
+
+
+def restore(repository: PackRepository, *, every: bool = True) -> list[tuple[LostChange, str]]:
+    """Restore, and what could not be."""
+    findings = recovery.find(repository.file)
+    chosen = findings.changes if every else recovery.by_default(findings, repository.file.read())
+    failed: list[tuple[LostChange, str]] = []
+
+    def report(change: LostChange, why: str) -> None:
+        failed.extend([(change, why)] if why else [])
+
+    recovery.restore(repository, findings, chosen, report)
+    return failed
+
+
+def settle(repository: PackRepository, name: str, value: bytes) -> None:
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_setting(name, value)
+        transaction.set_map("tags", "ids", b"v1", value)
+        return b"settled"
+
+    repository.commit(request_id(), 0, "user", plan)
+
+
+def test_an_old_root_put_back_deletes_nothing(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(4)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    for each in line[1:]:
+        push(repository, history, [each], {MAIN: each})
+    clock.now += 3 * DAY
+    put_back(storage, root)
+    repository = PackRepository(storage, clock=clock)  # The server is started again.
+    assert repository.collect_garbage_files() == 6
+    assert len(storage.list_directory(LOST)) == 6
+    assert refs_of(repository) == {MAIN: line[0]}
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    check_whole(repository, history)
+    assert storage.list_directory(LOST) == []
+    assert not recovery.find(repository.file)
+
+
+def test_what_is_lost_is_found_at_once(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    """Before any sweep; the last one of the changes may not have been acknowledged."""
+    line = history.line(4)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    for each in line[1:]:
+        push(repository, history, [each], {MAIN: each})
+    incarnation = repository.file.read().incarnation
+    put_back(storage, root)
+    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
+    assert restore(repository, every=False) == []
+    assert refs_of(repository) == {MAIN: line[2]}
+    assert repository.file.read().incarnation != incarnation
+    (left,) = recovery.find(repository.file).changes
+    assert [change.new for change in left.entry.changes][-1] is not None
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    check_whole(repository, history)
+
+
+def test_changes_without_a_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1], SIDE: line[0]})
+    root = storage.get(ROOT)
+    push(repository, history, [], {SIDE: None})
+    push(repository, history, [], {b"refs/heads/new": line[0]})
+    settle(repository, "HEAD", SIDE)
+    put_back(storage, root)
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[1], b"refs/heads/new": line[0]}
+    assert repository.snapshot().root.settings["HEAD"] == SIDE
+    assert dict(repository.snapshot().view.map("tags")) == {b"v1": SIDE}
+    assert repository.snapshot().view.map_kind("tags") == "ids"
+
+
+def test_a_repeat_of_a_restored_request_gets_its_first_answer(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    request = request_id()
+    first = push(repository, history, line[1:], {MAIN: line[1]}, request=request)
+    put_back(storage, root)
+    assert restore(repository) == []
+    again = push(repository, history, line[1:], {MAIN: line[1]}, request=request, age=1000)
+    assert (again.outcome, again.swapped) == (first.outcome, False)
+
+
+def test_what_was_changed_since_is_not_overwritten(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    push(repository, history, line[1:2], {MAIN: line[1], SIDE: line[1]})
+    push(repository, history, line[2:], {SIDE: line[2]})
+    put_back(storage, root)
+    (other,) = history.line(1, line[0], "other")
+    push(repository, history, [other], {MAIN: other})
+    failed = restore(repository)
+    assert [why for _, why in failed] == [
+        "refs/heads/main of refs was changed since",
+        f"missing parents: {line[1].hex()}",
+    ]
+    assert refs_of(repository) == {MAIN: other}
+    assert len(recovery.find(repository.file).changes) == 2
+
+
+def test_packs_that_were_joined_and_deleted_are_cut_out_again(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(20)
+    for each in line[:5]:
+        push(repository, history, [each], {MAIN: each})
+    root = storage.get(ROOT)
+    for each in line[5:]:
+        push(repository, history, [each], {MAIN: each})
+    repository.repack()
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert len(storage.list_directory(PACKS)) == 2
+    put_back(storage, root)
+    repository = PackRepository(storage, clock=clock)
+    assert len(recovery.find(repository.file).gone) == 5
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[-1]}
+    check_whole(repository, history)
+
+
+def test_an_intent_is_kept_until_a_log_file_has_it(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    push(repository, history, [], {SIDE: line[0]})
+    clock.now += 2 * DAY
+    assert repository.collect_garbage_files() == 0
+    assert len(storage.list_directory(LOG)) == 1
+    for number in range(600):
+        push(repository, history, [], {SIDE: line[0] if number % 2 else None})
+    intents = len(storage.list_directory(LOG))
+    assert repository.collect_garbage_files() > 200
+    assert len(storage.list_directory(LOG)) < intents - 200
+    assert refs_of(repository) == {MAIN: line[0], SIDE: line[0]}
+
+
+def test_nothing_is_found_where_nothing_is_lost(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(20)
+    for each in line:
+        push(repository, history, [each], {MAIN: each})
+        push(repository, history, [], {SIDE: each})
+    repository.repack()
+    assert not recovery.find(repository.file)
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert not recovery.find(repository.file)
+    assert not storage.exists(LOST)
+    assert repository.snapshot().view.ref(SIDE) == (Tip(line[-1]),)
