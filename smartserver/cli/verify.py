@@ -34,7 +34,8 @@ def command(flags: frozenset[str], path: str) -> None:
 
         with one_line(path), client_for(path, flags) as (client, location):
             result = client.call(repository_verify, VerifyRequest(), location.path)
-        report = VerifyReport(result.packs, result.segments, result.records, result.size, tuple(result.problems))
+        read = result.packs, result.segments, result.records, result.size
+        report = VerifyReport(*read, tuple(result.problems), result.ghosts, result.lost)
     else:
         with repository_in(path, flags) as repository:
             report = repository.verify(_progress if sys.stderr.isatty() else lambda done, total: None)
@@ -43,6 +44,10 @@ def command(flags: frozenset[str], path: str) -> None:
     what = [count(report.packs, "pack"), count(report.segments, "revision"), count(report.records, "record")]
     verdict = count(len(report.problems), "problem") if report.problems else "all well"
     click.echo(f"{', '.join(what)}, {size(report.size)}: {verdict}")
+    if report.lost:
+        click.echo(
+            f"{count(report.lost, 'change')} on disk that the root does not know: smartserver recover lists them"
+        )
     if report.problems:
         sys.exit(1)
 

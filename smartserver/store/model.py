@@ -416,3 +416,5 @@ class VerifyReport(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
     ghosts: int = 0
     """Parents that are stored nowhere, of which those who pushed have said that they lack them: no damage."""
+    lost: int = 0
+    """Changes that are written down and that the root does not know; those that surely were made are problems too."""

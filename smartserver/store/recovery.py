@@ -20,6 +20,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import strays
@@ -28,7 +29,6 @@ from smartserver.store.format import LOST, PACKS
 from smartserver.store.log import LogChange, LogEntry
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
-from smartserver.store.repository import PackRepository
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
@@ -37,6 +37,9 @@ from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport
 from transports.errors import CodedError, NoSuchFile
 from transports.steps import Delete, GetStat, ListDirectory, Rename, SyncDirectory
+
+if TYPE_CHECKING:
+    from smartserver.store.repository import PackRepository
 
 
 @dataclass(eq=False)

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+import msgspec
+
+from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
-from smartserver.store import upkeep
+from smartserver.store import recovery, upkeep
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, empty_root
 from smartserver.store.far import is_far
-from smartserver.store.format import Discipline, Format
+from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.intent import encode_intent, intent_path
 from smartserver.store.lock_folder import Holder
@@ -163,7 +165,14 @@ class PackRepository:
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        return verify(self.file, progress)
+        report = verify(self.file, progress)
+        with contextlib.suppress(CorruptFile, TransportError):  # That damage is in the report.
+            lost = recovery.find(self.file).changes
+            made = sum(change.made for change in lost)
+            what = f"{ROOT}: {made} changes on disk were made and are not in it: smartserver recover lists them"
+            problems = (*report.problems, what) if made else report.problems
+            return msgspec.structs.replace(report, problems=problems, lost=len(lost))
+        return report
 
     # -- changing
 

@@ -12,7 +12,7 @@ class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 class VerifyResult(Result, frozen=True, array_like=True):
     """What was read (`size` in bytes), and a line for each damage found: none means all is well. `ghosts`: parents that
-    are stored nowhere, which is no damage.
+    are stored nowhere, which is no damage. `lost`: changes on disk that the repository does not have.
     """
 
     packs: int
@@ -21,6 +21,7 @@ class VerifyResult(Result, frozen=True, array_like=True):
     size: int
     problems: list[str]
     ghosts: int = 0
+    lost: int = 0
 
 
 @verb("Repository.verify", effect=Effect.READ, long=True, errors=(NoSuchRepository,))
@@ -28,4 +29,4 @@ def repository_verify(context: Context, request: VerifyRequest) -> VerifyResult:
     """Read every pack, decode every record and check each against its key, parents and references."""
     report = context.verify()
     read = report.packs, report.segments, report.records, report.size
-    return VerifyResult(*read, list(report.problems), report.ghosts)
+    return VerifyResult(*read, list(report.problems), report.ghosts, report.lost)

@@ -75,8 +75,13 @@ def test_an_old_root_put_back_deletes_nothing(
     assert repository.collect_garbage_files() == 6
     assert len(storage.list_directory(LOST)) == 6
     assert refs_of(repository) == {MAIN: line[0]}
+    report = repository.verify()
+    assert (report.lost, len(report.problems)) == (3, 1)
+    assert "2 changes on disk were made and are not in it" in report.problems[0]
     assert restore(repository) == []
     assert refs_of(repository) == {MAIN: line[3]}
+    report = repository.verify()
+    assert (report.lost, report.problems) == (0, ())
     check_whole(repository, history)
     assert storage.list_directory(LOST) == []
     assert not recovery.find(repository.file)

@@ -1,0 +1,273 @@
+"""Nothing acknowledged is lost: `smartserver.store.repository` against crashes, restored roots, stops and clocks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from builders import MAIN, Clock, History, Lockless, check_whole, push, refs_of, request_id, upload
+from copies import freeze, thaw
+
+from smartserver.errors import MissingParents
+from smartserver.records.model import Tip
+from smartserver.store.format import LOST, PACKS, ROOT, Discipline
+from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.swap import RootFile, Swap
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.upload import Upload
+from transports.base import Transport
+from transports.decorators.faulty import FaultyTransport
+from transports.errors import CodedError, TransportFailed
+from transports.memory import MemoryTransport
+
+SIDE = b"refs/heads/side"
+DAY = UNNAMED_KEPT
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def storage(clock: Clock) -> MemoryTransport:
+    return MemoryTransport(clock)
+
+
+def repository_on(storage: Transport, clock: Clock) -> PackRepository:
+    discipline = Discipline.FOLDER if isinstance(storage, Lockless) else Discipline.FILE
+    return PackRepository(storage, "p", discipline=discipline, clock=clock)
+
+
+@pytest.fixture
+def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
+    return repository_on(storage, clock)
+
+
+def put_back(storage: MemoryTransport, root: bytes) -> None:
+    storage.put("p/root.backup", [root])
+    storage.rename("p/root.backup", f"p/{ROOT}")
+
+
+def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> Committed:
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        for name, tip in refs.items():
+            transaction.set_ref(name, (Tip(tip),))
+        return b""
+
+    return repository.commit(request_id(), 0, "user", plan, sent)
+
+
+# -- a root that is not durable
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("what", ["a repeat", "a repeat that is asked for", "a push of nothing new"])
+def test_what_is_acknowledged_of_another_process_is_durable(
+    storage: MemoryTransport, history: History, clock: Clock, what: str, far: bool
+) -> None:
+    """That process died between the rename of the root and the sync of its folder."""
+    inner: Transport = Lockless(storage) if far else storage
+    line = history.line(2)
+    push(repository_on(inner, clock), history, line[:1], {MAIN: line[0]})
+    request = request_id()
+    calls, whole = 0, freeze(storage)
+    for at in range(1, 100):
+        tried = thaw(whole)
+        dying = FaultyTransport(tried, fail_at=at, mode="die")
+        with contextlib.suppress(CodedError):
+            push(
+                repository_on(Lockless(dying) if far else dying, clock),
+                history,
+                line[1:],
+                {MAIN: line[1]},
+                request=request,
+            )
+        if dying.calls < at:
+            break
+        with contextlib.suppress(CodedError):
+            if far:
+                locks = repository_on(Lockless(tried), clock)
+                holder = locks.lock_holder()
+                if holder is not None:
+                    locks.break_lock(holder)
+        if refs_of(repository_on(tried, clock)) != {MAIN: line[1]}:
+            continue
+        calls += 1
+        # The client asks another server.
+        other = repository_on(Lockless(tried) if far else tried, clock)
+        if what == "a repeat":
+            assert not push(other, history, line[1:], {MAIN: line[1]}, request=request, age=1000).swapped
+        elif what == "a repeat that is asked for":
+            assert other.earlier(request, 1000) is not None
+        else:
+            assert not push(other, history, line[1:], {MAIN: line[1]}).swapped
+        assert refs_of(repository_on(tried.crash(), clock)) == {MAIN: line[1]}
+    assert calls > 0
+
+
+# -- a root that is put back under a running server
+
+
+def test_a_root_put_back_while_a_push_is_on_its_way(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    """As many revisions as there were: only what they are tells the difference."""
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(f"p/{ROOT}")
+    push(repository, history, line[1:2], {MAIN: line[1]})
+    sent = upload(repository, history.body(line[2:]), 1)
+    put_back(storage, root)
+    (other,) = history.line(1, line[0], "other")
+    push(repository, history, [other], {SIDE: other})
+    with pytest.raises(MissingParents):
+        commit(repository, {MAIN: line[2]}, sent)
+    assert refs_of(repository) == {MAIN: line[0], SIDE: other}
+    check_whole(repository, history)
+
+
+def test_a_root_put_back_under_a_push_of_nothing_new(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(f"p/{ROOT}")
+    push(repository, history, line[1:], {MAIN: line[1]})
+    sent = upload(repository, history.body(line[1:]), 1)
+    put_back(storage, root)
+    with pytest.raises(MissingParents):
+        commit(repository, {SIDE: line[1]}, sent)
+    assert refs_of(repository) == {MAIN: line[0]}
+    check_whole(repository, history)
+
+
+def test_a_repack_meanwhile_needs_no_second_check(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The joined pack says what it replaces; after a second one nobody does, and the push is checked again."""
+    line = history.line(8)
+    for each in line[:4]:
+        push(repository, history, [each], {MAIN: each})
+    checked: list[Upload] = []
+    check_again = Upload.check_again
+
+    def counted(upload: Upload, *arguments: object) -> None:
+        checked.append(upload)
+        check_again(upload, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Upload, "check_again", counted)
+    sent = upload(repository, history.body(line[4:5]), 1)
+    repository.repack()
+    commit(repository, {MAIN: line[4]}, sent)
+    assert checked == []
+    sent = upload(repository, history.body(line[5:6]), 1)
+    for name in (b"one", b"two"):
+        (other,) = history.line(1, line[0], name.decode())
+        push(repository, history, [other], {name: other})
+        repository.repack()
+    commit(repository, {MAIN: line[5]}, sent)
+    assert checked == [sent]
+    assert repository.snapshot().view.ref(MAIN) == (Tip(line[5]),)
+    check_whole(repository, history)
+
+
+# -- a writer that is stopped
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_writer_that_was_stopped_while_its_pack_was_swept(
+    storage: MemoryTransport, history: History, clock: Clock, monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    """Stopped for two days before it takes the lock: its pack is in `lost/`, and it is told so."""
+    inner: Transport = Lockless(storage) if far else storage
+    line = history.line(2)
+    push(repository_on(inner, clock), history, line[:1], {MAIN: line[0]})
+    slow = repository_on(inner, clock)
+    swapping = RootFile.swapping
+
+    @contextlib.contextmanager
+    def stopped(file: RootFile, first: object = (), needed: object = ()) -> Iterator[Swap]:
+        if file is slow.file and needed:
+            file.above.perform(first)  # type: ignore[arg-type]
+            first = ()
+            clock.now += 2 * DAY
+            other = repository_on(inner, clock)
+            assert other.collect_garbage_files() >= 2
+            assert len(storage.list_directory(f"p/{LOST}")) == 2
+        with swapping(file, first, needed) as swap:  # type: ignore[arg-type]
+            yield swap
+
+    monkeypatch.setattr(RootFile, "swapping", stopped)
+    with pytest.raises(TransportFailed, match="moved away while its writer was stopped"):
+        push(slow, history, line[1:], {MAIN: line[1]})
+    monkeypatch.undo()
+    after = repository_on(inner, clock)
+    assert refs_of(after) == {MAIN: line[0]}
+    check_whole(after, history)
+    push(after, history, line[1:], {MAIN: line[1]})
+    check_whole(after, history)
+
+
+# -- clocks
+
+
+@pytest.mark.parametrize("hours", [-1, 1, 26, 24 * 365])
+def test_a_repeat_after_the_clock_was_set_overwrites_nothing(
+    repository: PackRepository, history: History, clock: Clock, hours: int
+) -> None:
+    """The first one's answer was lost; somebody else has pushed since."""
+    line = history.line(3)
+    many = {b"refs/tags/%d" % number: line[0] for number in range(400)}
+    push(repository, history, line[:1], {MAIN: line[0]})
+    request = request_id()
+    push(repository, history, line[1:2], {MAIN: line[1], **many}, request=request)
+    clock.now += hours * 3600
+    push(repository, history, line[2:], {MAIN: line[2]})
+    for _ in range(3):
+        push(repository, history, [], {b"refs/tags/%d" % number: line[1] for number in range(400)})
+        push(repository, history, [], {b"refs/tags/%d" % number: line[0] for number in range(400)})
+    again = push(repository, history, line[1:2], {MAIN: line[1], **many}, request=request, age=60_000)
+    assert not again.swapped
+    assert refs_of(repository)[MAIN] == line[2]
+
+
+def test_a_push_from_a_clock_in_the_future_stops_no_tidying(
+    repository: PackRepository, history: History, clock: Clock, storage: MemoryTransport
+) -> None:
+    line = history.line(16)
+    now = clock.now
+    for each in line:
+        push(repository, history, [each], {MAIN: each})
+    clock.now = now + 3650 * DAY
+    repository.repack()
+    assert len(storage.list_directory(f"p/{PACKS}")) == 34
+    clock.now = now + 60
+    repository.collect_garbage_files()  # Their day begins with this.
+    assert len(storage.list_directory(f"p/{PACKS}")) == 34
+    clock.now = now + 2 * DAY
+    repository.collect_garbage_files()
+    assert len(storage.list_directory(f"p/{PACKS}")) == 2
+    check_whole(repository, history)
+
+
+@pytest.mark.parametrize("clock_of", [lambda now: now - 10 * DAY, lambda now: now + 10 * DAY])
+def test_a_server_with_another_clock_deletes_nothing_that_is_needed(
+    repository: PackRepository,
+    history: History,
+    clock: Clock,
+    storage: MemoryTransport,
+    clock_of: Callable[[float], float],
+) -> None:
+    line = history.line(16)
+    for each in line[:15]:
+        push(repository, history, [each], {MAIN: each})
+    sent = upload(repository, history.body(line[15:]), 1)
+    repository.repack()
+    other = repository_on(storage, Clock(clock_of(clock.now)))
+    other.collect_garbage_files()
+    commit(repository, {MAIN: line[15]}, sent)
+    check_whole(other, history)
+    assert refs_of(other) == {MAIN: line[15]}
