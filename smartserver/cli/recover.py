@@ -27,7 +27,7 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
     root was put back. PATH is a folder, or the URL of a store (sftp://, vfs://).
 
     Each change is listed with its ID, time, user and what it changed. The changes named by ID are restored; without ID
-    all that were surely made, since a later change or the log tells of them; with --all those too that may not have
+    all that were surely made, since a later change tells of them; with --all those too that may not have
     been acknowledged to the client. The last change before the old root was put back is one of these. A branch that
     was changed since is never overwritten: that change is named, and stays listed.
 

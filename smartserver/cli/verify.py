@@ -45,9 +45,8 @@ def command(flags: frozenset[str], path: str) -> None:
     verdict = count(len(report.problems), "problem") if report.problems else "all well"
     click.echo(f"{', '.join(what)}, {size(report.size)}: {verdict}")
     if report.lost:
-        click.echo(
-            f"{count(report.lost, 'change')} on disk that the root does not know: smartserver recover lists them"
-        )
+        lost = count(report.lost, "change")
+        click.echo(f"{lost} on disk unknown to the root: smartserver recover lists them")
     if report.problems:
         sys.exit(1)
 

@@ -40,7 +40,8 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
 
     incarnation: Bytes16
     previous: bytes
-    """The request of the newest log entry in the root it was planned on: so that change was made. Empty: not known."""
+    """The request of the newest log entry in the root it was planned on, or its mark where a file has that entry: so
+    that change was made."""
     entry: LogEntry | None
     """What the log will say; the version may turn out higher. None: a repack."""
     replaces: tuple[Bytes16, ...] = ()

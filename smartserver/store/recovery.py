@@ -2,8 +2,8 @@
 
 An older root, put back from a backup, takes later changes out of the repository. Their intents, packs and log files are
 still there, in their places or in `lost/`. They are found by their requests: those that the log has were made and are
-no matter. A change that a log file or a later change tells of was made, and its client may have been told so. Of the
-last change before the root was lost nothing tells that: it may never have been acknowledged.
+no matter. A change was made when a later one names it as the one before, or has followed it in a log file. Nothing
+tells that of the last change before the root was lost: it may never have been acknowledged.
 
 Restoring is pushing again: the segments of the pack are checked like any upload and its entry is carried out under its
 own request, each change of a ref only where the ref is what it was before that change. So nothing that came since is
@@ -26,7 +26,7 @@ from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import strays
 from smartserver.store.document import DECLARED, MAP, REFS, SETTINGS, PackEntry, Root, decode_value, encode_value
 from smartserver.store.format import LOST, PACKS
-from smartserver.store.log import LogChange, LogEntry
+from smartserver.store.log import MARK, LogChange, LogEntry
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
 from smartserver.store.root import RootView, next_root
@@ -50,7 +50,7 @@ class LostChange:
     incarnation: bytes | None
     """Of the repository that it was made in; None: a log file has it, which does not say."""
     made: bool = False
-    """Whether it surely was made: a log file or a later change tells of it."""
+    """Whether it surely was made: a later change tells of it."""
     strays: list[Stray] = field(default_factory=list)
     """The files that it is written down in; one of them is its pack, where it brought revisions."""
 
@@ -100,12 +100,13 @@ def find(file: RootFile) -> Findings:
     changes: dict[bytes, LostChange] = {}
     joined: list[Stray] = []
     others: list[str] = []
-    previous: set[bytes] = set()
+    previous: set[tuple[int | None, bytes]] = set()
     for stray in strays.find(folder, listed, root, {each.name for each in view.dropped()}):
         if stray.is_log:
             entries = stray.entries(folder)
             for entry in entries:
-                _note(changes, LostChange(entry, None, made=True, strays=[stray]))
+                # The file may have been written for the newest one, by a writer that died before the root was swapped.
+                _note(changes, LostChange(entry, None, made=entry is not entries[-1], strays=[stray]))
             others += () if entries else stray.paths
             continue
         intent = stray.intent(folder)
@@ -114,11 +115,12 @@ def find(file: RootFile) -> Findings:
         elif intent.entry is None:
             joined.append(stray)
         else:
-            previous.add(intent.previous)
+            previous |= {(intent.entry.version - 1, intent.previous), (None, intent.previous)}
             _note(changes, LostChange(intent.entry, intent.incarnation, strays=[stray]))
     unknown = [each for each in changes.values() if not _is_logged(view, each.entry.request)]
     for each in unknown:
-        each.made |= each.entry.request in previous
+        version, request = each.entry.version, each.entry.request
+        each.made |= (None, request) in previous or (version, request[:MARK]) in previous
     unknown.sort(key=lambda each: (each.incarnation not in (None, root.incarnation), each.entry.version))
     paths = [GetStat(pack_path(entry.name)) for entry in root.packs]
     folder.perform(paths)

@@ -408,8 +408,9 @@ class DraftRoot:
 
     def intent(self) -> Intent:
         """What is to be written down before the root is swapped."""
-        log = self._view.root.log
-        return Intent(self.incarnation, log[-1].request if log else b"", self.entry)
+        root = self._view.root
+        previous = root.log[-1].request if root.log else root.log_mark.to_bytes(swap_log.MARK, "big")
+        return Intent(self.incarnation, previous, self.entry)
 
     def fold_log(self) -> None:
         """Move all of the log to a file."""
