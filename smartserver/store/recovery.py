@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.errors import CorruptFile, MissingBase, MissingParents, NoSuchRepository, OutcomeUnknown
 from smartserver.store import strays
 from smartserver.store.document import DECLARED, MAP, REFS, SETTINGS, PackEntry, Root, decode_value, encode_value
 from smartserver.store.format import LOST, PACKS
@@ -35,7 +35,7 @@ from smartserver.store.strays import Stray
 from smartserver.store.swap import RootFile
 from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport
-from transports.errors import CodedError, NoSuchFile
+from transports.errors import CodedError, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, ListDirectory, Rename, SyncDirectory
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def restore(
     repository: PackRepository,
     findings: Findings,
     chosen: Sequence[LostChange],
-    report: Callable[[LostChange, str], None],
+    report: Callable[[LostChange, str], None] = lambda change, why: None,
 ) -> int:
     """Restore changes; how many. `report`: told of each, with what was wrong or nothing.
 
@@ -166,7 +166,7 @@ def restore(
     _renew(repository)
     for stray in findings.joined:
         # Only a change says which refs lead there: what is not reached does no harm.
-        with contextlib.suppress(CodedError):
+        with contextlib.suppress(MissingParents, MissingBase):  # It rests on what is in a pack of its own.
             _bring(repository, stray, repository.randomness(16), "recover", lambda transaction: b"")
     todo, done = list(chosen), 0
     while todo:
@@ -174,6 +174,8 @@ def restore(
         for change in todo:
             try:
                 _carry_out(repository, change)
+            except (TransportError, OutcomeUnknown):
+                raise
             except (CodedError, Conflict) as wrong:
                 later.append((change, str(wrong)))
             else:
@@ -186,7 +188,8 @@ def restore(
         todo = [change for change, _ in later]
     if cut:
         repository.repack()  # Which gives them an index.
-    _clear(repository)
+    with contextlib.suppress(TransportError):  # The changes are made, and another recovery clears the rest.
+        _clear(repository)
     return done
 
 

@@ -375,7 +375,7 @@ class PackRepository:
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Repack if needed, and after a repack collect garbage files if that was not done within the last hour.
+        """Repack if needed, and collect garbage files if that was not done within the last hour.
 
         `pace`: as `index_build.Pace`.
 
@@ -383,7 +383,8 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
-        if self.repack_if_needed(pace) and long_ago:
+        self.repack_if_needed(pace)
+        if long_ago:
             self.collect_garbage_files()
 
     def collect_garbage_files(self) -> int:

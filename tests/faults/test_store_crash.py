@@ -18,7 +18,8 @@ from builders import MAIN, Clock, History, Lockless, Repeatable, check_whole, pu
 from copies import freeze, thaw
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store.format import INCOMING, LOCK, LOG, TABLES
+from smartserver.store import recovery
+from smartserver.store.format import INCOMING, LOCK, LOG, LOST, ROOT, TABLES
 from smartserver.store.lock_folder import HELD, WHO
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
@@ -144,6 +145,30 @@ def delete(repository: PackRepository, _history: History) -> None:
     repository.delete(request_id(), 0, "user")
 
 
+def aged(repository: PackRepository, history: History, clock: Clock) -> None:
+    """An older root in place of the one that a push made, a day ago."""
+    three(repository, history, clock)
+    root = repository.folder.get(ROOT)
+    bring(repository, history)
+    repository.folder.put("root.backup", [root])
+    repository.folder.rename("root.backup", ROOT)
+    repository.folder.sync_directory("")
+    clock.now += DAY + 1
+
+
+def put_back(repository: PackRepository, history: History, clock: Clock) -> None:
+    """The pack of that push was moved to `lost/` since."""
+    aged(repository, history, clock)
+    repository.collect_garbage_files()
+    assert len(repository.folder.list_directory(LOST)) == 2
+
+
+def recover(repository: PackRepository, _history: History) -> None:
+    """All that there is."""
+    findings = recovery.find(repository.file)
+    recovery.restore(repository, findings, findings.changes)
+
+
 def three_refs(history: History) -> State:
     base = line(history, "base", 3)
     return {MAIN: base[2], SIDE: base[0]}
@@ -220,6 +245,8 @@ OPERATIONS = {
         few, lambda repository, history: repository.repack(), lambda history: {MAIN: line(history, "base", 3)[2]}
     ),
     "change settings": Operation(three, configure, three_refs),
+    "move to lost": Operation(aged, lambda repository, history: repository.collect_garbage_files(), three_refs),
+    "recover": Operation(put_back, recover, brought),
     "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
 }
 
