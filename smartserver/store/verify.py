@@ -25,6 +25,7 @@ from smartserver.records.segment import decode_segment, frames
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import RecentRecords
+from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
@@ -36,6 +37,7 @@ from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
 from transports.errors import PermissionDenied, TransportError, TransportFailed
 
@@ -69,6 +71,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
 class _Verification:
     def __init__(self, file: RootFile, root: Root, progress: Progress) -> None:
         self._folder = file.folder
+        self._again = reader(file, TextCache(0))
         self._root = root
         self._rules = rules_of(root.vcs)
         self._progress = progress
@@ -115,7 +118,8 @@ class _Verification:
         count, problem = len(packs), ""
         while True:
             try:
-                snapshot = Snapshot.open(self._folder, structs.replace(self._root, packs=packs[:count]))
+                root = structs.replace(self._root, packs=packs[:count])
+                snapshot = Snapshot.open(self._folder, root, again=self._again)
                 break
             except (CorruptFile, TransportError) as wrong:
                 count, problem = count - 1, damage(wrong)
