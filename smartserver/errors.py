@@ -23,7 +23,8 @@ CodedError (transports.errors)
         ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber, NoSuchTag
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
-        └── CorruptFile
+        ├── CorruptFile
+        └── RepositoryChanged      what was being read is gone: ask again
 """
 
 from __future__ import annotations
@@ -485,6 +486,16 @@ class CorruptFile(RepositoryError, code="corrupt-file"):
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.offset}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class RepositoryChanged(RepositoryError, code="repository-changed", retryable=True):
+    """The repository was recreated, or revisions were removed from it, while a request read `file`, which is gone."""
+
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.file} is gone: the repository was recreated or lost revisions while it was read; try again"
 
 
 def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:

@@ -46,7 +46,7 @@ class Stat:
 
 
 class ReadFile(abc.ABC):
-    """An open file for reading by position; usable from several threads at once, closed when none of them reads.
+    """An open file for reading by position; usable from several threads at once, closed with its last reference.
     With `Capability.HANDLES` it stays readable after a delete or rename."""
 
     @abc.abstractmethod
@@ -71,7 +71,7 @@ class ReadFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give the file back; closing twice is harmless."""
+        """Close the file early, once the reads under way are done; closing twice is harmless."""
 
 
 class WriteFile(abc.ABC):

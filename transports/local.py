@@ -99,36 +99,51 @@ def _lock_within(descriptor: int, wait: float) -> bool:
             return True
 
 
-class _LocalReadFile(ReadFile):
-    def __init__(self, descriptor: int, path: str) -> None:
-        self._descriptor = descriptor
-        self._path = path
+class _Descriptor:
+    """An open descriptor, closed with the last reference to it. A call that uses the number holds a reference, so that
+    no other thread can close it meanwhile: the system would give the number to another file, whose bytes were read."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def __del__(self) -> None:
-        # Where several threads share a file, the last to let go of it closes it.
         with contextlib.suppress(OSError):
-            self.close()
+            os.close(self.number)
+
+
+class _LocalReadFile(ReadFile):
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor: _Descriptor | None = _Descriptor(descriptor)
+        self._path = path
+
+    def _open(self) -> _Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise TransportFailed(self._path, "the file is closed")
+        return descriptor
 
     def read_at(self, offset: int, size: int) -> bytes:
+        descriptor = self._open()
         with _translated(self._path):
-            chunk = os.pread(self._descriptor, size, offset)
+            chunk = os.pread(descriptor.number, size, offset)
             if len(chunk) == size or not chunk:
                 return chunk
             chunks = [chunk]  # A signal or the system's limit of 2 GiB a call may cut a read short.
             offset, size = offset + len(chunk), size - len(chunk)
-            while size and (chunk := os.pread(self._descriptor, size, offset)):
+            while size and (chunk := os.pread(descriptor.number, size, offset)):
                 chunks.append(chunk)
                 offset, size = offset + len(chunk), size - len(chunk)
         return b"".join(chunks)
 
     def size(self) -> int:
+        descriptor = self._open()
         with _translated(self._path):
-            return os.fstat(self._descriptor).st_size
+            return os.fstat(descriptor.number).st_size
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        self._descriptor = None
 
 
 class _LocalWriteFile(WriteFile):

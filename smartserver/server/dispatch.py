@@ -17,6 +17,7 @@ from smartserver.errors import (
     LimitExceeded,
     NoSuchRepository,
     NotDone,
+    RepositoryChanged,
     RequestRefused,
     Unsupported,
 )
@@ -30,9 +31,9 @@ from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
 
-ALWAYS = (AccessDenied, Banned, CorruptFile, NoSuchRepository, TransportError)
-"""What any verb may raise, since any may meet a damaged or missing repository, a user without permission, or a store
-some of whose calls are banned."""
+ALWAYS = (AccessDenied, Banned, CorruptFile, NoSuchRepository, RepositoryChanged, TransportError)
+"""What any verb may raise, since any may meet a damaged, missing or recreated repository, a user without permission, or
+a store some of whose calls are banned."""
 
 REQUEST_ID = 16
 """Bytes of a request's id."""

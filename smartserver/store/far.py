@@ -5,18 +5,23 @@ On this machine each read is a call of its own, and nothing here is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
 from smartserver.store.document import PackEntry
 from smartserver.store.pack import TRAILER, PackReader, decode_header, encode_header
 from transports.base import Capability, Transport
+from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
 """Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
 trips are little of it, and few enough to be held for each reader and writer."""
+MOVES = 4
+"""Times in one read that packs are looked for under the present root because one is gone: as `states.ROOT_READS`."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
@@ -26,24 +31,48 @@ def is_far(transport: Transport) -> bool:
     return not transport.capabilities & (Capability.MMAP | Capability.LOCK)
 
 
-class FarPack(PackReader):
-    """A pack of such a store; that it is there, and what the root says, is seen with the first read."""
+class Place(NamedTuple):
+    """Where the segments of a pack lie."""
 
-    def __init__(self, transport: Transport, path: str, entry: PackEntry, kinds: Sequence[Kind]) -> None:
-        self.name = path
-        self.length = entry.length
+    path: str
+    """The file."""
+    entry: PackEntry
+    """What the root says of that file."""
+    shift: int
+    """What is added to the pack's own offsets."""
+
+
+Find = Callable[[], Place | None]
+"""Looks under the present root for the segments of a pack whose file is gone; None: the root still names that file.
+
+Raises RepositoryChanged where they are not there, and CorruptFile, Unsupported and TransportError as `States.read`."""
+
+
+class FarPack(PackReader):
+    """A pack of such a store, read by its path. The first read proves that the file is what the root says; where it is
+    gone, its segments are read from the pack that has them now."""
+
+    def __init__(self, transport: Transport, place: Place, kinds: Sequence[Kind], find: Find) -> None:
+        """`place`: the pack itself."""
+        self.name = place.path
+        self.length = place.entry.length
         self.kinds = tuple(kinds)
         self.header = encode_header(kinds)
         self.first = len(self.header)
-        self.end = entry.length - TRAILER
+        self.end = self.length - TRAILER
         self.transport = transport
+        self._place = place
+        self._find = find
+        self._own_hash = place.entry.hash
         self._trailer = b""
-        """Once the file is proved."""
+        """The hash the pack ends with, once that was read."""
+        self._proved = False
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
         """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
-        proof = [] if self._trailer else [(0, self.first), (self.end, TRAILER)]
-        return ReadRanges(self.name, [*proof, *ranges])
+        path, entry, shift = self._place
+        proof = [] if self._proved else [(0, self.first), (entry.length - TRAILER, TRAILER)]
+        return ReadRanges(path, [*proof, *[(offset + shift, size) for offset, size in ranges]])
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
         """The last `count` ranges of a step that was performed.
@@ -53,17 +82,30 @@ class FarPack(PackReader):
         """
         found = step.result
         if len(found) > count:
+            path, entry, _ = self._place
             head, tail = found[:2]
             if len(tail) != TRAILER or self.end < self.first:
-                raise CorruptFile(self.name, self.end, f"ends before byte {self.length}")
+                raise CorruptFile(path, entry.length - TRAILER, f"ends before byte {entry.length}")
             if head != self.header:
-                kinds, _ = decode_header(head, self.name)
-                raise CorruptFile(self.name, 0, f"its kinds are {kinds}, the repository's {self.kinds}")
-            self._trailer = tail
+                kinds, _ = decode_header(head, path)
+                raise CorruptFile(path, 0, f"its kinds are {kinds}, the repository's {self.kinds}")
+            self._trailer = self._trailer or tail
+            self._proved = True
         return found[len(found) - count :]
 
-    def close(self) -> None:
-        """There is nothing to give back."""
+    def move(self) -> bool:
+        """Look where its segments lie now, because a file is gone; whether that is another place.
+
+        Raises:
+            RepositoryChanged: they are not there any more.
+            CorruptFile, Unsupported, TransportError: the present root cannot be read.
+        """
+        place = self._find()
+        if place is None or place == self._place:
+            return False
+        # The joined pack was written only where this one ended with the hash that the root named.
+        self._place, self._proved, self._trailer = place, False, self._own_hash
+        return True
 
     def trailer(self) -> bytes:
         """As of any pack; it came with the first read."""
@@ -77,9 +119,7 @@ class FarPack(PackReader):
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
         """
-        step = self.ask(ranges)
-        self.transport.perform([step])
-        return self.take(step, len(ranges))
+        return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
         """Not asked: it would be one more trip, to save a check that needs none."""
@@ -102,23 +142,39 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
         pack.check_inside(offset, size)
         by_pack.setdefault(pack, []).append(number)
     found: dict[int, bytes] = {}
-    asked: list[tuple[FarPack, list[int], ReadRanges]] = []
+    asked: list[tuple[FarPack, Sequence[tuple[int, int]]]] = []
+    places: list[int] = []
     for pack, numbers in by_pack.items():
         ranges = [wanted[number][1:] for number in numbers]
         if isinstance(pack, FarPack):
-            asked.append((pack, numbers, pack.ask(ranges)))
+            asked.append((pack, ranges))
+            places += numbers
         else:
             found.update(zip(numbers, pack.read_ranges(ranges), strict=True))
-    if asked:
-        asked[0][0].transport.perform([step for _, _, step in asked])
-    for far, numbers, step in asked:
-        found.update(zip(numbers, far.take(step, len(numbers)), strict=True))
+    found.update(zip(places, itertools.chain.from_iterable(_read(asked)), strict=True))
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_whole(found[number], offset, size)
     return [found[number] for number in range(len(wanted))]
 
 
-Place = tuple[int, int]
+def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
+    """Ranges of several far packs, in one trip where none of them is gone."""
+    for moves_left in range(MOVES, -1, -1):
+        steps = [pack.ask(ranges) for pack, ranges in asked]
+        try:
+            if steps:
+                asked[0][0].transport.perform(steps)
+        except NoSuchFile:
+            # All of them: the next one that is gone would be met only by the next trip.
+            moved = [pack.move() for pack, _ in asked] if moves_left else []
+            if not any(moved):
+                raise
+            continue
+        return [pack.take(step, len(ranges)) for (pack, ranges), step in zip(asked, steps, strict=True)]
+    raise AssertionError("the last read returns or raises")
+
+
+Spot = tuple[int, int]
 """Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
 
 
@@ -126,12 +182,12 @@ class Fetched:
     """The bytes of records that were read together, each until it is asked for; usable from several threads."""
 
     def __init__(self) -> None:
-        self._content: dict[Place, bytes] = {}
+        self._content: dict[Spot, bytes] = {}
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, place: Spot) -> bool:
         return place in self._content
 
-    def read(self, wanted: Mapping[Place, tuple[PackReader, int, int]]) -> None:
+    def read(self, wanted: Mapping[Spot, tuple[PackReader, int, int]]) -> None:
         """Read records, each with its pack, offset and size; what was read before and is too much by now is let go.
 
         Raises:
@@ -142,7 +198,7 @@ class Fetched:
             self._content.clear()
         self._content.update(zip(wanted, read_across(list(wanted.values())), strict=True))
 
-    def take(self, place: Place) -> bytes | None:
+    def take(self, place: Spot) -> bytes | None:
         """What was read of a record, once; None where it was not."""
         return self._content.pop(place, None)
 

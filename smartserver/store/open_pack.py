@@ -1,6 +1,9 @@
 """`OpenPack`: a pack and its index in use. The index is opened with the snapshot that names it, the pack when read.
 
-A file that is gone (`NoSuchFile`) means that the root moved on: the caller reads it again.
+A pack that was joined with others is deleted a day later, and a snapshot may be read for longer than that. Its segments
+lie in the joined pack as they were. So a pack that is gone when it is first read is looked for under the present root,
+by the ids and lengths of all its segments, and read there. Files are closed with the last reference to them, never by
+name or number: a reader that began keeps what it reads from.
 """
 
 from __future__ import annotations
@@ -10,18 +13,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Key, Kind
+from smartserver.store import far
 from smartserver.store.document import PackEntry
-from smartserver.store.far import FarPack, is_far
+from smartserver.store.far import FarPack, Place, is_far
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
-from smartserver.store.pack import PackReader
+from smartserver.store.pack import MovedPack, PackReader
 from transports.base import Transport
 from transports.errors import NoSuchFile
 
 FilesRead = Mapping[str, bytes | None]
 """Files by path, and what is in them; None: there is no such file."""
 NONE_READ: FilesRead = {}
+
+Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
+"""Looks under the present root for the pack that has the segments of a pack that is gone, by its index, and how many
+bytes further on they lie there. None: the root still names the pack, so that it is missing.
+
+Raises RepositoryChanged where they are nowhere, and CorruptFile, Unsupported and TransportError as `States.read`."""
 
 
 def pack_path(name: bytes) -> str:
@@ -35,9 +45,9 @@ def index_path(name: bytes) -> str:
 
 
 class OpenPack:
-    """A pack and its index, shared by the snapshots whose roots name it; closed when the last lets go of it."""
+    """A pack and its index, shared by the snapshots whose roots name it."""
 
-    def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind]) -> None:
+    def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind], seek: Seek) -> None:
         self.entry = entry
         self.path = pack_path(entry.name)
         self.far = is_far(transport)
@@ -47,15 +57,17 @@ class OpenPack:
         """The index as made from the pack, where its file was missing or damaged."""
         self._transport = transport
         self._kinds = tuple(kinds)
+        self._seek = seek
         self._reader: PackReader | None = None
         self._opening = threading.Lock()
 
     @property
     def reader(self) -> PackReader:
-        """The pack's file, opened when first asked for.
+        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now.
 
         Raises:
-            NoSuchFile: it is gone.
+            NoSuchFile: it is gone, and the present root names it.
+            RepositoryChanged: it is gone, and its segments are nowhere.
             CorruptFile: not of the length or the kinds the root names.
             TransportFailed: the store failed.
         """
@@ -64,24 +76,46 @@ class OpenPack:
             with self._opening:
                 reader = self._reader
                 if reader is None:
-                    reader = self._open()
+                    reader = self._reader = self._open()
         return reader
 
     def _open(self) -> PackReader:
+        entry, index, seek = self.entry, self.index, self._seek
+
+        def find() -> Place | None:
+            found = seek(entry, index)
+            return None if found is None else Place(pack_path(found[0].name), *found)
+
         if self.far:
-            reader: PackReader = FarPack(self._transport, self.path, self.entry, self._kinds)
-            self._reader = reader
-            return reader
-        file = self._transport.open_read(self.path)
+            # It holds what it needs to find itself, and not this, which would keep both alive.
+            return FarPack(self._transport, Place(self.path, entry, 0), self._kinds, find)
         try:
-            reader = PackReader(file, self.entry.length, self.path)
-            if reader.kinds != self._kinds:
-                raise CorruptFile(self.path, 0, f"its kinds are {reader.kinds}, the repository's {self._kinds}")
-        except BaseException:
-            file.close()
-            raise
-        self._reader = reader
+            return self._open_at(self.path, entry)
+        except NoSuchFile:
+            for moves_left in range(far.MOVES, 0, -1):
+                place = find()
+                if place is None:
+                    raise
+                try:
+                    inside = self._open_at(place.path, place.entry)
+                except NoSuchFile:
+                    if moves_left == 1:
+                        raise
+                    continue
+                return MovedPack(inside, place.shift, entry.length, entry.hash, self.path)
+            raise AssertionError("the last move returns or raises") from None
+
+    def _open_at(self, path: str, entry: PackEntry) -> PackReader:
+        reader = PackReader(self._transport.open_read(path), entry.length, path)
+        if reader.kinds != self._kinds:
+            raise CorruptFile(path, 0, f"its kinds are {reader.kinds}, the repository's {self._kinds}")
         return reader
+
+    def _alone(self) -> PackReader:
+        """The pack's file, before its index is there to find it elsewhere."""
+        if self.far:
+            return FarPack(self._transport, Place(self.path, self.entry, 0), self._kinds, lambda: None)
+        return self._open_at(self.path, self.entry)
 
     def open_index(self, resolve: Callable[[int, Key], Row | None], read: FilesRead = NONE_READ) -> None:
         """Map the index, or make it again from the pack where its file is missing, damaged or another pack's.
@@ -102,17 +136,14 @@ class OpenPack:
             if index.hash != self.entry.index_hash or index.pack_hash != self.entry.hash:
                 raise CorruptFile(path, len(view), "not the index the root names")
         except (CorruptFile, NoSuchFile):
-            self.rebuilt = rebuild(self.reader, resolve)
+            pack = self._alone()
+            self.rebuilt = rebuild(pack, resolve)
             index = Index(self.rebuilt, path)
             if index.pack_hash != self.entry.hash:
                 raise CorruptFile(
-                    self.path, self.reader.end, f"ends with {index.pack_hash.hex()}, expected {self.entry.hash.hex()}"
+                    self.path, pack.end, f"ends with {index.pack_hash.hex()}, expected {self.entry.hash.hex()}"
                 ) from None
         self.index = index
-
-    def __del__(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
 
 
 def _there(path: str, content: bytes | None) -> bytes:

@@ -225,6 +225,29 @@ class PackReader:
         except (Malformed, LimitExceeded) as wrong:
             raise CorruptFile(self.name, offset, f"segment: {wrong}") from wrong
 
-    def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        self._file.close()
+
+class MovedPack(PackReader):
+    """A pack that was joined with others and then deleted, read by its own offsets where its segments lie now."""
+
+    def __init__(self, inside: PackReader, shift: int, length: int, digest: bytes, name: str) -> None:
+        """`inside`: the joined pack; `shift`: what is added to an offset; `length`, `digest`: of the pack as it was."""
+        self.name = name
+        self.length = length
+        self.kinds = inside.kinds
+        self.header = inside.header
+        self.first = inside.first
+        self.end = length - TRAILER
+        self._inside = inside
+        self._shift = shift
+        self._digest = digest
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As of any pack."""
+        return self._inside.read_ranges([(offset + self._shift, size) for offset, size in ranges])
+
+    def _read_at(self, offset: int, size: int) -> bytes:
+        return self.read_ranges([(offset, size)])[0]
+
+    def trailer(self) -> bytes:
+        """As of any pack; the joined one was written only where the bytes had this hash."""
+        return self._digest

@@ -261,28 +261,26 @@ def _bring(
     plan: Callable[[RepositoryTransaction], bytes],
 ) -> None:
     """Commit with the segments of a pack as the body."""
-    with _open(repository.folder, stray) as pack:
-        upload = repository.receive(repository.begin(request, user), request=request)
-        try:
-            segments = size = 0
-            for _, content in pack.segments():
-                upload.write(content)
-                segments += 1
-                size += len(content)
-            upload.finish(segments, size)
-        except BaseException:
-            upload.abandon()
-            raise
-        repository.commit(request, 0, user, plan, upload)
+    pack = _open(repository.folder, stray)
+    upload = repository.receive(repository.begin(request, user), request=request)
+    try:
+        segments = size = 0
+        for _, content in pack.segments():
+            upload.write(content)
+            segments += 1
+            size += len(content)
+        upload.finish(segments, size)
+    except BaseException:
+        upload.abandon()
+        raise
+    repository.commit(request, 0, user, plan, upload)
 
 
-@contextlib.contextmanager
-def _open(folder: Transport, stray: Stray) -> Iterator[PackReader]:
+def _open(folder: Transport, stray: Stray) -> PackReader:
     found, path = stray.read_intent(folder), stray.pack
     if found is None or path is None:
         raise CorruptFile(stray.paths[0], 0, "its intent cannot be read")
-    with contextlib.closing(PackReader(folder.open_read(path), found[0], path)) as pack:
-        yield pack
+    return PackReader(folder.open_read(path), found[0], path)
 
 
 def _clear(repository: PackRepository) -> None:
@@ -319,24 +317,24 @@ def _restore_packs(folder: Transport, root: Root, findings: Findings) -> bool:
 def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
     """Make a pack again from the segments of a joined one; whether that has them."""
     header = encode_header(root.kinds)
-    with _open(folder, stray) as pack:
-        size = entry.length - len(header) - TRAILER
-        offsets = [offset for offset, _ in pack.segments()]
-        ends = {*offsets, pack.end}
-        starts = (start for start in offsets if start + size in ends)
-        start = next((each for each in starts if _hash(header, _pieces(pack, each, size)) == entry.hash), None)
-        if start is None:
-            return False
-        strays.make_lost(folder)
-        written = f"{LOST}/{entry.name.hex()}.cut"
-        with contextlib.suppress(NoSuchFile):
-            folder.delete(written)  # A crash left it.
-        with contextlib.closing(folder.create(written)) as file:
-            writer = PackWriter(file, pack.kinds)
-            for piece in _pieces(pack, start, size):
-                writer.append(piece)
-            writer.finish()
-            file.sync()
+    pack = _open(folder, stray)
+    size = entry.length - len(header) - TRAILER
+    offsets = [offset for offset, _ in pack.segments()]
+    ends = {*offsets, pack.end}
+    starts = (start for start in offsets if start + size in ends)
+    start = next((each for each in starts if _hash(header, _pieces(pack, each, size)) == entry.hash), None)
+    if start is None:
+        return False
+    strays.make_lost(folder)
+    written = f"{LOST}/{entry.name.hex()}.cut"
+    with contextlib.suppress(NoSuchFile):
+        folder.delete(written)  # A crash left it.
+    with contextlib.closing(folder.create(written)) as file:
+        writer = PackWriter(file, pack.kinds)
+        for piece in _pieces(pack, start, size):
+            writer.append(piece)
+        writer.finish()
+        file.sync()
     folder.perform([Rename(written, pack_path(entry.name)), SyncDirectory(PACKS), SyncDirectory(LOST)])
     return True
 

@@ -1,14 +1,17 @@
 """A snapshot: a root, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
 
-A file that is gone (`NoSuchFile`) means that the root moved on: the caller reads it again.
+To open one, an index or pack that is gone (`NoSuchFile`) means that the root moved on: the caller reads it again. Once
+it is open, a pack that is gone is read where its segments lie now (`open_pack`), as long as incarnation and epoch are
+the same: then neither ordinals nor segments have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile, LimitExceeded, shown
+from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
 from smartserver.records.check import rules_of, verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
@@ -19,8 +22,8 @@ from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
-from smartserver.store.index import EXTERNAL, NO_BASE, Row, record_digest
-from smartserver.store.open_pack import NONE_READ, OpenPack, index_path
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
+from smartserver.store.open_pack import NONE_READ, OpenPack, Seek, index_path, pack_path
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.segment_reader import SegmentReader
@@ -68,9 +71,15 @@ class Snapshot:
 
     @classmethod
     def open(
-        cls, transport: Transport, root: Root, previous: Snapshot | None = None, texts: TextCache | None = None
+        cls,
+        transport: Transport,
+        root: Root,
+        previous: Snapshot | None = None,
+        texts: TextCache | None = None,
+        again: Again | None = None,
     ) -> Snapshot:
-        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts.
+        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts. `again`: finds the
+        packs that are deleted while this is read; without it they are missing.
 
         Raises:
             NoSuchFile: a pack is gone: read the root again.
@@ -86,6 +95,7 @@ class Snapshot:
             if previous.root.packs == root.packs:
                 return cls(view, previous.packs, previous.graph, texts)
             opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
+        seek: Seek = partial(_seek, again, _family(root)) if again is not None else _named
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
@@ -99,7 +109,7 @@ class Snapshot:
                 pack, part = found
                 graph, missing = graph.with_index(pack.index, part)
             else:
-                pack = OpenPack(transport, entry, root.kinds)
+                pack = OpenPack(transport, entry, root.kinds, seek)
                 pack.open_index(cls(view, packs, graph, texts).first_row, read)
                 graph, missing = graph.with_index(pack.index)
             if missing:
@@ -198,10 +208,10 @@ class Snapshot:
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: as `record`.
         """
-        wanted: dict[far.Place, tuple[PackReader, int, int]] = {}
+        wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
         size = 0
         for location in locations:
-            place: far.Place | None = (location.pack, location.row)
+            place: far.Spot | None = (location.pack, location.row)
             while place is not None and place not in wanted:
                 number, row = place
                 index = self.packs[number].index
@@ -245,6 +255,27 @@ class Snapshot:
         """
         ranges = tuple(ranges)
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
+
+    def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
+        """The pack that has the segments of an index side by side, and how many bytes further on; None where none has.
+
+        A revision has one segment in a repository. That the lengths agree too tells it from what was pushed again over
+        a backup that was put back.
+        """
+        ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
+        if ordinal is None:
+            return None
+        number = self.graph.part_at(ordinal)
+        first = ordinal - self.graph.parts[number].first
+        here = self.packs[number].index
+        shift = here.segment_offsets[first] - index.segment_offsets[0]
+        if first + index.segments > here.segments or any(
+            here.revision(first + segment) != index.revision(segment)
+            or here.segment_offsets[first + segment + 1] != index.segment_offsets[segment + 1] + shift
+            for segment in range(index.segments)
+        ):
+            return None
+        return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
         """The ordinal of a revision's first parent; None where it has none, or that one is a ghost.
@@ -390,3 +421,26 @@ def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile
 
 def _family(root: Root) -> tuple[object, ...]:
     return root.incarnation, root.epoch, root.kinds
+
+
+Again = Callable[[], Snapshot | None]
+"""Opens the repository as it is now; None where there is none any more.
+
+Raises CorruptFile, Unsupported and TransportError as `States.read`."""
+
+
+def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
+    """See `open_pack.Seek`. `family`: of the root that named the pack."""
+    now = again()
+    if now is None or _family(now.root) != family:
+        raise RepositoryChanged(pack_path(entry.name))
+    if entry in now.root.packs:
+        return None
+    place = now.place_of(index)
+    if place is None:
+        raise RepositoryChanged(pack_path(entry.name))
+    return place
+
+
+def _named(_entry: PackEntry, _index: Index) -> None:
+    """A `Seek` where the root is not read again."""

@@ -7,6 +7,7 @@ began with is kept for its commit too, which compares it with the root under the
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
@@ -15,7 +16,7 @@ from smartserver.store.document import Root
 from smartserver.store.far import is_far
 from smartserver.store.model import Seen
 from smartserver.store.root import RootView
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.snapshot import Again, Snapshot
 from smartserver.store.swap import RootFile
 from transports.errors import NoSuchFile
 
@@ -66,6 +67,7 @@ class States:
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._begun: State | None = None
+        self._again = reader(file, texts, self)
 
     @property
     def latest(self) -> Snapshot | None:
@@ -122,7 +124,7 @@ class States:
         with self._guard:
             latest = self._latest
         if latest is None or latest.root != root:  # As in `is_of`.
-            latest = Snapshot.open(self._file.folder, root, latest, self._texts)
+            latest = Snapshot.open(self._file.folder, root, latest, self._texts, self._again)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
                 kept = self._latest
@@ -134,3 +136,16 @@ class States:
         """Behind a link, once: what was read last. None where it is as well to read now."""
         begun, self._begun = self._begun, None
         return begun
+
+
+def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Again:
+    """Opens the repository as it is now. `states`: whose newest snapshot is taken over while they live; a strong
+    reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
+    """
+    known = None if states is None else weakref.ref(states)
+
+    def again() -> Snapshot | None:
+        living = None if known is None else known()
+        return (living or States(file, texts)).read().snapshot
+
+    return again

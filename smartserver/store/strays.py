@@ -161,11 +161,11 @@ def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> 
         CorruptFile: the pack is damaged.
         TransportError: the store failed.
     """
-    with contextlib.closing(PackReader(folder.open_read(path), length, path)) as pack:
-        for _, content in pack.segments():
-            ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
-            if ordinal is None or snapshot.segment(ordinal) != content:
-                return False
+    pack = PackReader(folder.open_read(path), length, path)
+    for _, content in pack.segments():
+        ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
+        if ordinal is None or snapshot.segment(ordinal) != content:
+            return False
     return True
 
 

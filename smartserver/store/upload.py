@@ -136,8 +136,8 @@ class Upload:
         assert quarantine is not None  # It holds the entry.
         intake = Intake(transaction, self._quarantine)
         try:
-            file = quarantine.open_pack()
-            with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:
+            with contextlib.closing(quarantine.open_pack()) as file:
+                pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
                     intake.take(decode_segment(content, 0, self._kinds), content)

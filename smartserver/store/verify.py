@@ -26,6 +26,7 @@ from smartserver.records.segment import decode_segment, frames
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import RecentRecords
+from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
@@ -38,8 +39,9 @@ from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
-from transports.errors import PermissionDenied, TransportError, TransportFailed
+from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
@@ -71,6 +73,7 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
 class _Verification:
     def __init__(self, file: RootFile, root: Root, progress: Progress) -> None:
         self._folder = file.folder
+        self._again = reader(file, TextCache(0))
         self._root = root
         self._rules = rules_of(root.vcs)
         self._progress = progress
@@ -117,7 +120,8 @@ class _Verification:
         count, problem = len(packs), ""
         while True:
             try:
-                snapshot = Snapshot.open(self._folder, structs.replace(self._root, packs=packs[:count]))
+                root = structs.replace(self._root, packs=packs[:count])
+                snapshot = Snapshot.open(self._folder, root, again=self._again)
                 break
             except (CorruptFile, TransportError) as wrong:
                 count, problem = count - 1, damage(wrong)
@@ -179,7 +183,10 @@ class _Verification:
 
     def _check_intent(self, pack: OpenPack) -> None:
         try:
-            with contextlib.closing(self._folder.open_read(pack.path)) as file:
+            with (
+                contextlib.suppress(NoSuchFile),  # Its segments lie elsewhere by now.
+                contextlib.closing(self._folder.open_read(pack.path)) as file,
+            ):
                 intent_behind(file, pack.path, pack.entry.length)
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))

@@ -118,7 +118,6 @@ def write_pack(
     file.close()
     reader = PackReader(transport.open_read(path), length, path)
     content = rebuild(reader, before.first_row if before is not None else no_base)
-    reader.close()
     transport.put(index_path(name), (content,))
     listed = list(revisions)
     return PackEntry(

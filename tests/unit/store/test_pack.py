@@ -54,7 +54,6 @@ def test_segments_come_back_with_their_offsets() -> None:
     for offset, segment in written:
         assert reader.read(offset, len(segment)) == segment
     assert reader.trailer() == digest
-    reader.close()
 
 
 def test_a_pack_without_segments() -> None:

@@ -203,7 +203,8 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     length, digest = writer.finish()
     snapshot = Snapshot.open(made.transport, made.root())
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
-    other = OpenPack(made.transport, entry, KINDS[:2])
+    other = OpenPack(made.transport, entry, KINDS[:2], lambda _entry, _index: None)
+    other.index = snapshot.packs[0].index
     with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
         written(made, [*snapshot.packs, other])
 

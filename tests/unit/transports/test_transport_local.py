@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from transports import local
-from transports.base import EntryKind
+from transports.base import EntryKind, ReadFile
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -132,6 +133,28 @@ def test_short_reads_are_continued(monkeypatch: pytest.MonkeyPatch, transport: L
     assert file.read_at(1, 100) == b"123456789"
     assert file.read_at(1, 4) == b"1234"
     file.close()
+
+
+def test_no_read_gets_the_bytes_of_another_file(
+    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport, tmp_path: Path
+) -> None:
+    """The file is closed, and another one opened, between the moment a read looks at the number and its call."""
+    transport.put("file", [b"right"])
+    transport.put("other", [b"wrong"])
+    file = transport.open_read("file")
+    others: list[ReadFile] = []
+
+    def interrupted(descriptor: int, size: int, offset: int, pread: Callable[..., bytes] = os.pread) -> bytes:
+        file.close()
+        others.append(transport.open_read("other"))
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    assert file.read_at(0, 5) == b"right"
+    with pytest.raises(TransportFailed, match="the file is closed"):
+        file.read_at(0, 5)
+    with pytest.raises(TransportFailed, match="the file is closed"):
+        file.size()
 
 
 def test_items_wider_than_a_byte_are_written_whole(transport: LocalTransport) -> None:
