@@ -15,6 +15,7 @@ file holds its entry, so an acknowledged change is always written down outside t
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from hashlib import blake2b
 
 import msgspec
@@ -22,7 +23,8 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.store.log import LogEntry
 from smartserver.store.tables import Bytes16
-from transports.base import ReadFile
+from transports.base import Transport
+from transports.steps import ReadRanges
 
 MAGIC = b"hpss-int"
 VERSION = 1
@@ -67,45 +69,75 @@ def encode_intent(intent: Intent) -> bytes:
     return content + blake2b(content, digest_size=16).digest()
 
 
-def read_intent(file: ReadFile, path: str) -> tuple[int, Intent | None]:
-    """Where the intent at the end of a file begins, and what it says; the file's size and None where there is none.
+Read = Callable[[int, int], bytes]
+"""Bytes of a file, by offset and size; fewer at its end."""
+
+TAIL = 4096
+"""Bytes read from the end of a file at once: the intent of a push of some ten refs."""
+
+
+def ranges_of(folder: Transport, path: str) -> Read:
+    """A file's bytes, each range in a trip of its own."""
+
+    def read(offset: int, size: int) -> bytes:
+        step = ReadRanges(path, [(offset, size)])
+        folder.perform([step])
+        return step.result[0]
+
+    return read
+
+
+def read_intent(read: Read, size: int, path: str) -> tuple[int, Intent | None]:
+    """Where the intent at the end of a file of that size begins, and what it says; the size and None where there is
+    none.
 
     Raises:
         CorruptFile: it is damaged.
-        TransportFailed: the store failed.
+        TransportError: the store failed.
     """
-    size = file.size()
-    footer = file.read_at(max(0, size - FOOTER.size), FOOTER.size)
-    if len(footer) < FOOTER.size:
-        return size, None
-    length, check = FOOTER.unpack(footer)
+    tail = read(max(0, size - TAIL), TAIL)
+    length = _length(tail)
     if not HEADER.size + FOOTER.size < length <= size:
         return size, None
-    content = file.read_at(size - length, length)
-    magic, version, flags = HEADER.unpack_from(content)
-    if magic != MAGIC:
+    content = tail[-length:] if length <= len(tail) else read(size - length, length)
+    if not content.startswith(MAGIC):
         return size, None
-    if (version, flags) != (VERSION, 0):
-        raise CorruptFile(path, size - length, f"intent version {version} flags {flags}, this release reads version 1")
-    if blake2b(memoryview(content)[:-16], digest_size=16).digest() != check:
-        raise CorruptFile(path, size - length, "the intent does not match its check")
-    try:
-        return size - length, _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(path, size - length, f"the intent cannot be read: {wrong}") from wrong
+    return size - length, _decode(content, path, size - length)
 
 
-def intent_behind(file: ReadFile, path: str, length: int) -> Intent | None:
-    """The intent that follows `length` bytes of a file; None where nothing follows.
+def intent_behind(read: Read, length: int, path: str) -> Intent | None:
+    """The intent that follows the first `length` bytes of a file; None where nothing follows.
 
     Raises:
         CorruptFile: what follows is no intent, or damaged.
-        TransportFailed: the store failed.
+        TransportError: the store failed.
     """
-    begin, intent = read_intent(file, path)
-    if begin != length:
-        raise CorruptFile(path, length, f"{begin - length} bytes follow that are no intent")
-    return intent
+    content = read(length, TAIL)
+    while len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
+        content += more
+    if not content:
+        return None
+    if _length(content) != len(content) or not content.startswith(MAGIC):
+        raise CorruptFile(path, length, f"{len(content)} bytes follow that are no intent")
+    return _decode(content, path, length)
+
+
+def _length(tail: bytes) -> int:
+    """What a footer says, or 0."""
+    length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
+    return length
+
+
+def _decode(content: bytes, path: str, offset: int) -> Intent:
+    _, version, flags = HEADER.unpack_from(content)
+    if (version, flags) != (VERSION, 0):
+        raise CorruptFile(path, offset, f"intent version {version} flags {flags}, this release reads version 1")
+    if blake2b(memoryview(content)[:-16], digest_size=16).digest() != content[-16:]:
+        raise CorruptFile(path, offset, "the intent does not match its check")
+    try:
+        return _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(path, offset, f"the intent cannot be read: {wrong}") from wrong
 
 
 def intent_path(version: int, name: bytes) -> str:

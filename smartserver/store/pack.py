@@ -203,7 +203,7 @@ class PackReader:
             CorruptFile: what follows its hash is damaged.
             TransportFailed: the store failed.
         """
-        intent = intent_behind(self._file, self.name, self.length)
+        intent = intent_behind(self._file.read_at, self.length, self.name)
         return () if intent is None else intent.replaces
 
     def segments(self) -> Iterator[tuple[int, bytes]]:

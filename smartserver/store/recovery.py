@@ -280,7 +280,7 @@ def _open(folder: Transport, stray: Stray) -> PackReader:
     found, path = stray.read_intent(folder), stray.pack
     if found is None or path is None:
         raise CorruptFile(stray.paths[0], 0, "its intent cannot be read")
-    return PackReader(folder.open_read(path), found[0], path)
+    return strays.open_pack(folder, path, found[0])
 
 
 def _clear(repository: PackRepository) -> None:

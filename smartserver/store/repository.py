@@ -506,7 +506,9 @@ class PackRepository:
         root, files = draft.finish()
         intent = draft.intent()
         noted = upload is not None and upload.intent is not None and upload.intent.is_same_change(intent)
-        if not noted and not root.deleted and root.version > 1:  # No older root can be put back over a first one.
+        changes = intent.entry is not None and intent.entry.changes
+        # No older root can be put back over a first one.
+        if changes and not noted and not root.deleted and root.version > 1:
             files.append((intent_path(root.version, self.randomness(8)), encode_intent(intent)))
         swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.folder, state.view)

@@ -18,12 +18,12 @@ from smartserver.records.segment import decode_segment
 from smartserver.store import log as swap_log
 from smartserver.store.document import Root
 from smartserver.store.format import LOG, LOST, PACKS, TABLES
-from smartserver.store.intent import SUFFIX, Intent, read_intent
+from smartserver.store.intent import SUFFIX, Intent, ranges_of, read_intent
 from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
-from transports.base import Transport
+from transports.base import ReadFile, Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, Rename, SyncDirectory
 
@@ -36,6 +36,8 @@ class Stray:
     """A file that the root does not name, or a pack with its index."""
 
     paths: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """Bytes of each."""
     modified: float
     """When the newest of them was last changed, by the store's clock."""
 
@@ -69,8 +71,8 @@ class Stray:
         path = self.paths[0] if self.is_intent else self.pack
         if path is None:
             return None
-        with contextlib.suppress(CorruptFile), contextlib.closing(folder.open_read(path)) as file:
-            begin, intent = read_intent(file, path)
+        with contextlib.suppress(CorruptFile):
+            begin, intent = read_intent(ranges_of(folder, path), self.sizes[self.paths.index(path)], path)
             return None if intent is None else (begin, intent)
         return None
 
@@ -117,7 +119,11 @@ def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collecti
         if look.result is not None:
             together.setdefault(stem(look.path), []).append(look)
     return [
-        Stray(tuple(look.path for look in group), max(look.result.modified for look in group if look.result))
+        Stray(
+            tuple(look.path for look in group),
+            tuple(look.result.size for look in group if look.result),
+            max(look.result.modified for look in group if look.result),
+        )
         for group in together.values()
     ]
 
@@ -154,6 +160,33 @@ def is_logged(stray: Stray, view: RootView) -> bool:
     return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
 
 
+class _Ranges(ReadFile):
+    """A file of which each range is read by a step of its own, on whatever store."""
+
+    def __init__(self, folder: Transport, path: str, size: int) -> None:
+        self._read = ranges_of(folder, path)
+        self._size = size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._read(offset, size)
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+def open_pack(folder: Transport, path: str, length: int) -> PackReader:
+    """A pack that no root names; `length`: where its intent begins.
+
+    Raises:
+        CorruptFile: it is no pack.
+        TransportError: the store failed.
+    """
+    return PackReader(_Ranges(folder, path, length), length, path)
+
+
 def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> bool:
     """Whether each segment of a pack is stored as it is.
 
@@ -161,7 +194,7 @@ def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> 
         CorruptFile: the pack is damaged.
         TransportError: the store failed.
     """
-    pack = PackReader(folder.open_read(path), length, path)
+    pack = open_pack(folder, path, length)
     for _, content in pack.segments():
         ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
         if ordinal is None or snapshot.segment(ordinal) != content:

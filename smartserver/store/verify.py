@@ -32,7 +32,7 @@ from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
-from smartserver.store.intent import intent_behind
+from smartserver.store.intent import intent_behind, ranges_of
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
@@ -183,11 +183,8 @@ class _Verification:
 
     def _check_intent(self, pack: OpenPack) -> None:
         try:
-            with (
-                contextlib.suppress(NoSuchFile),  # Its segments lie elsewhere by now.
-                contextlib.closing(self._folder.open_read(pack.path)) as file,
-            ):
-                intent_behind(file, pack.path, pack.entry.length)
+            with contextlib.suppress(NoSuchFile):  # Its segments lie elsewhere by now.
+                intent_behind(ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
 

@@ -466,9 +466,11 @@ def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[b
     assert (read.bytes_written, read.syncs) == (0, 0)
 
     wrote = dialog.ask(message((branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/x", line[1])))).counters
-    # The root a third time under the lock; the new one, synced, and its folder.
-    assert (wrote.files_opened, wrote.reads, wrote.bytes_read) == (4, 3, 3 * root)
-    assert (wrote.bytes_written, wrote.syncs) == (len(served.transport.get("project/root")), 2)
+    # The root a third time under the lock; the intent, synced, and its folder; the new root, synced, and its folder.
+    assert (wrote.files_opened, wrote.reads, wrote.bytes_read) == (5, 3, 3 * root)
+    (intent,) = served.transport.list_directory("project/log")
+    files = [len(served.transport.get(f"project/{each}")) for each in ("root", f"log/{intent}")]
+    assert (wrote.bytes_written, wrote.syncs) == (sum(files), 4)
 
 
 def test_a_refusal_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:

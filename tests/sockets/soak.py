@@ -1,0 +1,399 @@
+"""Everything at once, for as long as asked: `python tests/sockets/soak.py MINUTES FOLDER` (`make soak`).
+
+Two servers on one repository, writers, readers, slow readers, repacks, kills, CANCEL storms, zero bombs. Half-way an
+older root is put back, later the servers' clock jumps an hour ahead. Then what was acknowledged is compared with what
+is there after `smartserver recover`, and `verify` and `git fsck --strict` look at it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from builders import MAIN, History  # noqa: E402
+from dialogs import message  # noqa: E402
+from pushing import Source, connected, count_segments, push  # noqa: E402
+from serving import status_of  # noqa: E402
+
+from smartserver.client.call import Client  # noqa: E402
+from smartserver.client.media.tcp import TcpMedium  # noqa: E402
+from smartserver.client.medium import MediumError  # noqa: E402
+from smartserver.client.updates import Outcome  # noqa: E402
+from smartserver.errors import OutcomeUnknown  # noqa: E402
+from smartserver.store.repository import PackRepository  # noqa: E402
+from smartserver.verbs.repository_missing import MissingRequest, repository_missing  # noqa: E402
+from smartserver.verbs.repository_verify import VerifyRequest, repository_verify  # noqa: E402
+from smartserver.verbs.server_ping import PingRequest, server_ping  # noqa: E402
+from smartserver.wire.connection import Connection, Role  # noqa: E402
+from smartserver.wire.errors import RemoteProtocolError  # noqa: E402
+from smartserver.wire.events import Cancel, Request  # noqa: E402
+from smartserver.wire.limits import MAX_OPEN_REQUESTS  # noqa: E402
+from smartserver.wire.messages import encode  # noqa: E402
+from transports.errors import CodedError  # noqa: E402
+from transports.local import LocalTransport  # noqa: E402
+
+WRITERS, READERS = 8, 200
+SERVERS = 2
+KILL_EVERY = 15.0
+PACK_EVERY = 5.0
+SAVED_AT, PUT_BACK_AT, STEPPED_AT = 0.3, 0.5, 0.7
+"""When the root is saved and put back and the clock is stepped, as parts of the whole time."""
+STEP = 3600.0
+RSS = 600_000_000
+PING_P99 = 0.25
+NAME = "p"
+FAILURES = (CodedError, MediumError, RemoteProtocolError, OSError)
+"""What a request may end in while servers are killed."""
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@dataclass
+class Soak:
+    """The servers, and what was seen of them."""
+
+    folder: Path
+    seconds: float
+    ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SERVERS)])
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    rss: int = 0
+    kills: int = 0
+    acknowledged: list[tuple[float, bytes, bytes]] = field(default_factory=list)
+    """When, ref, tip."""
+    failures: Counter[str] = field(default_factory=Counter)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.root = self.folder / "root"
+        self.root.mkdir(parents=True)
+        self.clock = self.folder / "clock"
+        self.clock.write_bytes(struct.pack("d", 0.0))
+        self.log = (self.folder / "servers.log").open("ab")
+        self.processes = [self.start(port) for port in self.ports]
+
+    def start(self, port: int) -> subprocess.Popen[bytes]:
+        options = ["--listen", f"127.0.0.1:{port}", "--anonymous", "write"]
+        program = [sys.executable, str(HERE / "soak_clock.py"), str(self.clock), "serve", str(self.root), *options]
+        return subprocess.Popen(program, stdout=self.log, stderr=self.log)
+
+    def wait(self) -> None:
+        for port in self.ports:
+            while True:
+                try:
+                    with Client(lambda port=port: TcpMedium("127.0.0.1", port)) as client:  # type: ignore[misc]
+                        client.call(server_ping, PingRequest())
+                    break
+                except FAILURES:
+                    time.sleep(0.1)
+
+    def kill(self, number: int) -> None:
+        self.processes[number].kill()
+        self.processes[number].wait()
+        self.processes[number] = self.start(self.ports[number])
+        self.kills += 1
+
+    def watch(self) -> None:
+        """The memory of the servers, each second."""
+        while not self.over.wait(1):
+            for process in list(self.processes):
+                try:
+                    self.rss = max(self.rss, status_of(process.pid).get("VmRSS", 0) * 1024)
+                except OSError:
+                    continue
+
+    def write(self, number: int, history: History, base: bytes) -> None:
+        """Push: the first writers go on with a branch of their own, the others make one with each push."""
+        chance = random.Random(number)
+        tip, turn = base, 0
+        grows = number < WRITERS // 2
+        while not self.over.is_set():
+            turn += 1
+            text = b"%d of %d\n" % (turn, number) + chance.randbytes(600)
+            new = history.commit({"file": text, "kept": b"kept\n" * 50}, (tip,) if grows else (), f"{number}/{turn}")
+            ref = b"refs/heads/w%d" % number if grows else b"refs/heads/n%d/%d" % (number, turn)
+            while not self.over.is_set():
+                try:
+                    with connected(self.ports[chance.randrange(SERVERS)]) as remote:
+                        done = push(remote, Source(history), ref, new)
+                except FAILURES as wrong:
+                    self.failures[f"push: {type(wrong).__name__}"] += 1
+                    if not isinstance(wrong, OSError | MediumError | OutcomeUnknown):
+                        self.failures[f"push: {wrong}"[:200]] += 1
+                    time.sleep(0.3)
+                    continue
+                if done.outcome is not Outcome.REFUSED:
+                    self.acknowledged.append((time.monotonic(), ref, new))
+                    break
+                self.failures[f"push refused: {type(done.error).__name__}"] += 1
+                time.sleep(0.1)
+            tip = new
+            time.sleep(chance.uniform(0, 0.2))
+
+    def repack(self) -> None:
+        while not self.over.wait(PACK_EVERY):
+            try:
+                PackRepository(LocalTransport(self.root), NAME).repack()
+            except CodedError as wrong:
+                self.failures[f"pack: {wrong}"[:120]] += 1
+
+
+def tell(**found: object) -> None:
+    print(json.dumps(found), flush=True)
+
+
+def slowly(body: Iterable[bytes]) -> Iterator[bytes]:
+    for part in body:
+        time.sleep(0.05)
+        yield part
+
+
+def readers(ports: list[int], seconds: float) -> None:
+    """Pull everything again and again, some slowly; a connection that is lost is a server that was killed."""
+    end = time.monotonic() + seconds
+    counts: Counter[str] = Counter()
+    guard = threading.Lock()
+
+    def read(number: int) -> None:
+        chance = random.Random(number)
+        while time.monotonic() < end:
+            what = "read"
+            try:
+                with connected(ports[chance.randrange(len(ports))]) as remote:
+                    pulled = remote.pull()
+                    slow = number % 10 == 0
+                    if count_segments(slowly(pulled.body) if slow else pulled.body) != pulled.result.segments:
+                        what = "short"
+            except (MediumError, OSError):
+                what = "lost"
+            except Exception as wrong:
+                what = f"failed: {type(wrong).__name__}: {wrong}"[:200]
+            with guard:
+                counts[what] += 1
+            time.sleep(chance.uniform(0, 2))
+
+    threads = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(READERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.1, end + 30 - time.monotonic()))
+    tell(readers=dict(counts))
+
+
+def strangers(ports: list[int], seconds: float) -> None:
+    """CANCEL storms, and pushes of zeros that are given up half-way."""
+    end = time.monotonic() + seconds
+    counts: Counter[str] = Counter()
+    verify = encode(message((repository_verify, VerifyRequest()), path=NAME))
+    missing = encode(message((repository_missing, MissingRequest(refs=[MAIN])), path=NAME))
+
+    def storm() -> None:
+        client = Connection(Role.CLIENT)
+        with socket.create_connection(("127.0.0.1", random.choice(ports)), 5) as connection:
+            connection.settimeout(5)
+            for number in range(1, MAX_OPEN_REQUESTS + 1):
+                connection.sendall(client.send(Request(number, verify if number % 2 else missing)))
+                connection.sendall(client.send(Cancel(number)))
+                counts["cancelled"] += 1
+
+    def bomb() -> None:
+        history = History()
+        zeros = {f"zeros{number}": bytes(64 << 20) + b"%d" % number for number in range(3)}
+        (commit,) = [history.commit(zeros, (), "zeros")]
+        with connected(random.choice(ports), "bomb") as remote:
+            push(remote, Source(history), MAIN, commit)
+
+    def repeat(attack: Callable[[], None], pause: float) -> None:
+        while time.monotonic() < end:
+            try:
+                attack()
+                counts[attack.__name__] += 1
+            except FAILURES as wrong:
+                counts[f"{attack.__name__}: {type(wrong).__name__}"] += 1
+            time.sleep(pause)
+
+    threads = [threading.Thread(target=repeat, args=(storm, 1.0), daemon=True) for _ in range(2)]
+    threads.append(threading.Thread(target=repeat, args=(bomb, 10.0), daemon=True))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.1, end + 30 - time.monotonic()))
+    tell(strangers=dict(counts))
+
+
+def bystander(ports: list[int], seconds: float) -> None:
+    """Ping, ten times a second, on a connection that is held; how long the answers took."""
+    end = time.monotonic() + seconds
+    taken: list[float] = []
+    lost = 0
+    while time.monotonic() < end:
+        try:
+            with Client(lambda: TcpMedium("127.0.0.1", ports[0])) as client:
+                client.call(server_ping, PingRequest())
+                while time.monotonic() < end:
+                    begun = time.monotonic()
+                    client.call(server_ping, PingRequest())
+                    taken.append(time.monotonic() - begun)
+                    time.sleep(0.1)
+        except FAILURES:
+            lost += 1
+            time.sleep(0.5)
+    taken.sort()
+    quantiles = {str(part): round(taken[min(len(taken) - 1, int(part * len(taken)))], 4) for part in (0.5, 0.9, 0.99)}
+    tell(pings=len(taken), quantiles=quantiles, longest=round(taken[-1], 4), lost=lost)
+
+
+def run(folder: Path, seconds: float) -> int:
+    """The whole; the number of things that are not as they should be."""
+    soak = Soak(folder, seconds)
+    try:
+        return load(soak, folder, seconds)
+    finally:
+        for process in soak.processes:
+            process.kill()
+            process.wait()
+
+
+def load(soak: Soak, folder: Path, seconds: float) -> int:
+    """Load the servers, then judge."""
+    soak.wait()
+    history = History()
+    (base,) = history.line(1)
+    with connected(soak.ports[0]) as remote:
+        push(remote, Source(history), MAIN, base)
+    histories = []
+    for _ in range(WRITERS):
+        own = History()
+        assert own.line(1) == [base]
+        histories.append(own)
+    others = [
+        subprocess.Popen(
+            [sys.executable, __file__, role, json.dumps(soak.ports), str(seconds)], stdout=subprocess.PIPE, text=True
+        )
+        for role in ("readers", "strangers", "bystander")
+    ]
+    threads = [threading.Thread(target=soak.watch), threading.Thread(target=soak.repack)]
+    threads += [threading.Thread(target=soak.write, args=(n, own, base)) for n, own in enumerate(histories)]
+    for thread in threads:
+        thread.start()
+    begun = time.monotonic()
+    moments: list[tuple[float, Callable[[], object]]] = []
+    saved, put_back = folder / "root.saved", [0.0]
+
+    def restore() -> None:
+        shutil.copy(saved, soak.root / NAME / "root.restored")
+        os.rename(soak.root / NAME / "root.restored", soak.root / NAME / "root")
+        put_back[0] = time.monotonic()
+
+    moments.append((SAVED_AT * seconds, lambda: shutil.copy(soak.root / NAME / "root", saved)))
+    moments.append((PUT_BACK_AT * seconds, restore))
+    moments.append((STEPPED_AT * seconds, lambda: soak.clock.write_bytes(struct.pack("d", STEP))))
+    kills = int(seconds / KILL_EVERY)
+    chance = random.Random(1)
+    for number in range(1, kills):
+        moments.append((number * KILL_EVERY, lambda: soak.kill(chance.randrange(SERVERS))))
+    for at, do in sorted(moments, key=lambda moment: moment[0]):
+        time.sleep(max(0.0, begun + at - time.monotonic()))
+        do()
+    time.sleep(max(0.0, begun + seconds - time.monotonic()))
+    soak.over.set()
+    for thread in threads:
+        thread.join()
+    reports = [json.loads(other.communicate(timeout=120)[0]) for other in others]
+    for process in soak.processes:
+        process.terminate()
+    for process in soak.processes:
+        process.wait()
+    return judge(soak, put_back[0], reports)
+
+
+def judge(soak: Soak, put_back: float, reports: list[dict[str, object]]) -> int:
+    """Say what was found; the number of things that are not as they should be."""
+    wrong: list[str] = []
+    place = soak.root / NAME
+    refs = _refs(place)
+    later = [(ref, tip) for when, ref, tip in soak.acknowledged if when > put_back]
+    wanted = dict(later)  # Of each branch the last tip that was acknowledged.
+    gone = [ref for ref, tip in wanted.items() if not _holds(place, refs.get(ref), tip)]
+    wrong += [f"acknowledged after the root was put back and not there: {ref!r}" for ref in gone]
+    smartserver = [sys.executable, "-m", "smartserver.cli.main"]
+    before = subprocess.run([*smartserver, "verify", str(place)], capture_output=True, text=True)
+    recovered = subprocess.run([*smartserver, "recover", "--all", "--yes", str(place)], capture_output=True, text=True)
+    refs = _refs(place)
+    snapshot = PackRepository(LocalTransport(soak.root), NAME).snapshot()
+    lost = [(ref, tip) for _, ref, tip in soak.acknowledged if snapshot.ordinal(tip) is None or ref not in refs]
+    wrong += [f"acknowledged and lost: {ref!r} {tip.hex()}" for ref, tip in lost]
+    verified = subprocess.run([*smartserver, "verify", str(place)], capture_output=True, text=True)
+    if verified.returncode:
+        wrong.append(f"verify: {verified.stderr}")
+    port = free_port()
+    server = soak.start(port)
+    soak.ports, soak.processes = [port], [server]
+    soak.wait()
+    clone = soak.folder / "clone"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    url = f"hpss://127.0.0.1:{port}/{NAME}"
+    subprocess.run(["git", "clone", "-q", "--mirror", url, str(clone)], check=True, env=environment)
+    fsck = subprocess.run(["git", "fsck", "--strict"], cwd=clone, capture_output=True, text=True)
+    if fsck.returncode:
+        wrong.append(f"fsck: {fsck.stderr}")
+    server.terminate()
+    server.wait()
+    readers, _, pings = reports
+    found: dict[str, int] = readers["readers"]  # type: ignore[assignment]
+    wrong += [f"readers: {count} times {what}" for what, count in found.items() if what not in ("read", "lost")]
+    if soak.rss > RSS:
+        wrong.append(f"a server had {soak.rss} bytes, expected no more than {RSS}")
+    p99 = pings["quantiles"]["0.99"]  # type: ignore[index]
+    if p99 > PING_P99:
+        wrong.append(f"a ping took {p99} s (p99), expected no more than {PING_P99}")
+    earlier = sum(when <= put_back for when, _, _ in soak.acknowledged)
+    print(f"acknowledged: {earlier} before the root was put back, {len(later)} after; {soak.kills} kills")
+    print(f"most memory of a server: {soak.rss / 1e6:.0f} MB; failures: {dict(soak.failures)}")
+    for report in reports:
+        print(report)
+    print("verify before:", before.stdout.strip(), "| recover:", recovered.stdout.strip().splitlines()[-1:])
+    print(recovered.stderr.strip()[-2000:])
+    print("verify after:", verified.stdout.strip())
+    for each in wrong:
+        print("WRONG:", each)
+    return len(wrong)
+
+
+def _refs(place: Path) -> dict[bytes, bytes]:
+    view = PackRepository(LocalTransport(place)).snapshot().view
+    return {name: value[0].id for name, value in view.refs().items()}
+
+
+def _holds(place: Path, tip: bytes | None, wanted: bytes) -> bool:
+    """Whether a branch is at a revision, or at one that was pushed on top of it and not acknowledged."""
+    graph = PackRepository(LocalTransport(place)).snapshot().graph
+    now, then = (graph.ordinal(each) if each is not None else None for each in (tip, wanted))
+    return now is not None and then is not None and graph.is_ancestor(then, now)
+
+
+if __name__ == "__main__":
+    roles = {"readers": readers, "strangers": strangers, "bystander": bystander}
+    if sys.argv[1] in roles:
+        roles[sys.argv[1]](json.loads(sys.argv[2]), float(sys.argv[3]))
+    else:
+        sys.exit(min(1, run(Path(sys.argv[2]), float(sys.argv[1]) * 60)))
