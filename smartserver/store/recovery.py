@@ -240,7 +240,7 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
         now = transaction.entry(name, change.key) if name in transaction.maps() else None
     else:
         return  # The kind of a new map, which is used with its first entry.
-    if now == change.new:
+    if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
         return
     if now != change.old:
         raise Conflict(f"{word} of {change.table.removeprefix(MAP)} was changed since")
@@ -251,6 +251,17 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
     else:
         kind = transaction.map_kind(name) or kinds.get(name, "opaque")
         transaction.set_map(name, kind, change.key, change.new)
+
+
+def _has_passed(transaction: RepositoryTransaction, change: LogChange) -> bool:
+    """Whether a ref was moved past what a change made of it: its client has pushed on from there since."""
+    value = transaction.ref(change.key)
+    new = [] if change.new is None else decode_value(change.new)
+    return (
+        bool(new and value)
+        and all(transaction.is_stored(tip.id) for tip in new)
+        and all(any(transaction.is_ancestor(tip.id, each.id) for each in value or ()) for tip in new)
+    )
 
 
 def _bring(

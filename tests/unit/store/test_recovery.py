@@ -156,6 +156,23 @@ def test_what_was_changed_since_is_not_overwritten(
     assert len(recovery.find(repository.file).changes) == 2
 
 
+def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(4)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    for each in line[1:3]:
+        push(repository, history, [each], {MAIN: each})
+    put_back(storage, root)
+    push(repository, history, line[1:], {MAIN: line[3]})
+    assert len(recovery.find(repository.file).changes) == 2
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    assert not recovery.find(repository.file)
+    check_whole(repository, history)
+
+
 def test_packs_that_were_joined_and_deleted_are_cut_out_again(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
