@@ -232,7 +232,9 @@ class PackRepository:
             LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
+        place = Creation(self._file)
         with contextlib.ExitStack() as undo:
+            undo.callback(place.give_up_place)
             if upload is not None:
                 undo.callback(upload.abandon)
             begun = self._states.take_begun()
@@ -264,7 +266,7 @@ class PackRepository:
                             continue  # Something is there by now.
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
-                    Creation(self._file).hold_place(vcs, kinds)
+                    place.hold_place(vcs, kinds)
                 publication = upload.publication(self.path) if upload is not None else []
                 with self._file.swapping(publication) as swap:
                     if not state.is_of(swap.current):
@@ -277,6 +279,8 @@ class PackRepository:
                         transaction, outcome = self._plan(state, plan, upload)
                         if not _changes(transaction, upload):
                             return Committed(self._view(state), outcome, swapped=False)
+                    if swap.current.deleted:
+                        place.check_swap()
                     entry = NewLogEntry(user, request, outcome)
                     view = self._swap(swap, state, transaction, upload, entry, undo)
                 if upload is not None:
