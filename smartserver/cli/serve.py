@@ -177,6 +177,7 @@ def command(
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous, on_streams
     from smartserver.server.executor import Lane
+    from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
     from smartserver.server.sessions import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
@@ -184,11 +185,12 @@ def command(
     from smartserver.store.format import Discipline
 
     _use_one_heap()
-    _raise_descriptors()
+    descriptors = _raise_descriptors()
     reactor = cast("Reactor", untyped)
     transport = open_store(root, ctx.obj or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
+    site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
         site.name, site.tidies = root, False
         logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
@@ -342,8 +344,9 @@ def _connections(count: int) -> str:
     return "1 connection has" if count == 1 else f"{count} connections have"
 
 
-def _raise_descriptors() -> None:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client."""
+def _raise_descriptors() -> int:
+    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. Gives how many
+    there may be then."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -351,6 +354,8 @@ def _raise_descriptors() -> None:
     if soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def _use_one_heap() -> None:
