@@ -345,8 +345,8 @@ def _connections(count: int) -> str:
 
 
 def _raise_descriptors() -> int:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. Gives how many
-    there may be then."""
+    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. The number
+    that it grants."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
