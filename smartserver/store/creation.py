@@ -209,13 +209,15 @@ class Creation:
             NestedRepository, InvalidPath, TransportError: as `prepare`.
         """
         above, path = self._file.above, self._file.path
-        for place in _places(path)[:-1]:
-            marks = _marks(above, place)
+        places = _places(path)[:-1]
+        found = [_Marks(place, foreign=True) for place in places]
+        above.perform(_steps_of(found))
+        _read(above, found)
+        for place, marks in zip(places, found, strict=True):
             if marks.live or (marks.tombstone and _lives_after_all(above, place, path)):
                 raise NestedRepository(path, place)
-            foreign = recognise(above.child(place)) if place else None
-            if foreign is not None:
-                raise InvalidPath(path, f"{_name(place)} is {foreign}: nothing is made inside it")
+            if marks.foreign is not None:
+                raise InvalidPath(path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
 
     def check_below(self) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository. Before its root
@@ -392,9 +394,8 @@ class _Surroundings:
         self._above, self._path = above, path
         *self._places, self._own = _places(path)
         self._stats = [steps.GetStat(each) for each in self._places]
-        self._others = [[steps.GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
         self._siblings = steps.ListDirectory(self._places[-1])
-        self._marks = [_Marks(each) for each in self._places]
+        self._marks = [_Marks(each, foreign=True) for each in self._places]
 
     def look(self) -> None:
         """Look, make the claim, and look again for repositories above.
@@ -403,8 +404,7 @@ class _Surroundings:
             TransportError: the store failed.
         """
         place = steps.GetStat(self._own)
-        others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
-        wrong = self._make_claim([place, *self._stats, *others, *_steps_of(self._marks), self._siblings])
+        wrong = self._make_claim([place, *self._stats, *_steps_of(self._marks), self._siblings])
         self.free = place.result is None
         if wrong is not None and self.free and not self.missing:
             self.check()
@@ -443,7 +443,7 @@ class _Surroundings:
         Raises:
             TransportError: a step that asks failed.
         """
-        marks = [_Marks(each) for each in self._places]
+        marks = [_Marks(each, foreign=True) for each in self._places]
         wrong: TransportError | None = None
         try:
             self._above.perform([*first, steps.MakeDirectory(self.claim), *_steps_of(marks)])
@@ -453,9 +453,7 @@ class _Surroundings:
             wrong = failed
         else:
             self.claimed, self._marks = True, marks
-        reads = [step for each in self._marks for step in each.reads]
-        if reads:
-            self._above.perform(reads)
+        _read(self._above, self._marks)
         return wrong
 
     def check(self) -> None:
@@ -472,23 +470,24 @@ class _Surroundings:
             marks = self._marks[number]
             if marks.live or (self.claimed and marks.tombstone and _lives_after_all(self._above, place, self._path)):
                 raise NestedRepository(self._path, place)
-            row = zip(FOREIGN, self._others[number], strict=True)
-            foreign = foreign_in([name for name, each in row if place and each.result is not None])
-            if foreign is not None:
-                raise InvalidPath(self._path, f"{_name(place)} is {foreign}: nothing is made inside it")
+            if marks.foreign is not None:
+                raise InvalidPath(self._path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
 
 
 class _Marks:
     """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
 
-    def __init__(self, place: str) -> None:
-        self.steps = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
+    def __init__(self, place: str, *, foreign: bool = False) -> None:
+        """`foreign`: what tells another tool's repository, too. Whatever the store's own folder is, is served."""
+        self._files = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
+        self._foreign = {name: steps.GetStat(_below(place, name)) for name in FOREIGN if foreign and place}
+        self.steps: list[Step] = [*self._files, *self._foreign.values()]
         self._line, self._root = steps.Get(_below(place, FORMAT)), steps.Get(_below(place, ROOT))
 
     @property
     def reads(self) -> list[Step]:
         """What is to be read once these steps were performed; nothing where there is no repository."""
-        return [self._line, self._root] if all(map(_is_file, self.steps)) else []
+        return [self._line, self._root] if all(map(_is_file, self._files)) else []
 
     @property
     def live(self) -> bool:
@@ -501,12 +500,24 @@ class _Marks:
         return self._is_ours and not _is_live(self._root.content)
 
     @property
+    def foreign(self) -> str | None:
+        """What another tool keeps there."""
+        return foreign_in([name for name, each in self._foreign.items() if each.result is not None])
+
+    @property
     def _is_ours(self) -> bool:
         return bool(self.reads) and self._root.result is not None and is_ours(self._line.result or b"")
 
 
 def _steps_of(marks: Sequence[_Marks]) -> list[Step]:
     return [step for each in marks for step in each.steps]
+
+
+def _read(above: Transport, marks: Sequence[_Marks]) -> None:
+    """Read what was not read before of the files of those that may be repositories."""
+    reads = [step for each in marks for step in each.reads if not _is_done(step)]
+    if reads:
+        above.perform(reads)
 
 
 def _is_done(step: Step) -> bool:
@@ -654,16 +665,10 @@ def _file_in_the_way(above: Transport, path: str) -> str | None:
 
 def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
-    return _marks(above, place).live
-
-
-def _marks(above: Transport, place: str) -> _Marks:
-    """What tells a repository in a folder, read."""
     marks = _Marks(place)
     above.perform(marks.steps)
-    if marks.reads:
-        above.perform(marks.reads)
-    return marks
+    _read(above, [marks])
+    return marks.live
 
 
 def _repository_below(above: Transport, place: str) -> str | None:
