@@ -19,6 +19,15 @@ from transports.errors import CodedError
 class CommandError(Exception):
     """The command could not do what was asked."""
 
+    status = 1
+    """What the process ends with."""
+
+
+class UsageConflict(CommandError):
+    """Its options contradict each other, or what they are used for."""
+
+    status = 2
+
 
 @contextmanager
 def one_line(what: str = "", above: str = "") -> Iterator[None]:

@@ -32,6 +32,9 @@ FAILED = 128
 
 INTERRUPTED = 130
 
+FALSE = ("0", "false", "no", "off", "")
+"""What git takes for a false value of a variable."""
+
 
 def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
     """Serve one git command and end the process. An interrupt ends it without a word, whatever became of it: git's user
@@ -77,12 +80,27 @@ def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None
     sys.stderr.write(f"fatal: hpss: {line}\n")
 
 
+def check_origin(url: str, environment: Mapping[str, str]) -> None:
+    """Accept a URL that git's user wrote, and any other that says nothing of how a machine is to be checked.
+
+    Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value where a URL comes from a repository: of a submodule.
+
+    Raises:
+        BadUrl: a repository's files would change the check.
+    """
+    said = parse_place(url).query
+    if said and environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() in FALSE:
+        why = f"{said} comes from a repository (.gitmodules), which may not say it: log in there once with ssh"
+        raise BadUrl(url, f"{why}, so that the machine's key is known")
+
+
 def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:
     """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
+    check_origin(url, environment)
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")

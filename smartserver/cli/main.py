@@ -117,6 +117,7 @@ def _say(wrong: BaseException) -> int:
             return wrong.exit_code
         case CommandError():
             click.echo(f"smartserver: {plain(str(wrong))}", err=True)
+            return wrong.status
         case BrokenPipeError():
             sys.stderr.close()
         case OSError():

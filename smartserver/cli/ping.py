@@ -8,6 +8,7 @@ import click
 
 from smartserver.cli.errors import one_line
 from smartserver.cli.session import client_for
+from smartserver.client.plain import plain
 
 
 @click.command()
@@ -27,7 +28,7 @@ def command(flags: frozenset[str], url: str, count: int) -> None:
 
     with one_line(url), client_for(url, flags) as (client, _):
         facts = client.call(server_info, InfoRequest())
-        click.echo(f"smartserver {facts.version}, {len(facts.capabilities)} verbs")
+        click.echo(plain(f"smartserver {facts.version}, {len(facts.capabilities)} verbs"))
         for _ in range(count):
             start = time.perf_counter()
             client.call(server_ping, PingRequest())

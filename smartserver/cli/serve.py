@@ -6,14 +6,16 @@ import contextlib
 import gc
 import logging
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import click
+from click.core import ParameterSource
 
-from smartserver.cli.errors import CommandError
+from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_to_stderr
 from smartserver.cli.place import is_store_url, near, open_store
@@ -32,6 +34,9 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 DESCRIPTORS = 65_536
 """Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
+
+FOR_TCP = ("listen", "max_connections", "max_per_address", "fast_open")
+"""Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
 _ARENA_MAX = -8
 """mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
@@ -66,9 +71,8 @@ def parse_listen(text: str) -> tuple[str, int]:
 @click.option(
     "--anonymous",
     type=click.Choice(["none", "read", "write"]),
-    default="read",
-    show_default=True,
-    help="What users may do over TCP. Force and delete are for clients on this machine only.",
+    show_default="read; with --stdio: all that the invoking user may do",
+    help="What users may do. Over TCP force and delete are for clients on this machine only, with --stdio for none.",
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
@@ -115,13 +119,13 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
-@click.pass_obj
+@click.pass_context
 def command(
-    flags: frozenset[str] | None,
+    ctx: click.Context,
     root: str,
     listen: str,
     stdio: bool,
-    anonymous: str,
+    anonymous: str | None,
     no_create: bool,
     folder_locks: bool,
     allow_vfs: bool,
@@ -136,7 +140,8 @@ def command(
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
     /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
-    for hpss+sftp:// and hpss+vfs:// URLs.
+    for hpss+sftp:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT alone: a client names a place
+    in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.
@@ -148,13 +153,19 @@ def command(
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
+    if stdio:
+        _refuse_with_stdio(ctx)
     log_to_stderr(verbose, journal=is_journal(2, os.environ))
     root = near(root)
     remote = is_store_url(root)
     if remote and not stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")
     if not remote:
-        _check(Path(root), may_make=not no_create, writable=anonymous == "write", stdio=stdio)
+        if stdio:
+            _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+        # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
+        may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
+        _check(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
     banned = _banned(rules)
 
@@ -164,8 +175,9 @@ def command(
 
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
-    from smartserver.server.access import Anonymous
+    from smartserver.server.access import Anonymous, on_streams
     from smartserver.server.executor import Lane
+    from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
     from smartserver.server.sessions import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
@@ -173,11 +185,12 @@ def command(
     from smartserver.store.format import Discipline
 
     _use_one_heap()
-    _raise_descriptors()
+    descriptors = _raise_descriptors()
     reactor = cast("Reactor", untyped)
-    transport = open_store(root, flags or frozenset())
+    transport = open_store(root, ctx.obj or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
+    site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
         site.name, site.tidies = root, False
         logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
@@ -212,11 +225,12 @@ def command(
         return sessions.stop(STOP_AFTER)
 
     if stdio:
-        session = stdio_shell.serve(sessions, user())
+        session = stdio_shell.serve(sessions, on_streams(user(), Anonymous(anonymous) if anonymous else None))
         session.when_lost = stop
     else:
+        policy = Anonymous(anonymous or "read")
         try:
-            listening = tcp.listen(reactor, sessions, host, port, Anonymous(anonymous))
+            listening = tcp.listen(reactor, sessions, host, port, policy)
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -225,7 +239,7 @@ def command(
             click.echo(f"--fast-open has no effect: {unopened}", err=True)
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
-        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {anonymous})"
+        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {policy})"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -240,8 +254,52 @@ def command(
     reactor.run(installSignalHandlers=False)
 
 
-def _check(root: Path, *, may_make: bool, writable: bool, stdio: bool) -> None:
-    """Accept a folder of this machine, with a line where little can be done there.
+def _refuse_with_stdio(ctx: click.Context) -> None:
+    """Refuse options that `--stdio` cannot obey.
+
+    Raises:
+        UsageConflict: one was given.
+    """
+    given = {
+        parameter.name: parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    }
+    for name in FOR_TCP:
+        if name in given:
+            raise UsageConflict(f"{given[name]} is for TCP and has no effect with --stdio: leave it out")
+    if "allow_vfs" in given and "anonymous" in given:
+        why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
+        raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")
+
+
+def _check_asked(root: str, original: str) -> None:
+    """Check that this server is the one that its client asked sshd for. `original`: SSH_ORIGINAL_COMMAND, the client's
+    command in place of which sshd ran the forced one.
+
+    A client sends paths from the folder on that its command names. Where this server serves another folder, each path
+    would name a different place. A home (`.`) is the exception: what follows /~/ in a URL counts from ROOT.
+
+    Raises:
+        UsageConflict: the client asked for another folder.
+    """
+    try:
+        words = shlex.split(original)
+        options = words[words.index("serve") + 1 :]
+    except ValueError:  # It is not there, or no command of ours.
+        return
+    asked = command.make_context("serve", options, resilient_parsing=True).params
+    folder = asked["root"]
+    if not asked["stdio"] or not folder or folder == "." or os.path.realpath(folder) == os.path.realpath(root):
+        return
+    raise UsageConflict(
+        f"{folder} is not served: this login serves one folder alone, and hpss+ssh://HOST/~/PATH names PATH in it"
+    )
+
+
+def _check(root: Path, *, makes: bool) -> None:
+    """Accept a folder of this machine, with a line where little can be done there. `makes`: whether clients may make
+    repositories there.
 
     Raises:
         CommandError: it cannot be read, or is none.
@@ -252,9 +310,7 @@ def _check(root: Path, *, may_make: bool, writable: bool, stdio: bool) -> None:
         raise CommandError(f"{root} is not a folder: make it first, or name another")
     if not os.access(root, os.R_OK | os.X_OK):
         raise CommandError(f"{root} cannot be read by user {user()}")
-    # Of /home or /srv, which hpss+ssh:// names, it goes without saying.
-    makes = writable or (stdio and root.resolve().parent.parent != root.resolve().parent)
-    if may_make and makes and not os.access(root, os.W_OK):
+    if makes and not os.access(root, os.W_OK):
         click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
     other = recognise(open_store(str(root)))
     if other is not None:
@@ -288,8 +344,9 @@ def _connections(count: int) -> str:
     return "1 connection has" if count == 1 else f"{count} connections have"
 
 
-def _raise_descriptors() -> None:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client."""
+def _raise_descriptors() -> int:
+    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. The number
+    that it grants."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -297,6 +354,8 @@ def _raise_descriptors() -> None:
     if soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def _use_one_heap() -> None:

@@ -95,7 +95,8 @@ def parse_login(url: str, scheme: str) -> Login:
         there = parse(f"hpss://{host}{slash}{path}")
     except BadUrl as wrong:
         raise BadUrl(url, wrong.why) from None
-    if there.host.startswith("-"):
+    # ssh puts it into a `ProxyCommand`, for a shell: a URL may come from a repository.
+    if there.host.startswith("-") or not all(character.isalnum() or character in "._-:%" for character in there.host):
         raise BadUrl(url, f"{there.host!r} is not the name of a host")
     port = there.port if host.rpartition(":")[2].isdigit() and not host.endswith("]") else 0
     return Login(user, there.host, port, there.path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from breezy import config, errors
 from breezy.revision import NULL_REVISION
 
+from smartserver.plugins.breezy_effects import EffectiveStack
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_remembered import CONFIG
 from smartserver.records.model import RevisionId
@@ -38,7 +39,7 @@ class _Options:
 
 def only_appends(url: str, content: bytes) -> bool:
     """Whether a branch with these options of its own may only get revisions on top."""
-    return bool(config.BranchStack(_Options(url, content)).get(OPTION))
+    return bool(EffectiveStack(_Options(url, content)).get(OPTION))
 
 
 def check(branch: HpssBranch, revision: RevisionId) -> None:

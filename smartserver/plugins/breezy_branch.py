@@ -15,8 +15,9 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.plugins import breezy_append, breezy_changes
 from smartserver.plugins.breezy_commit import Commit
+from smartserver.plugins.breezy_effects import EffectiveStack
 from smartserver.plugins.breezy_guess import given, is_running, may_remember
-from smartserver.plugins.breezy_options import OptionConfig, OptionStack, OptionStore
+from smartserver.plugins.breezy_options import OptionConfig, OptionStore
 from smartserver.plugins.breezy_patches import watch_trees
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
@@ -194,9 +195,9 @@ class HpssBranch(Branch):
     def _get_config(self) -> OptionConfig:
         return OptionConfig(self)
 
-    def get_config_stack(self) -> OptionStack:
-        """Its options, and below them the user's."""
-        return OptionStack(self)
+    def get_config_stack(self) -> EffectiveStack:
+        """Those of its options that have an effect here, and the user's."""
+        return EffectiveStack(self)
 
     def _get_parent_location(self) -> str | None:
         location: str | None = self.get_config_stack().get("parent_location")

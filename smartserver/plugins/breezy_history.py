@@ -12,6 +12,7 @@ from typing import IO
 
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy_progress import counted
+from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
 
@@ -90,7 +91,7 @@ class History:
             )
 
     def _segments(self, body: Iterator[bytes]) -> Iterator[bytes]:
-        stream = SegmentStream(self._kinds, graph_first=False)
+        stream = SegmentStream(self._kinds, graph_first=False, limit=MAX_TAKEN)
         for chunk in body:
             stream.feed(chunk)
             yield from stream.segments()

@@ -10,14 +10,12 @@ from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins import breezy_changes, breezy_remembered
+from smartserver.plugins.breezy_effects import EffectiveConfig
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_branch import HpssBranch
 
 CONFIG_FILE = "branch.conf"
-
-OF_CHECKOUTS = "bzr.workingtree.worth_saving_limit"
-"""How many files a checkout learns of before it writes that down."""
 
 
 class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
@@ -69,33 +67,21 @@ class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
             self.save()
 
 
-class OptionConfig(config.TransportConfig):  # type: ignore[misc]
+class OptionConfig(EffectiveConfig):
     """The same to what of Breezy's is older (`Branch.get_config`): each change of it is written at once."""
 
     def __init__(self, branch: HpssBranch) -> None:
         super().__init__(OptionFile(branch), CONFIG_FILE)
+        self._whole = config.TransportConfig(self._transport, CONFIG_FILE)
+        """What a change is written into: options without an effect are kept."""
 
     def set_option(self, value: Any, name: str, section: str | None = None) -> None:
         """Set an option."""
-        _again(lambda: super(OptionConfig, self).set_option(value, name, section))
+        _again(lambda: self._whole.set_option(value, name, section))
 
     def remove_option(self, option_name: str, section_name: str | None = None) -> None:
         """Remove an option."""
-        _again(lambda: super(OptionConfig, self).remove_option(option_name, section_name))
-
-
-class OptionStack(config.BranchStack):  # type: ignore[misc]
-    """The options of the branch, and below them the user's."""
-
-    def get(self, name: str, expand: bool = True, convert: bool = True) -> Any:
-        """The value of an option.
-
-        Breezy reads one of a checkout's in the midst of locking it. For that no server is asked, or what only looks at
-        files would take a round trip.
-        """
-        if name == OF_CHECKOUTS:
-            return config.LocationStack(self.branch.base).get(name, expand, convert)
-        return super().get(name, expand, convert)
+        _again(lambda: self._whole.remove_option(option_name, section_name))
 
 
 def _again(change: Callable[[], None]) -> None:

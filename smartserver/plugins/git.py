@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import path_in_words
+from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
@@ -27,6 +28,9 @@ from smartserver.vcs.git import GitRepository
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
     from smartserver.client.places import Place
+
+FORMATS = frozenset({"git sha1", "git sha256"})
+"""What a remote may be. Its object format becomes a word of a line that git reads: no other is passed on."""
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
@@ -163,7 +167,7 @@ class GitRemote:
 
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs
-        if vcs and not vcs.startswith("git "):
+        if vcs and vcs not in FORMATS:
             raise WrongVcs(path_in_words(self._location), vcs, "git")
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
@@ -223,7 +227,7 @@ class GitRemote:
     def _tell_of_others(self, named: Set[bytes]) -> None:
         """Say which refs git was not told of: it could not remove them."""
         for name in sorted(self._knowledge.refs().keys() - self._listed - named):
-            shown = name.decode("utf-8", "replace")
+            shown = plain(name.decode("utf-8", "replace"))
             self.terminal.say(f"hpss: {shown} was made meanwhile and is still there: push again to have it removed")
 
 

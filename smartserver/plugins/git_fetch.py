@@ -12,6 +12,7 @@ from smartserver.plugins.git_names import HEAD
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import Wants
 from smartserver.plugins.git_words import ADVICE
+from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
@@ -97,7 +98,7 @@ def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
         Malformed: it does not end where a segment does.
         CannotGoOn: there are fewer or more than were announced.
     """
-    stream = SegmentStream(kinds, graph_first=False)
+    stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
     count = 0
     for chunk in pulled.body:
         stream.feed(chunk)

@@ -47,6 +47,10 @@ _PROBE: Final = 64 << 10
 _PROBED: Final = 1 << 20
 """Texts from this size are probed first: below, compressing whole costs less than 10 ms."""
 
+_TWICE: Final = 8 << 20
+"""Bytes of a text up to which it may be in memory twice, in a buffer and as bytes: few texts are longer. They are read
+by zstandard's public interface, whose context costs nothing beside that."""
+
 _SHARED_BUFFER: Final = 1 << 20
 """Bytes of a thread's output buffer that are kept between frames."""
 
@@ -232,6 +236,7 @@ class _SharedZstd:
         self._compress: Any = lib.ZSTD_compress2
         self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
         self._out = self._new("char[]", _SHARED_BUFFER)
+        self._large = _PublicZstd()
         self._writer = self._make_writer()
         self._set: tuple[int, int, int, bool] | None = None
         """What the parameters depend on that the writer has."""
@@ -296,6 +301,8 @@ class _SharedZstd:
         return parameters
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+        if length > _TWICE:
+            return self._large.decompress(frame, length, base)
         # Some 17,000 times for 3,000 revisions, of a microsecond or two: so no call is made here that need not be.
         if base and (wrong := self._refer(self._reader, base, len(base))):
             self._must(wrong)

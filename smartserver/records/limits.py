@@ -20,15 +20,16 @@ MAX_PARENTS: Final = 65_536
 MAX_ENTRIES: Final = 1 << 20
 """Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
 
-MAX_RECORD: Final = (1 << 31) - 1
-"""Bytes of one fulltext: lengths stay within a signed 32-bit integer, and a text is held in memory whole."""
+MAX_RECORD: Final = 256 << 20
+"""Bytes of one fulltext. A server that checks a push and a client that checks a pull hold it whole in memory, and eight
+kilobytes of zstd can claim all of it."""
 
-MAX_SEGMENT: Final = (1 << 31) - 1
-"""Bytes of one segment, which is held in memory whole once, as one record may be."""
+MAX_TAKEN: Final = MAX_RECORD
+"""Bytes of a stored segment. Both sides hold it whole, too. A client that would push more says so before it sends."""
 
-MAX_TAKEN: Final = 256 << 20
-"""Bytes of a segment, and of one record's text, that a push may bring: a server holds both whole while it checks them,
-and eight kilobytes of zstd can claim all of it. Who pushes more finds out before he sends it."""
+MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
+"""Bytes of any segment. A server puts records into one for a reader (`store.content`): the largest one whole, with up
+to 4 MiB of others before it, and their headers."""
 
 BYTES_OF_RECORD: Final = "bytes of a record"
 """What `LimitExceeded` says of a text over its limit. It travels, and clients go by it: it never changes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smartserver.errors import AccessDenied
 from smartserver.verbs.declare import Permission
@@ -49,6 +49,17 @@ EVERYTHING = frozenset(Permission)
 def invoking_user(user: str) -> Access:
     """The user who started the server (stdio): whatever the file system lets them."""
     return Access(user, EVERYTHING, "")
+
+
+def on_streams(user: str, policy: Anonymous | None) -> Access:
+    """A client on standard input and output, by default with all that the invoking user may do. A policy limits it to
+    what an anonymous user on another machine may do: nothing says where the other end of a pipe is."""
+    if policy is None:
+        return invoking_user(user)
+    given = anonymous(policy, local=False)
+    if policy is Anonymous.WRITE:
+        given = replace(given, why="`serve --stdio --anonymous write` does not give that permission")
+    return replace(given, user=user, why_no_vfs="")
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> Access:

@@ -13,6 +13,7 @@ from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsuppor
 from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
+from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
 from smartserver.server.tidying import tidy_later
@@ -40,6 +41,7 @@ class Connected(Protocol):
     access: Access
     executor: Executor
     peer: str
+    open_files: OpenFiles
 
     @property
     def writable(self) -> bool:
@@ -130,7 +132,7 @@ class Exchange:
             self._hold(0)
         site, access = self._session.site, self._session.access
         if prepared.is_vfs:
-            work: RequestWork | VfsWork = VfsWork(site, access, prepared)
+            work: RequestWork | VfsWork = VfsWork(site, access, prepared, self._session.open_files)
         else:
             work = RequestWork(site, access, prepared, self._progress.tell)
         self._work = work
@@ -175,6 +177,7 @@ class Exchange:
     def lost(self) -> None:
         """The connection is gone."""
         self._lost = True
+        self._answer = None  # And with it the files of its body.
         if self._work is not None:
             self._work.cancel()
             self._step(self._work.abandon, lambda _: None)

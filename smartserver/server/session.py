@@ -14,6 +14,7 @@ from smartserver.server.access import Access
 from smartserver.server.dispatch import fault
 from smartserver.server.exchange import Exchange
 from smartserver.server.executor import Executor
+from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.site import Site
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import RemoteProtocolError
@@ -74,6 +75,7 @@ class Session:
         self.access = access
         self.executor = executor
         self.peer = peer
+        self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
         self._exchanges: dict[int, Exchange] = {}

@@ -16,6 +16,7 @@ from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedR
 from smartserver.server import jail
 from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
+from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, Discipline, is_marked
@@ -107,6 +108,8 @@ class Site:
     """Dates changes, in seconds since the epoch."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
+    open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
+    """Those that file-level verbs have opened for answers."""
     due: Due = field(default_factory=Due)
     """Those that wait to be tidied."""
     _counted: CountedTransport = field(init=False)

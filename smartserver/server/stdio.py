@@ -8,7 +8,7 @@ from typing import cast
 from twisted.internet import error, stdio
 from twisted.python.failure import Failure
 
-from smartserver.server.access import invoking_user
+from smartserver.server.access import Access
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.server.untaken import Writer
@@ -53,8 +53,8 @@ class StdioProtocol(SessionProtocol):
         cast("_Streams", self.transport).connectionLost(reason)
 
 
-def serve(sessions: Sessions, user: str) -> SessionProtocol:
+def serve(sessions: Sessions, access: Access) -> SessionProtocol:
     """Begin the one session."""
-    session = StdioProtocol(sessions, invoking_user(user), f"{user} on standard input")
+    session = StdioProtocol(sessions, access, f"{access.user} on standard input")
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

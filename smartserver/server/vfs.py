@@ -19,13 +19,14 @@ from smartserver.errors import Cancelled, LimitExceeded, NotDone, OutcomeUnknown
 from smartserver.server.access import Access
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, declared, fault, internal
 from smartserver.server.jailed import JailedTransport
+from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import Site
 from smartserver.server.work import Answer, log_bug
 from smartserver.store.model import Transaction
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
 from smartserver.verbs.vfs import MAX_CONTENT
 from smartserver.wire.limits import MAX_RESULTS, PIECE
-from smartserver.wire.messages import Failure, Outcome, Reply, Status
+from smartserver.wire.messages import Failure, Fault, Outcome, Reply, Status
 from transports.base import ReadFile
 from transports.errors import CodedError, TransportFailed
 
@@ -40,8 +41,10 @@ _encode = msgspec.msgpack.Encoder().encode
 class VfsWork:
     """The steps of such a request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared) -> None:
+    def __init__(self, site: Site, access: Access, prepared: Prepared, opened: OpenFiles) -> None:
+        """`opened`: the files that are open for the connection's answers."""
         self._site = site
+        self._opened = opened
         self._access = access
         self._prepared = prepared
         self._cancelled = False
@@ -129,7 +132,7 @@ class VfsWork:
         return tree
 
     def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
-        files = RequestFiles(tree, body)
+        files = RequestFiles(tree, body, self._opened)
         nowhere = cast("Transaction", NoRepository(tree.describe()))
         context = CallContext(nowhere, self._access, self._site.facts, self._prepared.message.path, files=files)
         outcomes: list[Outcome] = []
@@ -154,12 +157,15 @@ def _done(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
     """What became of a call; of a bug too, since the calls before it are done."""
     try:
         return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
-    except Exception as wrong:
-        try:
-            error = declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong, log_bug)
-        except Exception as undeclared:
-            error = internal(undeclared, log_bug)
-        return Outcome(Status.REFUSED, fault=fault(error))
+    except Exception as wrong:  # In no other variable of this frame, which it refers to: files would stay open.
+        return Outcome(Status.REFUSED, fault=_fault(verb, wrong))
+
+
+def _fault(verb: AnyVerb, wrong: Exception) -> Fault:
+    try:
+        return fault(declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong, log_bug))
+    except Exception as undeclared:
+        return fault(internal(undeclared, log_bug))
 
 
 def _refusal(error: CodedError) -> Answer:
@@ -176,6 +182,7 @@ class RequestFiles:
 
     tree: JailedTransport
     body: IO[bytes] | None
+    opened: OpenFiles
     sent: Contents = field(default_factory=lambda: Contents())
     _given: int = 0
 
@@ -191,10 +198,12 @@ class RequestFiles:
         """The content for the result, while there is room, or None where it is sent in the body.
 
         Raises:
+            LimitExceeded: too many files are open for answers.
             TransportFailed: the file became shorter, or the store failed.
         """
         size = sum(length for _, length in ranges)
         if self._given + size > MAX_CONTENT:
+            self.opened.hold(file)
             self.sent.add(path, file, ranges)
             return None
         self._given += size

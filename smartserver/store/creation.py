@@ -4,6 +4,23 @@ What is there already is never written over. A `folder` repository is made besid
 who looks sees nothing or all of it. Where the store's own folder is the place, or a folder is there already, and of a
 `file` repository, a tombstone holds the place first. No pack, table or log file is ever there without a root: so what a
 creation leaves that is cut short may be made anew, and what a repository leaves that lost its root may not.
+
+No repository lies inside another. Two creations at once, of `a` and of `a/b`, may be in two processes or on two ways to
+the store, so no lock in memory helps. The rule is: each first leaves a trace, then looks for the other one.
+
+- The inner creation first makes a folder below `a`: `a/b`, or `a/.smartserver-...` where it is made beside its place.
+  Then it looks for a repository in each folder above. It gets its root after that.
+- The outer creation of a `file` repository, or in a folder that is there, first puts a tombstone in `a`. Later, under
+  the lock of `a`, it looks for anything below `a` that is not its own, and swaps the root under the same lock.
+- The outer creation beside its place is one rename, which the store refuses where `a` is a folder that is not empty.
+
+Why one of them always sees the other: either the folder of the inner creation is there when the outer one looks (or
+renames), which is refused then. Or the outer one looked before, and its tombstone was there before that. So the inner
+creation, which looks after it has made its folder, finds a root in `a`. A live root refuses it. Where it finds a
+tombstone, it waits for the lock of `a` and reads the root again: by then the outer creation has swapped its root, which
+is seen, or it has not looked yet, and will see the folder. (Folders above the store's own are not looked at again: an
+outer creation there sees the store's own folder.) Not all of several creations are refused: the innermost is refused
+only by a live repository.
 """
 
 from __future__ import annotations
@@ -12,7 +29,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown
+from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, decode_root, encode_root
 from smartserver.store.format import (
@@ -72,6 +89,8 @@ class Creation:
         self._refused = False
         """Whether its place was taken when it was finished: what is made there now is made in it."""
         self._surroundings: _Surroundings | None = None
+        self._gives_up = False
+        """Whether something is below its place, so that a tombstone which only holds the place must go."""
 
     @property
     def home(self) -> str:
@@ -79,7 +98,8 @@ class Creation:
         return self._beside or self._file.path
 
     def beside(self) -> bool:
-        """Whether it is, or would be now, made beside its place.
+        """Whether it is made beside its place: then its folder is there, and it was looked what is around it, in one
+        trip, unless a folder above it is missing.
 
         Raises:
             TransportError: the store failed.
@@ -88,8 +108,14 @@ class Creation:
             return not self._refused
         if not self._file.path or self._file.new.discipline is not Discipline.FOLDER:
             return False
-        self._surroundings = _Surroundings(self._file.above, self._file.path)
-        return self._surroundings.free
+        self._surroundings = around = _Surroundings(self._file.above, self._file.path, self._beside_name())
+        try:
+            around.look()
+        finally:
+            if around.claimed and not around.free:
+                with contextlib.suppress(TransportError):
+                    self._file.above.remove_directory(around.claim)
+        return around.free
 
     def prepare(self) -> None:
         """Make the repository's folders, all durable; half-made ones are taken over. Without a root it is none yet.
@@ -121,13 +147,24 @@ class Creation:
         self._surroundings = None  # It is worth nothing later.
         if self._beside or surroundings is None or not surroundings.free:
             return bool(self._beside)
+        if surroundings.claimed:
+            self._beside = surroundings.claim
         surroundings.check()
-        for place in surroundings.missing:
-            self._make(place)
-        self._beside = _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
+        if not surroundings.claimed:
+            *first, last = surroundings.missing or [""]
+            for place in first:
+                self._make(place)
+            self._beside = surroundings.claim
+            self._made += [last] if last else []
+            if not surroundings.make_claim(last) and last:
+                self._made.remove(last)
+            surroundings.check()
         self._left = surroundings.left
-        self._unmade = [steps.MakeDirectory(place) for place in (self._beside, *self._folders())]
+        self._unmade = [steps.MakeDirectory(place) for place in self._folders()]
         return True
+
+    def _beside_name(self) -> str:
+        return _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
 
     def _folders(self) -> list[str]:
         return [_below(self._beside, name) for name in self._file.new.folders]
@@ -147,20 +184,53 @@ class Creation:
         file = _file_in_the_way(above, path)
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{_name(file)} is a file")
-        for place in places[:-1]:
-            if holds_repository(above, place):
-                raise NestedRepository(path, place)
-            foreign = recognise(above.child(place)) if place else None
-            if foreign is not None:
-                raise InvalidPath(path, f"{_name(place)} is {foreign}: nothing is made inside it")
+        self._check_above()
         for place in places[1:]:
             self._make(place)
             if not above.exists(place):
                 raise InvalidPath(path, f"{_name(place)} is a link that leads nowhere")
+        self._check_above()  # Once more: by now a creation above sees the folder of this one.
         other = recognise(folder)
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
-        for name in folder.list_directory(""):
+        self.check_below()
+        left = remains(folder)
+        if left is not None:
+            raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
+        self._make_folders()
+        # Also what another process made: it may have crashed before it synced.
+        for place in places[::-1]:
+            above.sync_directory(place)
+
+    def _check_above(self) -> None:
+        """Refuse a place in a repository, or in what another tool keeps.
+
+        Raises:
+            NestedRepository, InvalidPath, TransportError: as `prepare`.
+        """
+        above, path = self._file.above, self._file.path
+        places = _places(path)[:-1]
+        found = [_Marks(place, foreign=True) for place in places]
+        above.perform(_steps_of(found))
+        _read(above, found)
+        for place, marks in zip(places, found, strict=True):
+            if marks.live or (marks.tombstone and _lives_after_all(above, place, path)):
+                raise NestedRepository(path, place)
+            if marks.foreign is not None:
+                raise InvalidPath(path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
+
+    def check_below(self) -> None:
+        """Refuse a folder that holds something which belongs to no repository, or another repository. Before its root
+        is swapped for the tombstone that is done under the lock (`check_swap`).
+
+        Raises:
+            InvalidPath: it does.
+            TransportError: the store failed.
+        """
+        above, path, folder = self._file.above, self._file.path, self._file.folder
+        names = steps.ListDirectory("")
+        folder.perform([names])
+        for name in names.result or ():
             if name in (FORMAT, ROOT) and folder.stat(name).kind is not EntryKind.FILE:
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
             if name not in NAMES and not name.startswith(TEMPORARY):
@@ -169,13 +239,6 @@ class Creation:
                     inner = below[len(path) :].strip("/")
                     raise InvalidPath(path, f"a repository is below it at {inner!r}: none can be made above that")
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
-        left = remains(folder)
-        if left is not None:
-            raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
-        self._make_folders()
-        # Also what another process made: it may have crashed before it synced.
-        for place in places[::-1]:
-            above.sync_directory(place)
 
     def hold_place(self, vcs: str, kinds: Sequence[Kind]) -> None:
         """`prepare`, and where there is no root put an empty tombstone, durably: only then may there be packs.
@@ -245,9 +308,37 @@ class Creation:
             raise OutcomeUnknown(f"putting the new repository in place failed: {wrong}") from wrong
         raise wrong
 
+    def check_swap(self) -> None:
+        """`check_below`, under the lock, before a root is swapped for a tombstone.
+
+        Raises:
+            InvalidPath, TransportError: as that.
+        """
+        try:
+            self.check_below()
+        except InvalidPath:
+            self._gives_up = True
+            raise
+
+    def give_up_place(self) -> None:
+        """After `check_swap` refused: take away a tombstone that only held the place, with its empty folders. It would
+        hide what is below it. A deleted repository stays."""
+        if not self._gives_up:
+            return
+        self._gives_up = False
+        file = self._file
+        with contextlib.suppress(CodedError, FileNotFoundError):
+            with file.locked() as held:
+                if held.root is None or not _only_holds_place(held.root):
+                    return
+                file.folder.delete(ROOT)
+                file.folder.delete(FORMAT)
+            self._made = [_below(file.path, name) for name in file.new.folders]
+        self.undo()
+
     def leave(self) -> None:
         """Take away what was begun beside the place; nothing where it has its name."""
-        beside, self._beside = self._beside if not self._unmade else "", ""
+        beside, self._beside = self._beside, ""
         with contextlib.suppress(TransportError):
             if beside:
                 remove_tree(self._file.above, beside)
@@ -290,71 +381,170 @@ class Creation:
 
 
 class _Surroundings:
-    """What is in the place of a repository and in the folders above it, asked in one go."""
+    """What is in the place of a repository and in the folders above it, and the folder beside it that claims the place:
+    all in one go, where the folder above is there."""
 
-    def __init__(self, above: Transport, path: str) -> None:
-        """Look.
+    def __init__(self, above: Transport, path: str, claim: str) -> None:
+        """`claim`: the folder beside the place."""
+        self.claim = claim
+        self.claimed = False
+        """Whether that folder was made."""
+        self.free = False
+        """Whether nothing is in the place."""
+        self._above, self._path = above, path
+        *self._places, self._own = _places(path)
+        self._stats = [steps.GetStat(each) for each in self._places]
+        self._siblings = steps.ListDirectory(self._places[-1])
+        self._marks = [_Marks(each, foreign=True) for each in self._places]
+
+    def look(self) -> None:
+        """Look, make the claim, and look again for repositories above.
 
         Raises:
             TransportError: the store failed.
         """
-        self._path = path
-        *self._places, own = _places(path)
-        place = steps.GetStat(own)
-        self._stats = [steps.GetStat(each) for each in self._places]
-        self._marks = [_Marks(each) for each in self._places]
-        self._others = [[steps.GetStat(_below(each, name)) for name in FOREIGN] for each in self._places]
-        siblings = steps.ListDirectory(self._places[-1])
-        others = [each for row in self._others[1:] for each in row]  # Whatever the store's own folder is, is served.
-        marks = [each for row in self._marks for each in row.steps]
-        above.perform([place, *self._stats, *marks, *others, siblings])
-        reads = [each for row in self._marks for each in row.reads]
-        if reads:
-            above.perform(reads)
+        place = steps.GetStat(self._own)
+        wrong = self._make_claim([place, *self._stats, *_steps_of(self._marks), self._siblings])
         self.free = place.result is None
-        """Whether nothing is in the place."""
-        self.missing = [each.path for each in self._stats if each.path and each.result is None]
-        """The folders above that are not there."""
-        made = [name for name in siblings.result or () if name.startswith(MADE_BESIDE)]
-        self.left = [_below(self._places[-1], name) for name in made]
-        """What is being made beside the place, or was left."""
+        if wrong is not None and self.free and not self.missing:
+            self.check()
+            raise wrong
+
+    @property
+    def missing(self) -> list[str]:
+        """The folders above that were not there."""
+        return [each.path for each in self._stats if each.path and each.result is None]
+
+    @property
+    def left(self) -> list[str]:
+        """What was being made beside the place before, or was left."""
+        names = [name for name in self._siblings.result or () if name.startswith(MADE_BESIDE)]
+        return [_below(self._places[-1], name) for name in names]
+
+    def make_claim(self, parent: str) -> bool:
+        """Make the folder above the place, where `parent` names one that was missing, then the claim, and look again;
+        whether it made the folder above.
+
+        Raises:
+            TransportError: the store failed.
+        """
+        wrong = self._make_claim([steps.MakeDirectory(parent)] if parent else [])
+        made = not isinstance(wrong, FileExists)
+        if not made:  # Somebody else has made the folder above.
+            wrong = self._make_claim([])
+        if wrong is not None:
+            raise wrong
+        return made
+
+    def _make_claim(self, first: Sequence[Step]) -> TransportError | None:
+        """Do these steps, make the claim, and look which repositories are above by now. Where the claim cannot be made
+        that is given, and what was known before holds.
+
+        Raises:
+            TransportError: a step that asks failed.
+        """
+        marks = [_Marks(each, foreign=True) for each in self._places]
+        wrong: TransportError | None = None
+        try:
+            self._above.perform([*first, steps.MakeDirectory(self.claim), *_steps_of(marks)])
+        except TransportError as failed:
+            if any(not _is_done(step) for step in first):
+                raise
+            wrong = failed
+        else:
+            self.claimed, self._marks = True, marks
+        _read(self._above, self._marks)
+        return wrong
 
     def check(self) -> None:
         """Refuse the place.
 
         Raises:
             NestedRepository, InvalidPath: a folder above it is a repository, or is none.
+            TransportError: the store failed.
         """
         for number, place in enumerate(self._places):
             stat = self._stats[number].result
             if stat is not None and stat.kind is not EntryKind.DIRECTORY:
                 raise InvalidPath(self._path, f"{_name(place)} is a file")
-            if self._marks[number].live:
+            marks = self._marks[number]
+            if marks.live or (self.claimed and marks.tombstone and _lives_after_all(self._above, place, self._path)):
                 raise NestedRepository(self._path, place)
-            row = zip(FOREIGN, self._others[number], strict=True)
-            foreign = foreign_in([name for name, each in row if place and each.result is not None])
-            if foreign is not None:
-                raise InvalidPath(self._path, f"{_name(place)} is {foreign}: nothing is made inside it")
+            if marks.foreign is not None:
+                raise InvalidPath(self._path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
 
 
 class _Marks:
     """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
 
-    def __init__(self, place: str) -> None:
-        self.steps = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
+    def __init__(self, place: str, *, foreign: bool = False) -> None:
+        """`foreign`: what tells another tool's repository, too. Whatever the store's own folder is, is served."""
+        self._files = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
+        self._foreign = {name: steps.GetStat(_below(place, name)) for name in FOREIGN if foreign and place}
+        self.steps: list[Step] = [*self._files, *self._foreign.values()]
         self._line, self._root = steps.Get(_below(place, FORMAT)), steps.Get(_below(place, ROOT))
 
     @property
     def reads(self) -> list[Step]:
         """What is to be read once these steps were performed; nothing where there is no repository."""
-        return [self._line, self._root] if all(map(_is_file, self.steps)) else []
+        return [self._line, self._root] if all(map(_is_file, self._files)) else []
 
     @property
     def live(self) -> bool:
         """Whether a repository is there, once that was read."""
-        if not self.reads or self._root.result is None:
-            return False
-        return is_ours(self._line.result or b"") and _is_live(self._root.result)
+        return self._is_ours and _is_live(self._root.content)
+
+    @property
+    def tombstone(self) -> bool:
+        """Whether a tombstone is there, once that was read."""
+        return self._is_ours and not _is_live(self._root.content)
+
+    @property
+    def foreign(self) -> str | None:
+        """What another tool keeps there."""
+        return foreign_in([name for name, each in self._foreign.items() if each.result is not None])
+
+    @property
+    def _is_ours(self) -> bool:
+        return bool(self.reads) and self._root.result is not None and is_ours(self._line.result or b"")
+
+
+def _steps_of(marks: Sequence[_Marks]) -> list[Step]:
+    return [step for each in marks for step in each.steps]
+
+
+def _read(above: Transport, marks: Sequence[_Marks]) -> None:
+    """Read what was not read before of the files of those that may be repositories."""
+    reads = [step for each in marks for step in each.reads if not _is_done(step)]
+    if reads:
+        above.perform(reads)
+
+
+def _is_done(step: Step) -> bool:
+    """Whether a step that asks was performed; of one that changes something nothing is known."""
+    try:
+        _ = step.result if isinstance(step, steps.Asked) else None
+    except LookupError:
+        return False
+    return True
+
+
+def _lives_after_all(above: Transport, place: str, path: str) -> bool:
+    """Whether a tombstone in a folder above has become a repository: asked under its lock, which a creation there has
+    from its look for what is below it until its root is swapped. `path`: of the repository that is made.
+
+    Raises:
+        InvalidPath: a store without locks of files does not tell.
+        TransportError: the store failed.
+    """
+    try:
+        with RootFile(above, place).locked() as held:
+            return held.root is not None and _is_live(held.root)
+    except Unsupported:
+        why = "was a repository (swap=file), and whether it is made again now cannot be told over this link"
+        raise InvalidPath(path, f"{_name(place)} {why}") from None
+    except (NoSuchFile, NotADirectory):
+        return False
 
 
 def remove_tree(transport: Transport, path: str) -> None:
@@ -477,8 +667,7 @@ def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
     marks = _Marks(place)
     above.perform(marks.steps)
-    if marks.reads:
-        above.perform(marks.reads)
+    _read(above, [marks])
     return marks.live
 
 
@@ -498,6 +687,12 @@ def _repository_below(above: Transport, place: str) -> str | None:
 
 def _is_file(asked: steps.GetStat) -> bool:
     return asked.result is not None and asked.result.kind is EntryKind.FILE
+
+
+def _only_holds_place(root: bytes) -> bool:
+    """Whether a root is the tombstone of a creation, and never was a repository's."""
+    found = decode_root(root)
+    return found.deleted and not (found.log or found.log_files or found.log_since)
 
 
 def _is_live(root: bytes) -> bool:

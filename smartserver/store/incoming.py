@@ -16,7 +16,7 @@ from itertools import chain
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import check_bytes, rules_of, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
+from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT, MAX_CHAIN, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.store import large
@@ -345,6 +345,8 @@ class Intake:
         for index, (entry, frame) in rewritten.items():
             entries[index], bodies[index] = entry, frame
         self._content = encode_segment(segment.revision, segment.parents, entries, bodies, self._kinds)
+        if len(self._content) > MAX_TAKEN:  # No client would read it.
+            raise LimitExceeded(BYTES_OF_SEGMENT, len(self._content), MAX_TAKEN)
         return decode_segment(self._content, 0, self._kinds)
 
     def _settle(self, segment: Segment, first: int) -> None:

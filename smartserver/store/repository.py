@@ -243,8 +243,9 @@ class PackRepository:
             LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        incarnation = self.randomness(16)
+        incarnation, place = self.randomness(16), Creation(self.file)
         with contextlib.ExitStack() as undo:
+            undo.callback(place.give_up_place)
             if upload is not None:
                 undo.callback(upload.abandon)
             begun = self._states.take_begun()
@@ -280,7 +281,7 @@ class PackRepository:
                             continue  # Something is there by now.
                         return Committed(view, outcome, swapped=True)
                     vcs, kinds, _ = transaction.created
-                    Creation(self.file).hold_place(vcs, kinds)
+                    place.hold_place(vcs, kinds)
                 publication = upload.publication(self.path) if upload is not None else []
                 published = upload.published if upload is not None else []
                 with self.file.swapping(publication, published) as swap:
@@ -296,6 +297,8 @@ class PackRepository:
                             return self._unchanged(state, outcome)
                         entry = NewLogEntry(user, request, outcome)
                         draft = self._next(state, transaction, upload, entry, incarnation)
+                    if swap.current.deleted:
+                        place.check_swap()
                     view = self._swap(swap, state, draft, upload, undo)
                 if upload is not None:
                     upload.leave()

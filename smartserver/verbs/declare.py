@@ -72,7 +72,11 @@ class Files(Protocol):
         """The next bytes of the request's body, in pieces."""
 
     def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """Take over an open file: its ranges, joined, for the result, or None where they are sent in the body."""
+        """Take over an open file: its ranges, joined, for the result, or None where they are sent in the body.
+
+        Raises:
+            LimitExceeded: too many files are open for answers.
+        """
 
 
 class Context(Protocol):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, StaleEntry
-from smartserver.verbs.declare import Arguments, Context, Result, verb
+from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import Small, Word
 
 MAX_SETTINGS = 64
@@ -32,11 +32,15 @@ class ConfigureResult(Result, frozen=True, array_like=True):
     old: dict[str, bytes]
 
 
-@verb("Repository.configure", own_verdict=True, errors=(LimitExceeded, NoSuchRepository, StaleEntry))
+@verb("Repository.configure", own_verdict=True, errors=(AccessDenied, LimitExceeded, NoSuchRepository, StaleEntry))
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
-    """Set and remove settings of a repository, such as git's `HEAD`."""
+    """Set and remove settings of a repository, such as git's `HEAD`.
+
+    That needs the permission to force, as moving a branch does: settings decide what every clone begins with.
+    """
     transaction = context.transaction
     present = dict(transaction.settings)
+    context.require(Permission.FORCE)
     for name, expected in request.expected.items():
         if present.get(name) != expected:
             raise StaleEntry("settings", name.encode())

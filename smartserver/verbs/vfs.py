@@ -19,7 +19,7 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import InvalidPath
+from smartserver.errors import InvalidPath, LimitExceeded
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 from transports.base import WriteFile
 from transports.errors import (
@@ -150,7 +150,7 @@ def has(context: Context, request: PathRequest) -> HasResult:
     return HasResult(context.files.tree.exists(request.path))
 
 
-@verb("get", effect=Effect.READ, is_vfs=True, errors=READS)
+@verb("get", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get(context: Context, request: LookRequest) -> GetResult:
     """Give all that a file holds."""
     try:
@@ -163,7 +163,7 @@ def get(context: Context, request: LookRequest) -> GetResult:
         return GetResult(None)
 
 
-@verb("readv", effect=Effect.READ, is_vfs=True, errors=READS)
+@verb("readv", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def readv(context: Context, request: ReadvRequest) -> ReadvResult:
     """Give some ranges of a file, in the order asked. With none it says that there is such a file, and its size."""
     file = context.files.tree.open_read(request.path)

@@ -130,6 +130,37 @@ def test_an_option(users: Users) -> None:
     assert users.served_entries("config") == {"": b"answer = 41\nquestion = 6x7\n".replace(b"41", b"42")}
 
 
+def test_options_of_a_server_run_no_program_at_a_client(users: Users) -> None:
+    """Nor code: `post_commit_mailer` runs at a commit in a bound checkout, `post_commit` in a lightweight one."""
+    ran = users.path("ran")
+    mailer = users.path("mailer")
+    mailer.write_text(f"#!/bin/sh\necho $0 >>{ran}\n")
+    mailer.chmod(0o755)
+    options = {
+        "post_commit_to": "everybody@example.org",
+        "post_commit_mailer": str(mailer),
+        "post_commit": f"open({str(ran)!r},'a').write",
+    }
+    url = users.url()
+    for name, value in options.items():
+        assert users.run("", "config", "-d", url, f"{name}={value}").status == 0
+        assert value.replace(str(users.folder), "HERE") in users.run("", "config", "-d", url, name).out
+    assert all(f"  {name} = " in users.run("", "config", "-d", url).out for name in options)
+    for kind in ("light", "bound"):
+        assert users.run("", "checkout", *(["--lightweight"] if kind == "light" else []), url, kind).status == 0
+        users.add(kind, f"of_{kind}")
+        done = users.run(kind, "commit", "-m", kind)
+        assert done.status == 0, done.said
+        assert users.run("", "log", "-r-1", "--line", url).out.split(": ", 1)[1].startswith(kind)
+    assert not ran.exists()
+    # The user's own options are obeyed as ever.
+    done = users.run(
+        "bound", "commit", "--unchanged", "-m", "own", *(f"-O{name}={options[name]}" for name in list(options)[:2])
+    )
+    assert done.status == 0, done.said
+    assert ran.exists()
+
+
 def test_uncommit(users: Users) -> None:
     users.tag("a", "v3")
     assert users.run("a", "push").status == 0

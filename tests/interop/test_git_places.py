@@ -55,6 +55,17 @@ def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
     assert result.status == 0, result.said
 
 
+def test_a_submodules_url_does_not_say_which_key_a_machine_has(with_submodule: Side) -> None:
+    with_submodule.prepare(
+        "git -C super config -f .gitmodules submodule.lib.url 'hpss+sftp://127.0.0.1:1/srv/x?host-key=any';"
+        ' user super git commit -qam key; user super git push -q "$URL-super" main'
+    )
+    with_submodule.prepare("smartserver setup git")
+    result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
+    assert result.status != 0
+    assert "?host-key=any comes from a repository (.gitmodules), which may not say it" in result.err
+
+
 def test_submodules_are_updated(with_submodule: Side) -> None:
     with_submodule.prepare(
         'as c git clone -q --recurse-submodules "$URL-super" c; a commit four; a git push -q origin main;'

@@ -86,6 +86,19 @@ def test_a_wrong_url_is_one_line() -> None:
     assert done.stderr == "fatal: hpss: 'hpss://' is not a URL of a repository: it has no host\n"
 
 
+@pytest.mark.parametrize("key", ["any", "SHA256:AAAA"])
+@pytest.mark.parametrize("value", ["0", "false", ""])
+def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) -> None:
+    """Git says by this variable whose URL it is; whoever may push to a repository could have keys go unchecked."""
+    url = f"hpss+sftp://127.0.0.1:1/srv/x?host-key={key}"
+    done = run("origin", url, GIT_PROTOCOL_FROM_USER=value)
+    assert (done.returncode, done.stdout) == (128, "")
+    assert done.stderr.startswith(f"fatal: hpss: {url!r} is not a URL of a repository: ?host-key={key} comes from a ")
+    assert "log in there once with ssh" in done.stderr
+    assert run("origin", url, GIT_PROTOCOL_FROM_USER="1").returncode == 0  # Nothing was asked.
+    assert run("origin", url.partition("?")[0], GIT_PROTOCOL_FROM_USER=value).returncode == 0
+
+
 def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
     done = run("origin", "hpss://127.0.0.1:1/x", SMARTSERVER_DEBUG="hpssdetail,hpss", HOME=str(tmp_path))
     assert done.returncode == 0

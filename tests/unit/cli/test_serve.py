@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from smartserver.cli import serve
-from smartserver.cli.errors import CommandError
+from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.main import group
 from smartserver.cli.place import open_store
 from smartserver.cli.serve import parse_listen
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.errors import Banned, InvalidPath, NoSuchRepository
+from smartserver.errors import AccessDenied, Banned, InvalidPath, NoSuchRepository
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.verbs.vfs import PathRequest, has
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""
@@ -190,6 +195,8 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
     for options, expected in (
         (["--anonymous", "write"], said),
         (["--stdio"], said),
+        (["--stdio", "--anonymous", "read"], ""),
+        (["--stdio", "--anonymous", "write"], said),
         ([], ""),
         (["--anonymous", "write", "--no-create"], ""),
     ):
@@ -262,3 +269,131 @@ def test_what_is_banned(tmp_path: Path) -> None:
     assert str(refused) == "Server.ping is banned by the rule rpc:Server.*:team/*"
     assert banned("other", calls) is None
     assert serve._banned(())("team/project", calls) is None
+
+
+def on_streams(root: Path, *options: str, environment: Mapping[str, str] | None = None) -> Client:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root), "--stdio", *options]
+    return Client(lambda: PipeMedium(command, {**os.environ, **(environment or {})}))
+
+
+CREATION = CreateRequest("git sha1", [KindField("object", "git-sha1", True)])
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        (None, set()),
+        ("none", {"create", "read", "delete"}),
+        ("read", {"create", "delete"}),
+        ("write", {"delete"}),
+    ],
+)
+def test_who_may_do_what_on_standard_input(tmp_path: Path, policy: str | None, refused: set[str]) -> None:
+    """As over TCP from another machine; without the option, whatever the invoking user may do."""
+    with on_streams(tmp_path) as client:
+        client.call(repository_create, CREATION, "there")
+    calls: dict[str, Callable[[Client], object]] = {
+        "create": lambda client: client.call(repository_create, CREATION, "new"),
+        "read": lambda client: client.call(repository_stats, StatsRequest(), "there"),
+        "delete": lambda client: client.call(repository_delete, DeleteRequest(), "there"),
+    }
+    found = set()
+    for name, call in calls.items():
+        with on_streams(tmp_path, *(["--anonymous", policy] if policy else [])) as client:
+            try:
+                call(client)
+            except AccessDenied:
+                found.add(name)
+    assert found == refused
+    assert (tmp_path / "new").exists() is ("create" not in refused)
+
+
+@pytest.mark.sockets
+def test_the_other_options_hold_on_standard_input(tmp_path: Path) -> None:
+    with on_streams(tmp_path, "--no-create") as client, pytest.raises(AccessDenied, match="--no-create"):
+        client.call(repository_create, CREATION, "new")
+    with on_streams(tmp_path, "--ban", "rpc:Server.*") as client, pytest.raises(Banned):
+        client.call(server_ping, PingRequest())
+    with on_streams(tmp_path, "--folder-locks") as client:
+        client.call(repository_create, CREATION, "new")
+    assert b"swap=folder" in (tmp_path / "new" / "format").read_bytes()
+    with on_streams(tmp_path) as client, pytest.raises(AccessDenied, match="--allow-vfs"):
+        client.call(has, PathRequest("new"))
+    with on_streams(tmp_path, "--allow-vfs") as client:
+        assert client.call(has, PathRequest("new")).found
+
+
+@pytest.mark.sockets
+def test_a_silent_client_on_standard_input_is_dropped_after_its_time(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio", "--idle-timeout", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"hpss/1\n" + bytes([0, 0, 0, 99]))  # The beginning of a frame.
+        process.stdin.flush()
+        said = b""
+        while not said.endswith(b" s"):
+            said += os.read(process.stdout.fileno(), 1024) or b", and then it ended after 0 s"
+        _, log = process.communicate(timeout=PATIENCE)
+    assert re.search(rb"nothing of the rest of a request came for \d+ s$", said), said
+    assert b"dropped" in log
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--listen", "127.0.0.1:4155"],
+        ["--max-connections", "512"],
+        ["--max-per-address", "9"],
+        ["--fast-open"],
+        ["--allow-vfs", "--anonymous", "read"],
+    ],
+)
+def test_an_option_that_standard_input_cannot_obey_is_refused(tmp_path: Path, options: list[str]) -> None:
+    """Also one that is given its own default."""
+    for order in ([*options, "--stdio"], ["--stdio", *options]):
+        result = CliRunner().invoke(group, ["serve", str(tmp_path), *order])
+        assert isinstance(result.exception, UsageConflict)
+        assert str(result.exception).startswith(f"{options[0]} ")
+        assert "--stdio" in str(result.exception)
+
+
+@pytest.mark.sockets
+def test_such_an_option_ends_it_with_one_line(tmp_path: Path) -> None:
+    process = start(str(tmp_path), "--stdio", "--fast-open")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (2, "")
+    assert err == "smartserver: --fast-open is for TCP and has no effect with --stdio: leave it out\n"
+
+
+def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
+    """A new option of `serve` is to be put into one of these lists, with a test of it."""
+    obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
+    assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve.FOR_TCP)
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize("asked", ["/srv", "..", "../other", "served/inner"])
+def test_a_client_that_asks_sshd_for_another_folder_is_refused(tmp_path: Path, asked: str) -> None:
+    """Its paths would lead to other places in this one."""
+    served = tmp_path / "served"
+    (served / "inner").mkdir(parents=True)
+    command = f"smartserver serve {asked} --stdio"
+    result = CliRunner().invoke(group, ["serve", str(served), "--stdio"], env={"SSH_ORIGINAL_COMMAND": command})
+    assert isinstance(result.exception, UsageConflict)
+    assert str(result.exception).startswith(f"{asked} is not served: this login serves one folder alone")
+    client = on_streams(served, environment={"SSH_ORIGINAL_COMMAND": command})
+    with client, pytest.raises(CannotConnect, match="status 2"):
+        client.call(repository_stats, StatsRequest(), "inner")
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize(
+    "asked", ["smartserver serve . --stdio", "smartserver serve {} --stdio", "git-upload-pack 'x", ""]
+)
+def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path: Path, asked: str) -> None:
+    environment = {"SSH_ORIGINAL_COMMAND": asked.format(shlex.quote(str(tmp_path)))}
+    with on_streams(tmp_path, environment=environment) as client:
+        client.call(repository_create, CREATION, "project")
+    assert (tmp_path / "project" / "root").exists()

@@ -68,6 +68,15 @@ def test_names_that_would_be_other_lines_are_left_out(name: bytes) -> None:
         assert lines == [f"{value} refs/heads/main", ""]
 
 
+@pytest.mark.parametrize("vcs", ["git sha1\n?bad refs/heads/x", "git sha1 sha256", "git ", "git sha512"])
+def test_an_object_format_that_is_none_is_no_word_of_a_line(vcs: str) -> None:
+    """Git would read further lines of it."""
+    conversation = Conversation("list\n", FakeRemote({MAIN: key(1)}, vcs=vcs))
+    with pytest.raises(WrongVcs):
+        conversation.run()
+    assert conversation.answers.getvalue() == b""
+
+
 def test_a_repository_of_another_system() -> None:
     remote = FakeRemote({}, vcs="hg")
     for lines, here in (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,13 +13,13 @@ from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
 from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.errors import (
-    MissingRevision,
-)
+from smartserver.errors import LimitExceeded, MissingRevision
 from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_hint import Hint, parse
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
+from smartserver.records.limits import MAX_TAKEN
+from smartserver.records.varint import encode
 from smartserver.vcs.git import GitRepository
 from smartserver.verbs.repository_pull import PullResult
 
@@ -60,6 +62,23 @@ def test_an_id_of_no_revision_is_told_what_can_be_asked_for() -> None:
     with pytest.raises(CannotGoOn, match=why):
         Conversation("list\n", remote, local_with(main=key(1)), hint).run()
     assert remote.knowledge.met
+
+
+def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> None:
+    """Before a byte of it came: what a server of ours takes a client takes."""
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
+    length = MAX_TAKEN + 1
+
+    def body() -> Iterator[bytes]:
+        yield encode(length)
+        raise AssertionError("it is not read on")
+
+    with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as here:
+        remote = FakeRemote({MAIN: key(9)}, pull=Pulled(PullResult(1, length), body()))
+        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
+        fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
+        with pytest.raises(LimitExceeded, match=f"bytes of a segment: {length}, expected no more than {MAX_TAKEN}"):
+            fetched.bring(here, {key(9)})
 
 
 @pytest.mark.parametrize("body", [b"", b"\x05", b"garbage" * 9, b"\xff" * 40])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -214,12 +215,14 @@ def test_every_cut_is_refused() -> None:
 
 @pytest.mark.usefixtures("zstd")
 def test_bombs() -> None:
-    # 8,192 blocks of one repeated byte are 1 GiB in 32 KB.
-    blocks = block(1, 128 << 10, False, b"\0") * 8191 + block(1, 128 << 10, True, b"\0")
-    bomb = hand_made(1 << 30, blocks)
-    assert len(bomb) < 33_000
-    refused(bomb, 100, b"", f"a frame of {1 << 30} bytes of text, expected 100")
-    refused(bomb, 1 << 30, b"", "window")
+    # 2,048 blocks of one repeated byte are 256 MiB in 8 KB: a window of 128 MiB is the most.
+    blocks = block(1, 128 << 10, False, b"\0") * 2047 + block(1, 128 << 10, True, b"\0")
+    bomb = hand_made(1 << 28, blocks)
+    assert len(bomb) < 8_300
+    refused(bomb, 100, b"", f"a frame of {1 << 28} bytes of text, expected 100")
+    refused(bomb, 1 << 28, b"", "window")
+    for most in (limits.MAX_RECORD + 1, 1 << 31):
+        refused(hand_made(most, blocks * 8), most, b"", f"expected no more than {limits.MAX_RECORD}")
     small = hand_made(1 << 36, block(1, 100, True, b"\0"))
     assert len(small) < 16
     refused(small, 100, b"", "expected 100")
@@ -382,3 +385,24 @@ def test_a_fixed_frame_is_still_read() -> None:
     text = b"The quick brown fox leaps over the lazy dog.\n" + base
     frame = bytes.fromhex("208b7d0000186c656103003a2c0210067428ad80")
     assert delta.decompress(ZSTD, frame, 139, base) == text
+
+
+LARGEST = """
+import resource
+from smartserver.records import delta, limits
+size = limits.MAX_RECORD
+one = lambda last: (128 << 10 << 3 | 1 << 1 | last).to_bytes(3, "little") + b"x"
+frame = bytes([0xC0, 17 << 3]) + size.to_bytes(8, "little") + one(0) * (size // (128 << 10) - 1) + one(1)
+delta.decompress(*delta.compress(b"a" * 99), 99)
+with open("/proc/self/statm") as file:
+    taken = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + size * 5 // 4, resource.RLIM_INFINITY))
+assert len(delta.decompress(1, frame, size)) == size
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux says how much memory is taken")
+def test_the_largest_text_is_in_memory_once() -> None:
+    """Eight kilobytes claim it: a server could have a client take twice as much as its own limit."""
+    done = subprocess.run([sys.executable, "-c", LARGEST], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

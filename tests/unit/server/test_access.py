@@ -7,7 +7,7 @@ from builders import MAIN
 from dialogs import Dialog, Served, message
 
 from smartserver.errors import AccessDenied
-from smartserver.server.access import EVERYTHING, Access, Anonymous, anonymous, invoking_user
+from smartserver.server.access import EVERYTHING, Access, Anonymous, anonymous, invoking_user, on_streams
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Failure
@@ -49,6 +49,25 @@ def test_why_files_are_not_given(policy: Anonymous) -> None:
     with pytest.raises(AccessDenied) as denied:
         Access("jane", frozenset({READ}), "the test says so").require(VFS)
     assert denied.value.why == "the test says so"
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"),
+    [
+        (None, EVERYTHING),
+        (Anonymous.NONE, set()),
+        (Anonymous.READ, {READ}),
+        (Anonymous.WRITE, {READ, WRITE, CREATE}),
+    ],
+)
+def test_a_policy_means_the_same_on_streams(policy: Anonymous | None, given: set[Permission]) -> None:
+    """As for a client on another machine, which the other end of a pipe may be on."""
+    access = on_streams("jane", policy)
+    assert (access.user, access.permissions) == ("jane", given)
+    if policy is not None:
+        assert access.permissions == anonymous(policy, local=False).permissions
+        with pytest.raises(AccessDenied, match="--anonymous"):
+            access.require(FORCE)
 
 
 def test_the_user_who_started_it_may_do_everything() -> None:

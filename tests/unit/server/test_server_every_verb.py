@@ -59,7 +59,7 @@ CASES = {
     "Branch.delete": Case(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
     "Branch.set_last_revision": Case(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),
     "Map.update": Case(lambda line: MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", line[0])], MAIN), R, W),
-    "Repository.configure": Case(lambda line: ConfigureRequest({"description": b"x"}), R, W),
+    "Repository.configure": Case(lambda line: ConfigureRequest({"description": b"x"}), R, W, F),
     "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
     "Repository.delete": Case(lambda line: DeleteRequest(), R, W, D),
     "Repository.get_parent_map": Case(lambda line: GetParentMapRequest([line[1]]), R),

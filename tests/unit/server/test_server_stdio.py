@@ -18,10 +18,10 @@ from smartserver.wire.connection import Connection, Role
 from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 
 
-def test_standard_streams_act_as_the_invoking_user(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_streams_have_the_access_they_are_given(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[object] = []
     monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
-    made = stdio.serve(sessions, "joe")
+    made = stdio.serve(sessions, invoking_user("joe"))
     assert joined == [made]
     assert made._access == invoking_user("joe")
 

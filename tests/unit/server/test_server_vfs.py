@@ -214,7 +214,7 @@ def test_a_file_that_gets_shorter_while_it_is_sent(served: Served) -> None:
     contents.add("files/x", Shrinking(), [(0, 5)])
     with pytest.raises(TransportFailed, match=r"^'files/x': it became shorter"):
         contents.read(100)
-    files = RequestFiles(served.site.files("files"), None)
+    files = RequestFiles(served.site.files("files"), None, served.site.open_files)
     for ranges in ([(0, 5)], [(0, 1), (1, 2)]):  # What is in a result has its size there.
         with pytest.raises(TransportFailed, match=r"^'files/x': it became shorter"):
             files.give("files/x", Shrinking(), ranges)
@@ -236,10 +236,35 @@ def test_a_body_is_read_in_pieces() -> None:
 
 
 def test_brought_content_comes_in_pieces(served: Served) -> None:
-    files = RequestFiles(served.site.files("files"), io.BytesIO(b"0123456789"))
+    files = RequestFiles(served.site.files("files"), io.BytesIO(b"0123456789"), served.site.open_files)
     assert b"".join(files.brought(4)) == b"0123"
     assert b"".join(files.brought(0)) == b""
     assert b"".join(files.brought(6)) == b"456789"
+
+
+def test_open_files_have_a_limit_for_each_connection_and_for_all(served: Served) -> None:
+    """Whose answers nobody takes: one connection had all descriptors of the server."""
+    large = (vfs.get, LookRequest("large"))
+    dialogs = [Dialog(served.site) for _ in range(2)]
+    served.site.open_files.most = 12
+    for dialog in dialogs:
+        dialog.session.open_files.most = 9
+        dialog.session.pause_writing()
+    begun = []
+    for dialog, count in [(dialogs[0], 4), (dialogs[0], 4), (dialogs[0], 4), (dialogs[1], 4)]:
+        begun.append(dialog.begin(message(*[large] * count, path="files")))
+        assert served.site.open_files.count <= 12
+    assert [dialog.session.open_files.count for dialog in dialogs] == [9, 3]
+    dialogs[0].session.resume_writing()
+    replies = [dialogs[0].answer(number) for number in begun[:3]]
+    assert [codes(reply) for reply in replies if reply is not None] == [
+        ["done"] * 4,
+        ["done"] * 4,
+        ["done", "limit-exceeded", "not-done", "not-done"],
+    ]
+    assert [dialog.session.open_files.count for dialog in dialogs] == [0, 3]
+    dialogs[1].session.connection_lost()
+    assert served.site.open_files.count == 0
 
 
 def test_results_have_a_limit(dialog: Dialog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +350,7 @@ def test_reads_from_this_machine_and_from_elsewhere(served: Served) -> None:
 
 def test_a_cancelled_request_begins_no_call(served: Served) -> None:
     prepared = dispatch.prepare(message(PUT, path="files"))
-    work = VfsWork(served.site, Dialog(served.site).session.access, prepared)
+    work = VfsWork(served.site, Dialog(served.site).session.access, prepared, served.site.open_files)
     work.cancel()
     assert refused(work.answer().message) == "cancelled: {}"
     assert not served.transport.exists("files/new")
@@ -339,7 +364,8 @@ def test_one_that_is_cancelled_half_way_says_how_far_it_came(served: Served, mon
     changed = {**VERBS, "put": msgspec.structs.replace(vfs.put, function=cancelling)}
     monkeypatch.setattr(dispatch, "VERBS", changed)
     calls: list[AnyCall] = [PUT, (vfs.delete, PathRequest("new"))]
-    work = VfsWork(served.site, Dialog(served.site).session.access, dispatch.prepare(message(*calls, path="files")))
+    prepared = dispatch.prepare(message(*calls, path="files"))
+    work = VfsWork(served.site, Dialog(served.site).session.access, prepared, served.site.open_files)
     answer = work.answer().message
     assert isinstance(answer, ReplyMessage)
     assert statuses(answer) == [Status.DONE, Status.NOT_DONE]

@@ -86,6 +86,14 @@ def test_settings_are_set_and_removed(project: Project) -> None:
     assert context.transaction.setting_changes == {}
 
 
+def test_settings_need_the_permission_to_force(project: Project) -> None:
+    context = project.context(denied=[Permission.FORCE])
+    with pytest.raises(AccessDenied):
+        repository_configure.function(context, ConfigureRequest({"HEAD": b"refs/heads/x"}))
+    assert context.asked == [(Permission.FORCE, b"")]
+    assert context.transaction.setting_changes == {}
+
+
 def test_a_setting_that_is_not_what_was_expected(project: Project) -> None:
     wrong: list[dict[str, bytes | None]] = [{"HEAD": b"x"}, {"HEAD": None}, {"absent": b""}]
     for expected in wrong:

@@ -1,0 +1,68 @@
+"""`OpenFiles`: how many files a server holds open for answers that it has not sent yet."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+from smartserver.errors import LimitExceeded
+from smartserver.wire.limits import MAX_FILE_CALLS
+from transports.base import ReadFile
+
+MAX_OF_CONNECTION = MAX_FILE_CALLS
+"""Files of one connection: what one request can open. A client of ours reads an answer before it asks again."""
+
+MAX_OF_SITE = 4 * MAX_FILE_CALLS
+"""Files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088 connections they fit into
+20,000, a usual hard limit."""
+
+SHARE = 4
+"""The part of the process's descriptors that they may take is one in so many, where that is less."""
+
+
+class OpenFiles:
+    """A count of open files with a limit; usable from several threads. `of`: what counts them too."""
+
+    def __init__(self, most: int, of: OpenFiles | None = None) -> None:
+        self.most = most
+        self._of = of
+        self._count = 0
+        self._mutex = threading.RLock()  # A file may be collected, and let go of, while this thread has it.
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def hold(self, file: ReadFile) -> None:
+        """Count a file until nothing refers to it any more, which closes it.
+
+        Raises:
+            LimitExceeded: there are too many.
+        """
+        self._add()
+        weakref.finalize(file, self._remove).atexit = False
+
+    def _add(self) -> None:
+        with self._mutex:
+            if self._count >= self.most:
+                what = "files of a connection" if self._of is not None else "files of all connections"
+                raise LimitExceeded(
+                    f"open {what}, whose content was asked for and not taken", self._count + 1, self.most
+                )
+            self._count += 1
+        try:
+            if self._of is not None:
+                self._of._add()
+        except LimitExceeded:
+            self._remove_own()
+            raise
+
+    def _remove(self) -> None:
+        self._remove_own()
+        if self._of is not None:
+            self._of._remove()
+
+    def _remove_own(self) -> None:
+        with self._mutex:
+            self._count -= 1
