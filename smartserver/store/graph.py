@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from smartserver.records.model import Announced, RevisionId
 from smartserver.store.index import OUTSIDE, Index
@@ -26,29 +27,56 @@ _WANTED = 1
 _HAD = 2
 
 
+class Edges(Protocol):
+    """The parents of revisions, as of an index, which reads them when they are first asked for."""
+
+    @property
+    def parent_starts(self) -> array[int]:
+        """Where those of each revision begin, and the last ones end."""
+
+    @property
+    def parent_entries(self) -> array[int]:
+        """Each a revision of the part, or `OUTSIDE` and the number of an outside parent."""
+
+
+class _Announced(NamedTuple):
+    """The parents of announced revisions."""
+
+    parent_starts: array[int]
+    parent_entries: array[int]
+
+
 class Part:
     """The revisions of one pack, or of one announcement: consecutive ordinals from `first`."""
 
-    __slots__ = ("_by_id", "_revision", "count", "entries", "first", "outside", "starts")
+    __slots__ = ("_by_id", "_edges", "_revision", "count", "first", "outside")
 
     def __init__(
         self,
         first: int,
         count: int,
-        starts: Sequence[int] | memoryview,
-        entries: Sequence[int] | memoryview,
+        edges: Edges,
         outside: Sequence[int],
         by_id: Callable[[RevisionId], int | None],
         revision: Callable[[int], RevisionId],
     ) -> None:
-        """`starts`, `entries`: parents of each revision, as in an index; `outside`: global ordinals."""
+        """`outside`: global ordinals."""
         self.first = first
         self.count = count
-        self.starts = starts
-        self.entries = entries
         self.outside = outside
+        self._edges = edges
         self._by_id = by_id
         self._revision = revision
+
+    @property
+    def starts(self) -> array[int]:
+        """Where the parents of each revision begin in `entries`, and the last ones end."""
+        return self._edges.parent_starts
+
+    @property
+    def entries(self) -> array[int]:
+        """The parents, as in an index."""
+        return self._edges.parent_entries
 
     def find(self, revision: RevisionId) -> int | None:
         """Its global ordinal, or None."""
@@ -88,8 +116,7 @@ class Graph:
         part = Part(
             self.count,
             index.segments,
-            index.parent_starts,
-            index.parent_entries,
+            index,
             outside,
             index.segment_of,
             index.revision,
@@ -121,7 +148,7 @@ class Graph:
             ids.append(revision)
         if not ids:
             return self, list(missing)
-        part = Part(self.count, len(ids), starts, entries, outside, local.get, ids.__getitem__)
+        part = Part(self.count, len(ids), _Announced(starts, entries), outside, local.get, ids.__getitem__)
         return Graph((*self.parts, part)), list(missing)
 
     def part_at(self, ordinal: int) -> int:

@@ -131,7 +131,7 @@ class Intake:
             first = count - part.first
             if first < part.count:
                 index = pack.index
-                if any(index.row_segments[row] >= first and holds(index.digest(row)) for row in range(index.records)):
+                if any(said.segment >= first and holds(index.digest(row)) for row, said in enumerate(index.rows())):
                     return True
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +11,7 @@ from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
+from smartserver.store.blocks import sealed
 from smartserver.store.index import (
     DIGEST,
     EXTERNAL,
@@ -20,6 +20,7 @@ from smartserver.store.index import (
     NO_BASE,
     ONE_BYTE,
     OUTSIDE,
+    ROW,
     VERSION,
     Index,
     Row,
@@ -204,30 +205,32 @@ class IndexBuilder:
             raise LimitExceeded("records of one pack", len(self._digests) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
         first_segment = len(self._segments)
-        for segment in range(index.segments):
+        offsets = index.segment_offsets[:]
+        for segment, revision in enumerate(index.revisions()):
             if segment % PACED == 0:
                 pace()
-            revision = index.revision(segment)
             if revision in self._segments:
                 raise ValueError(f"revision {shown(revision)} has a segment in two packs")
             self._segments[revision] = first_segment + segment
-            self._segment_offsets.append(index.segment_offsets[segment] + shift)
+            self._segment_offsets.append(offsets[segment] + shift)
             for parent in index.parents(segment):
                 self._parent_entries.append(
                     self._parent_entry(index.outside[parent ^ OUTSIDE]) if parent & OUTSIDE else first_segment + parent
                 )
             self._parent_starts.append(len(self._parent_entries))
-        self._end = index.segment_offsets[index.segments] + shift
-        order = sorted(range(index.records), key=index.header_offsets.tolist().__getitem__)
+        self._end = offsets[index.segments] + shift
+        rows, digests = index.all_rows(), index.all_digests()
+        headers = array("Q", (row.header_offset for row in index.rows()))
+        order = sorted(range(index.records), key=headers.__getitem__)
         positions = array("I", bytes(4 * index.records))
         for position, row in enumerate(order, len(self._digests)):
             if position % PACED == 0:
                 pace()
             positions[row] = position
-            digest = index.digest(row)
-            raw = index.bases[row]
-            length = index.lengths[row]
-            depth, chain = index.depths[row], index.chains[row]
+            digest = digests[row * DIGEST : (row + 1) * DIGEST]
+            header, frame, frame_length, length, raw, segment, chain, lineage, depth = ROW.unpack_from(
+                rows, row * ROW.size
+            )
             base = NO_BASE
             if raw != NO_BASE:
                 at: int | None
@@ -242,14 +245,14 @@ class IndexBuilder:
                     base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
             self._first.setdefault(digest, position)
             self._digests.append(digest)
-            self._header_offsets.append(index.header_offsets[row] + shift)
-            self._frame_offsets.append(index.frame_offsets[row] + shift)
-            self._frame_lengths.append(index.frame_lengths[row])
+            self._header_offsets.append(header + shift)
+            self._frame_offsets.append(frame + shift)
+            self._frame_lengths.append(frame_length)
             self._lengths.append(length)
             self._bases.append(base)
-            self._row_segments.append(index.row_segments[row] + first_segment)
+            self._row_segments.append(segment + first_segment)
             self._chains.append(min(chain, U32))
-            self._lineages.append(index.lineages[row])
+            self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
     def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> bytes:
@@ -259,7 +262,6 @@ class IndexBuilder:
         row_of = array("I", bytes(4 * rows))
         for row, position in enumerate(order):
             row_of[position] = row
-        bases = array("I", (base if base & EXTERNAL else row_of[base] for base in map(self._bases.__getitem__, order)))
         pace()
         bits = fanout_bits(rows)
         digests = b"".join(map(self._digests.__getitem__, order))
@@ -268,17 +270,28 @@ class IndexBuilder:
         id_offsets, id_blob = _blob(ids)
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
-
-        def ordered(column: array[int]) -> array[int]:
-            pace()
-            return array(column.typecode, map(column.__getitem__, order))
-
-        columns: list[array[int] | bytes] = [
+        packed = bytearray(rows * ROW.size)
+        for row, position in enumerate(order):
+            if row % PACED == 0:
+                pace()
+            base = self._bases[position]
+            ROW.pack_into(
+                packed,
+                row * ROW.size,
+                self._header_offsets[position],
+                self._frame_offsets[position],
+                self._frame_lengths[position],
+                self._lengths[position],
+                base if base & EXTERNAL else row_of[base],
+                self._row_segments[position],
+                self._chains[position],
+                self._lineages[position],
+                self._depths[position],
+            )
+        columns: list[array[int] | bytes | bytearray] = [
             _fanout(digests, bits),
             digests,
-            *map(ordered, (self._header_offsets, self._frame_offsets, self._frame_lengths, self._lengths)),
-            bases,
-            *map(ordered, (self._row_segments, self._chains, self._lineages, self._depths)),
+            packed,
             array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
             id_offsets,
             by_id,
@@ -293,10 +306,9 @@ class IndexBuilder:
         counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
         out = bytearray(HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash))
         for content in columns:
-            out += content if isinstance(content, bytes) else _little_endian(content)
+            out += _little_endian(content) if isinstance(content, array) else content
             out += bytes(-len(out) & 7)
-        out += hashlib.blake2b(out, digest_size=TRAILER).digest()
-        return bytes(out)
+        return sealed(out)
 
 
 def merge(
