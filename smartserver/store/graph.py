@@ -10,10 +10,9 @@ from __future__ import annotations
 import bisect
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 from smartserver.records.model import Announced, RevisionId
-from smartserver.store.index import OUTSIDE, Index
+from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
 BLOCK = 1 << BLOCK_BITS
@@ -27,56 +26,44 @@ _WANTED = 1
 _HAD = 2
 
 
-class Edges(Protocol):
-    """The parents of revisions, as of an index, which reads them when they are first asked for."""
-
-    @property
-    def parent_starts(self) -> array[int]:
-        """Where those of each revision begin, and the last ones end."""
-
-    @property
-    def parent_entries(self) -> array[int]:
-        """Each a revision of the part, or `OUTSIDE` and the number of an outside parent."""
-
-
-class _Announced(NamedTuple):
-    """The parents of announced revisions."""
-
-    parent_starts: array[int]
-    parent_entries: array[int]
-
-
 class Part:
     """The revisions of one pack, or of one announcement: consecutive ordinals from `first`."""
 
-    __slots__ = ("_by_id", "_edges", "_revision", "count", "first", "outside")
+    __slots__ = ("_by_id", "_entries", "_revision", "_starts", "count", "first", "outside")
 
     def __init__(
         self,
         first: int,
         count: int,
-        edges: Edges,
+        starts: Sequence[int],
+        entries: Sequence[int],
         outside: Sequence[int],
         by_id: Callable[[RevisionId], int | None],
         revision: Callable[[int], RevisionId],
     ) -> None:
-        """`outside`: global ordinals."""
+        """`starts`, `entries`: parents of each revision, as in an index; `outside`: global ordinals."""
         self.first = first
         self.count = count
         self.outside = outside
-        self._edges = edges
+        self._starts = starts
+        self._entries = entries
         self._by_id = by_id
         self._revision = revision
 
     @property
-    def starts(self) -> array[int]:
-        """Where the parents of each revision begin in `entries`, and the last ones end."""
-        return self._edges.parent_starts
+    def starts(self) -> Sequence[int]:
+        """Where the parents of each revision begin in `entries`, and the last ones end. A graph is walked whole: what
+        an index says of it is read when it is first asked for, and held, four bytes a revision and a parent."""
+        if isinstance(self._starts, Column):
+            self._starts = self._starts[:]
+        return self._starts
 
     @property
-    def entries(self) -> array[int]:
+    def entries(self) -> Sequence[int]:
         """The parents, as in an index."""
-        return self._edges.parent_entries
+        if isinstance(self._entries, Column):
+            self._entries = self._entries[:]
+        return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
         """Its global ordinal, or None."""
@@ -116,7 +103,8 @@ class Graph:
         part = Part(
             self.count,
             index.segments,
-            index,
+            index.parent_starts,
+            index.parent_entries,
             outside,
             index.segment_of,
             index.revision,
@@ -148,7 +136,7 @@ class Graph:
             ids.append(revision)
         if not ids:
             return self, list(missing)
-        part = Part(self.count, len(ids), _Announced(starts, entries), outside, local.get, ids.__getitem__)
+        part = Part(self.count, len(ids), starts, entries, outside, local.get, ids.__getitem__)
         return Graph((*self.parts, part)), list(missing)
 
     def part_at(self, ordinal: int) -> int:

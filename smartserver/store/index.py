@@ -10,7 +10,6 @@ about.
 from __future__ import annotations
 
 import bisect
-import functools
 import hashlib
 import struct
 import sys
@@ -195,7 +194,7 @@ class Index:
         self._fanout, self._digests, self._rows = (place for place, _ in places[:3])
         self.segment_offsets = Column(blocks, *places[3], "Q")
         """Where each segment begins, and the last one ends."""
-        self._id_offsets, self._by_id, self._parent_starts, self._parent_entries, self._external_offsets, outsides = (
+        self._id_offsets, self._by_id, self.parent_starts, self.parent_entries, self._external_offsets, outsides = (
             Column(blocks, *place, "I") for place in places[4:]
         )
         tables: list[int] = []
@@ -318,17 +317,7 @@ class Index:
                 return segment
         return None
 
-    @functools.cached_property
-    def parent_starts(self) -> array[int]:
-        """Where the parents of each segment begin among `parent_entries`, and the last ones end: the graph is walked
-        whole, so it is held, four bytes a revision and a parent."""
-        return self._parent_starts[:]
-
-    @functools.cached_property
-    def parent_entries(self) -> array[int]:
-        """Parents that are not absent: a local segment, or `OUTSIDE` and an entry of `outside`."""
-        return self._parent_entries[:]
-
     def parents(self, segment: int) -> list[int]:
-        """The `parent_entries` of a segment."""
-        return self.parent_entries[self.parent_starts[segment] : self.parent_starts[segment + 1]].tolist()
+        """Parents that are not absent: a local segment, or `OUTSIDE` and an entry of `outside`."""
+        start, stop = self.parent_starts.span(segment)
+        return self.parent_entries[start:stop].tolist()

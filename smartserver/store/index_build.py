@@ -205,7 +205,7 @@ class IndexBuilder:
             raise LimitExceeded("records of one pack", len(self._digests) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
         first_segment = len(self._segments)
-        offsets = index.segment_offsets[:]
+        offsets, starts, entries = index.segment_offsets[:], index.parent_starts[:], index.parent_entries[:]
         for segment, revision in enumerate(index.revisions()):
             if segment % PACED == 0:
                 pace()
@@ -213,7 +213,7 @@ class IndexBuilder:
                 raise ValueError(f"revision {shown(revision)} has a segment in two packs")
             self._segments[revision] = first_segment + segment
             self._segment_offsets.append(offsets[segment] + shift)
-            for parent in index.parents(segment):
+            for parent in entries[starts[segment] : starts[segment + 1]]:
                 self._parent_entries.append(
                     self._parent_entry(index.outside[parent ^ OUTSIDE]) if parent & OUTSIDE else first_segment + parent
                 )

@@ -153,9 +153,9 @@ def test_a_machine_of_the_other_byte_order_reads_and_writes_the_same(monkeypatch
     assert column.tobytes() == plain
     monkeypatch.undo()
     index = build(history(3))
-    offsets, starts = index.segment_offsets[:], index.parent_starts
+    offsets, starts = index.segment_offsets[:], index.parent_starts[:]
     monkeypatch.setattr(sys, "byteorder", "big")
     other = Index(index.blocks)
-    for swapped, column in ((other.segment_offsets[:], offsets), (other.parent_starts, starts)):
+    for swapped, column in ((other.segment_offsets[:], offsets), (other.parent_starts[:], starts)):
         swapped.byteswap()
         assert swapped == column
