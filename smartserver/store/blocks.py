@@ -29,11 +29,13 @@ Remake = Callable[[], bytes]
 """Makes the whole file again from its pack."""
 
 
-def sealed(body: bytes | bytearray) -> bytes:
-    """The file with that body."""
-    view = memoryview(body)
-    checks = b"".join(_hash(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
-    return b"".join((view, checks, _hash(checks)))
+def seal(body: bytearray) -> bytearray:
+    """Append to a body what makes it a file."""
+    with memoryview(body) as view:
+        checks = b"".join(_hash(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
+    body += checks
+    body += _hash(checks)
+    return body
 
 
 def _hash(content: bytes | memoryview) -> bytes:

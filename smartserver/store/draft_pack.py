@@ -113,7 +113,7 @@ class DraftPack:
             index = self.index.finish(length, digest)
             self.quarantine.put_index(index)
         segments, records = self.index.segments, self.index.records
-        return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
+        return PackEntry(self.quarantine.name, length, digest, len(index), bytes(index[-TRAILER:]), segments, records)
 
     def close(self) -> None:
         """Close the files; closing twice is harmless."""

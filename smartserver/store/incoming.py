@@ -118,6 +118,8 @@ class Intake:
         self._arrivals.recent.clear()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
+        # To write the index of much history takes memory too.
+        self._arrivals, self._references = Arrivals(_nowhere, _nothing), ReferenceCache()
         return None if self._draft is None else self._draft.seal()
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:

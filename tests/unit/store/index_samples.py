@@ -30,4 +30,4 @@ def content_of(revisions: list[Revision]) -> bytes:
         segment = decode_segment(revision.segment(), 0, KINDS)
         builder.add(at, segment, [Row()] * len(segment.entries))
         at += segment.length
-    return builder.finish(at + 16, b"h" * 16)
+    return bytes(builder.finish(at + 16, b"h" * 16))
