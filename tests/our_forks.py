@@ -10,7 +10,6 @@ from forks import Forks
 
 FORKS = Forks(
     "encodings.idna",
-    "mmap",
     "resource",
     "smartserver.cli.git_remote",
     "smartserver.cli.git_remote_run",

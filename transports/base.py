@@ -16,8 +16,6 @@ class Capability(enum.Flag):
     """What a transport can do beyond plain files."""
 
     NONE = 0
-    MMAP = enum.auto()
-    """`map_file` works and the mapped file cannot be truncated under the reader."""
     LOCK = enum.auto()
     """`lock` excludes every other process and thread that locks the same path."""
     COMPARE_AND_SWAP = enum.auto()
@@ -143,14 +141,6 @@ class Transport(abc.ABC):
     @abc.abstractmethod
     def open_read(self, path: str) -> ReadFile:
         """Open for reading by position.
-
-        Raises:
-            NoSuchFile, PermissionDenied, TransportFailed.
-        """
-
-    @abc.abstractmethod
-    def map_file(self, path: str) -> memoryview:
-        """The content, read only, mapped where `Capability.MMAP` is there and read whole elsewhere.
 
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import stat as stat_bits
 import time
@@ -178,7 +177,7 @@ class LocalTransport(Transport):
     files and folders are what the process's umask leaves.
     """
 
-    capabilities = Capability.MMAP | Capability.LOCK | Capability.APPEND | Capability.HANDLES
+    capabilities = Capability.LOCK | Capability.APPEND | Capability.HANDLES
 
     def __init__(self, root: str | Path, _prefix: str = "") -> None:
         self._root = os.path.abspath(root)
@@ -228,16 +227,6 @@ class LocalTransport(Transport):
     def open_read(self, path: str) -> ReadFile:
         descriptor, _ = self._open_plain(path)
         return _LocalReadFile(descriptor, self._name(path))
-
-    def map_file(self, path: str) -> memoryview:
-        descriptor, size = self._open_plain(path)
-        try:
-            if size == 0:  # The system maps no empty file.
-                return memoryview(b"")
-            with _translated(self._name(path)):
-                return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
-        finally:
-            os.close(descriptor)
 
     def create(self, path: str) -> WriteFile:
         with _translated(self._name(path)):

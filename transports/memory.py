@@ -290,9 +290,6 @@ class MemoryTransport(Transport):
         with self._at(path) as full:
             return _MemoryReadFile(self._disk, self._disk.find_file(full), full)
 
-    def map_file(self, path: str) -> memoryview:
-        return memoryview(self.get(path))
-
     def create(self, path: str) -> WriteFile:
         with self._at(path) as full:
             folder, name = self._disk.place(full)

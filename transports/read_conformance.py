@@ -96,13 +96,6 @@ class ReadSuite:
         with pytest.raises(TransportFailed):
             file.read_at(0, 1)
 
-    def test_map_gives_the_content_read_only(self, filled: Transport) -> None:
-        """Where nothing can be mapped the bytes are read; an empty file is an empty view."""
-        view = filled.map_file("content")
-        assert view == CONTENT
-        assert view.readonly
-        assert filled.map_file("empty").nbytes == 0
-
     def test_stat(self, filled: Transport) -> None:
         """Kind and size; all times are by one clock."""
         found = filled.stat("content")
@@ -138,7 +131,7 @@ class ReadSuite:
     def test_absent_file(self, filled: Transport) -> None:
         """Every way to ask says `NoSuchFile` and names what was asked for."""
         for path in ("absent", "absent/below", "folder/absent"):
-            for ask in (filled.get, filled.open_read, filled.map_file, filled.stat, filled.list_directory):
+            for ask in (filled.get, filled.open_read, filled.stat, filled.list_directory):
                 with pytest.raises(NoSuchFile) as caught:
                     ask(path)
                 assert caught.value.path == path
@@ -156,14 +149,14 @@ class ReadSuite:
                 ask("content/below")
         with pytest.raises(NotADirectory):
             filled.list_directory("content")
-        for open_file in (filled.get, filled.open_read, filled.map_file):
+        for open_file in (filled.get, filled.open_read):
             with pytest.raises(TransportFailed):
                 open_file("folder")
 
     @pytest.mark.parametrize("path", NO_PATHS)
     def test_what_is_no_path(self, filled: Transport, path: str) -> None:
         """A bug of the caller, before anything is looked up."""
-        for ask in (filled.get, filled.open_read, filled.map_file, filled.stat, filled.list_directory, filled.child):
+        for ask in (filled.get, filled.open_read, filled.stat, filled.list_directory, filled.child):
             with pytest.raises(ValueError):  # noqa: PT011 - each transport words it for itself
                 ask(path)
 

@@ -299,9 +299,6 @@ class SftpTransport(Transport):
         handle, _ = converse(session, talks.must(place, talks.opened(place)))
         return _SftpReadFile(self._line, session, place, handle)
 
-    def map_file(self, path: str) -> memoryview:
-        return memoryview(self.get(path))
-
     def _create(self, path: str) -> _SftpWriteFile:
         place, session = self._at(path), self._line.session()
         return _SftpWriteFile(self._line, session, place, converse(session, talks.create(place)))

@@ -97,9 +97,6 @@ class VfsTransport(Transport):
         self._ask(vfs.readv, vfs.ReadvRequest(full))
         return _VfsReadFile(self._link, full)
 
-    def map_file(self, path: str) -> memoryview:
-        return memoryview(self.get(path))
-
     def create(self, path: str) -> WriteFile:
         full = self._full(path)
         self._ask(vfs.put, vfs.BringRequest(full))

@@ -54,9 +54,6 @@ class JailedTransport(Transport):
         with _named(path):
             return self._root.open_read(self._seen(path))
 
-    def map_file(self, path: str) -> memoryview:
-        return memoryview(self.get(path))
-
     def list_directory(self, path: str) -> list[str]:
         """The names in a folder that a path may have."""
         with _named(path):

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from smartserver.errors import shown
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, Record, made
-from smartserver.store.index import Row
+from smartserver.store.index import ONE_BYTE, Row
+from smartserver.store.numbered import Numbered
 
 TEXT_BYTES = 64 << 20
 """Bytes of fulltext kept: a whole history then decodes each base 1.7 times."""
@@ -76,20 +77,23 @@ class Arrivals:
         """`read`: bytes of the quarantined pack, by offset and size; `stored`: a record of the repository."""
         self._read = read
         self._stored = stored
-        self._copies: dict[tuple[int, Key], int | list[int]] = {}
-        self._places: list[tuple[int, Key]] = []
-        self._metas: list[bytes] = []
-        self._known_metas: dict[bytes, bytes] = {}
-        self._ordinals = array("Q")
+        self._names = Numbered()
+        """Kind and key of each."""
+        self._copies = array("I")
+        """Of the first copy of a record the newest one, and of each other one the one that was the newest before."""
+        self._metas = array("I")
+        """Each a number in `_known_metas`."""
+        self._known_metas = Numbered()
+        self._ordinals = array("I")
         self._encodings = bytearray()
         self._offsets = array("Q")
-        self._sizes = array("Q")
-        self._lengths = array("Q")
-        self._bases = array("q")
+        self._sizes = array("I")
+        self._lengths = array("I")
+        self._bases = array("i")
         self._stored_keys: dict[int, Key] = {}
-        self._depths = array("L")
-        self._chains = array("Q")
-        self._lineages = array("L")
+        self._depths = array("I")
+        self._chains = array("I")
+        self._lineages = array("I")
         self.recent = RecentRecords()
 
     def __len__(self) -> int:
@@ -98,14 +102,11 @@ class Arrivals:
     def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
         """Append a record that the revision `ordinal` introduced and give its number."""
         number = len(self._ordinals)
-        place = (kind, key)
-        known = self._copies.setdefault(place, number)
-        if isinstance(known, list):
-            known.append(number)
-        elif known != number:
-            self._copies[place] = [known, number]
-        self._places.append(place)
-        self._metas.append(self._known_metas.setdefault(meta, meta))
+        first = self._names.add(ONE_BYTE[kind] + key)
+        self._copies.append(number if first == number else self._copies[first])
+        self._copies[first] = number
+        known = self._known_metas.find(meta)
+        self._metas.append(self._known_metas.add(meta) if known < 0 else known)
         encoding, offset, size, length, base, stored = frame
         self._ordinals.append(ordinal)
         self._encodings.append(encoding)
@@ -133,8 +134,8 @@ class Arrivals:
 
     def first(self, kind: int, key: Key) -> int | None:
         """The number of a record's first copy."""
-        found = self._copies.get((kind, key))
-        return found[0] if isinstance(found, list) else found
+        found = self._names.find(ONE_BYTE[kind] + key)
+        return None if found < 0 else found
 
     def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
         """Whether the first copy of a record came as the very bytes of `frame`, on the same base."""
@@ -144,7 +145,7 @@ class Arrivals:
             and self._sizes[number] == place.size
             and self._lengths[number] == place.length
             and self._encodings[number] == place.encoding
-            and self._metas[number] == meta
+            and self._known_metas[self._metas[number]] == meta
             and self.base(number)[1] == base_key
             and self._read(self._offsets[number], place.size) == frame
         )
@@ -156,12 +157,13 @@ class Arrivals:
 
     def ordinals(self, kind: int, key: Key) -> Sequence[int]:
         """The revisions of the stream that introduced a record."""
-        found = self._copies.get((kind, key))
-        if found is None:
+        found = self._names.find(ONE_BYTE[kind] + key)
+        if found < 0:
             return ()
-        if isinstance(found, list):
-            return [self._ordinals[number] for number in found]
-        return (self._ordinals[found],)
+        copies = [found]
+        while (copy := self._copies[copies[-1]]) != found:
+            copies.append(copy)
+        return [self._ordinals[number] for number in (found, *reversed(copies[1:]))]
 
     def row(self, number: int) -> Row:
         """Depth, chain and lineage of a copy."""
@@ -169,7 +171,7 @@ class Arrivals:
 
     def key(self, number: int) -> Key:
         """The key of a copy."""
-        return self._places[number][1]
+        return self._names[number][1:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
         """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
@@ -199,7 +201,7 @@ class Arrivals:
             base, key = self.base(chain[-1])
             if not key:
                 break
-            kind = self._places[number][0]
+            kind = self._names[number][0]
             known = self.recent.get(kind, key) or (self._stored(kind, key) if base is None else None)
             if known is not None:
                 text = known.text
@@ -211,7 +213,8 @@ class Arrivals:
             number = chain.pop()
             frame = self._read(self._offsets[number], self._sizes[number])
             text = decompress(self._encodings[number], frame, self._lengths[number], text)
-            record = Record(*self._places[number], self._metas[number], text)
+            name = self._names[number]
+            record = Record(name[0], name[1:], self._known_metas[self._metas[number]], text)
             if not chain:
                 return record
             self.recent.put(record)

@@ -112,7 +112,7 @@ class DraftPack:
             index = self.index.finish(length, digest)
             self.quarantine.put_index(index)
         segments, records = self.index.segments, self.index.records
-        return PackEntry(self.quarantine.name, length, digest, len(index), index[-TRAILER:], segments, records)
+        return PackEntry(self.quarantine.name, length, digest, len(index), bytes(index[-TRAILER:]), segments, records)
 
     def write_down(self, intent: bytes) -> None:
         """Append the intent to the sealed pack and make that durable, or hold it in memory with the pack.

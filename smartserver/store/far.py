@@ -27,8 +27,8 @@ NEAR = 4 << 20
 
 
 def is_far(transport: Transport) -> bool:
-    """Whether a store is behind a link: one of this machine maps files or locks them."""
-    return not transport.capabilities & (Capability.MMAP | Capability.LOCK)
+    """Whether a store is behind a link: one of this machine locks files."""
+    return Capability.LOCK not in transport.capabilities
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from smartserver.records.model import Announced, RevisionId
-from smartserver.store.index import OUTSIDE, Index
+from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
 BLOCK = 1 << BLOCK_BITS
@@ -29,14 +29,14 @@ _HAD = 2
 class Part:
     """The revisions of one pack, or of one announcement: consecutive ordinals from `first`."""
 
-    __slots__ = ("_by_id", "_revision", "count", "entries", "first", "outside", "starts")
+    __slots__ = ("_by_id", "_entries", "_revision", "_starts", "count", "first", "outside")
 
     def __init__(
         self,
         first: int,
         count: int,
-        starts: Sequence[int] | memoryview,
-        entries: Sequence[int] | memoryview,
+        starts: Sequence[int],
+        entries: Sequence[int],
         outside: Sequence[int],
         by_id: Callable[[RevisionId], int | None],
         revision: Callable[[int], RevisionId],
@@ -44,11 +44,26 @@ class Part:
         """`starts`, `entries`: parents of each revision, as in an index; `outside`: global ordinals."""
         self.first = first
         self.count = count
-        self.starts = starts
-        self.entries = entries
         self.outside = outside
+        self._starts = starts
+        self._entries = entries
         self._by_id = by_id
         self._revision = revision
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where the parents of each revision begin in `entries`, and the last ones end. A graph is walked whole: what
+        an index says of it is read when it is first asked for, and held, four bytes a revision and a parent."""
+        if isinstance(self._starts, Column):
+            self._starts = self._starts[:]
+        return self._starts
+
+    @property
+    def entries(self) -> Sequence[int]:
+        """The parents, as in an index."""
+        if isinstance(self._entries, Column):
+            self._entries = self._entries[:]
+        return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
         """Its global ordinal, or None."""

@@ -118,6 +118,8 @@ class Intake:
         self._arrivals.recent.clear()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
+        # To write the index of much history takes memory too.
+        self._arrivals, self._references = Arrivals(_nowhere, _nothing), ReferenceCache()
         return None if self._draft is None else self._draft.seal()
 
     def write_down(self, intent: bytes) -> None:
@@ -140,7 +142,7 @@ class Intake:
             first = count - part.first
             if first < part.count:
                 index = pack.index
-                if any(index.row_segments[row] >= first and holds(index.digest(row)) for row in range(index.records)):
+                if any(said.segment >= first and holds(index.digest(row)) for row, said in enumerate(index.rows())):
                     return True
         return False
 

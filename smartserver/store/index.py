@@ -1,9 +1,10 @@
 """The index of one pack: columns to find a record by its key and a segment by its revision, and the parents.
 
-A cache of its pack, made again from it where it is missing. Little-endian, each column on a multiple of 8 bytes, so
-that a mapped file is used as it lies. Rows are sorted by BLAKE2b-160 of (kind, key), copies by position. The base of a
-row is the copy of its key at the lowest position of the repository, named by its key where that is in an earlier pack:
-so no depth ever changes, and equal packs after equal packs have equal indexes, however they came about.
+A cache of its pack, made again from it where it is missing or damaged. Little-endian, each column on a multiple of 8
+bytes; read in blocks (`blocks`) as far as it is asked. Rows are sorted by BLAKE2b-160 of (kind, key), copies by
+position. The base of a row is the copy of its key at the lowest position of the repository, named by its key where that
+is in an earlier pack: so no depth ever changes, and equal packs after equal packs have equal indexes, however they came
+about.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import hashlib
 import struct
 import sys
 from array import array
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, overload
 
 from smartserver.errors import CorruptFile
-from smartserver.records.model import Key, RevisionId
-from smartserver.store.pack import TRAILER
+from smartserver.records.model import Key, RevisionId, made
+from smartserver.store.blocks import Blocks
 
 MAGIC = b"hpss-idx"
 VERSION = 1
@@ -30,9 +33,13 @@ OUTSIDE = 0x80000000
 MOST_KNOWN = 1 << 14
 """Segments of an index whose revisions are listed in memory once they are asked for often: about 2 MB."""
 
+STRIDE = 4096
+"""Items that are read at once where all are read."""
+
 HEADER = struct.Struct("<8sBBBx5IQ16s")
 """Magic, version, flags, fanout bits, a zero; records, segments, parent entries, external bases, outside parents;
 length and hash of the pack."""
+_SPAN = struct.Struct("<2I")
 ONE_BYTE = tuple(bytes((kind,)) for kind in range(256))
 
 
@@ -57,44 +64,44 @@ def kib(length: int) -> int:
     return (length + 1023) >> 10
 
 
-def _cast(view: memoryview, form: _Format) -> memoryview:
-    if form == "B" or sys.byteorder == "little":
-        return view.cast(form)
-    column = array(form, bytes(view))
-    column.byteswap()
-    return memoryview(column)
+ROW = struct.Struct("<QQIIIIIIB")
+"""The bytes of an `IndexRow`."""
 
 
-_Format = Literal["B", "I", "Q"]
+class IndexRow(NamedTuple):
+    """What an index says of one copy of a record. Offsets count from the start of the pack."""
+
+    header_offset: int
+    frame_offset: int
+    frame_length: int
+    length: int
+    """Bytes of its fulltext."""
+    base: int
+    """A row, `EXTERNAL` and an entry of the external bases, or `NO_BASE`."""
+    segment: int
+    chain_kib: int
+    lineage: int
+    depth: int
 
 
 class _Part(NamedTuple):
-    """A column: its name, its `memoryview.cast` format, bytes of one item."""
+    """A column: its name, bytes of one item."""
 
     name: str
-    format: _Format
     width: int
 
 
 _COLUMNS = (
-    _Part("fanout", "I", 4),
-    _Part("digests", "B", DIGEST),
-    _Part("header_offsets", "Q", 8),
-    _Part("frame_offsets", "Q", 8),
-    _Part("frame_lengths", "I", 4),
-    _Part("lengths", "I", 4),
-    _Part("bases", "I", 4),
-    _Part("row_segments", "I", 4),
-    _Part("chains", "I", 4),
-    _Part("lineages", "I", 4),
-    _Part("depths", "B", 1),
-    _Part("segment_offsets", "Q", 8),
-    _Part("id_offsets", "I", 4),
-    _Part("by_id", "I", 4),
-    _Part("parent_starts", "I", 4),
-    _Part("parent_entries", "I", 4),
-    _Part("external_offsets", "I", 4),
-    _Part("outside_offsets", "I", 4),
+    _Part("fanout", 4),
+    _Part("digests", DIGEST),
+    _Part("rows", ROW.size),
+    _Part("segment offsets", 8),
+    _Part("id offsets", 4),
+    _Part("by id", 4),
+    _Part("parents' starts", 4),
+    _Part("parents", 4),
+    _Part("external offsets", 4),
+    _Part("outside offsets", 4),
 )
 _BLOBS = ("ids", "external_keys", "outside_ids")
 
@@ -102,69 +109,121 @@ _BLOBS = ("ids", "external_keys", "outside_ids")
 def _counts(bits: int, rows: int, segments: int, parents: int, external: int, outside: int) -> list[int]:
     """Items of each of `_COLUMNS`."""
     tables = [segments + 1, segments + 1, segments, segments + 1, parents, external + 1, outside + 1]
-    return [(1 << bits) + 1, *[rows] * 10, *tables]
+    return [(1 << bits) + 1, rows, rows, *tables]
+
+
+class Column(Sequence[int]):
+    """Numbers of an index, each read when it is asked for."""
+
+    def __init__(self, blocks: Blocks, at: int, count: int, form: Literal["I", "Q"]) -> None:
+        self._blocks = blocks
+        self._at = at
+        self._count = count
+        self._form = form
+        self._width = 4 if form == "I" else 8
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, item: int) -> int: ...
+    @overload
+    def __getitem__(self, item: slice) -> array[int]: ...
+    def __getitem__(self, item: int | slice) -> int | array[int]:
+        if isinstance(item, slice):
+            start, stop, _ = item.indices(self._count)
+            return self._array(start, max(start, stop))
+        if not 0 <= item < self._count:
+            raise IndexError(f"item {item} of {self._count}")
+        return int.from_bytes(self._blocks.read(self._at + item * self._width, self._width), "little")
+
+    def span(self, item: int) -> tuple[int, int]:
+        """An item and the next one, of 4 bytes each."""
+        if not 0 <= item < self._count - 1:
+            raise IndexError(f"items {item} and {item + 1} of {self._count}")
+        start, stop = _SPAN.unpack(self._blocks.read(self._at + item * 4, 8))
+        return start, stop
+
+    def __iter__(self) -> Iterator[int]:
+        for start in range(0, self._count, STRIDE):
+            yield from self._array(start, min(start + STRIDE, self._count))
+
+    def _array(self, start: int, stop: int) -> array[int]:
+        found = array(self._form, self._blocks.read(self._at + start * self._width, (stop - start) * self._width))
+        if sys.byteorder == "big":
+            found.byteswap()
+        return found
 
 
 class Index:
-    """An opened index. Columns are public, read only; a row and a segment are numbers."""
+    """An opened index; a row and a segment are numbers. It is read when it is asked: whatever does so may raise what
+    `Blocks.read` does."""
 
-    def __init__(self, view: memoryview | bytes, name: str) -> None:
-        """`name`: the file's path, for messages.
+    def __init__(self, blocks: Blocks) -> None:
+        """Read the header.
 
         Raises:
             CorruptFile: not an index this release reads, or not what was written.
+            TransportFailed: the store failed.
         """
-        view = memoryview(view)
-        self.name = name
-        self.size = len(view)
-        body = len(view) - TRAILER
+        self.blocks = blocks
+        self.name = name = blocks.name
+        self.size = blocks.size
+        self.hash = blocks.hash
+        """The file's trailer, as the root names it."""
+        body = blocks.length
         if body < HEADER.size:
-            raise CorruptFile(name, len(view), f"{len(view)} bytes, an index has {HEADER.size + TRAILER} or more")
-        magic, version, flags, bits, *counts, pack_length, pack_hash = HEADER.unpack_from(view)
+            raise CorruptFile(name, body, f"{body} bytes before its hashes, an index has {HEADER.size} or more")
+        magic, version, flags, bits, *counts, pack_length, pack_hash = HEADER.unpack(blocks.read(0, HEADER.size))
         if magic != MAGIC:
             raise CorruptFile(name, 0, f"begins with {magic!r}, an index with {MAGIC!r}")
         if version != VERSION or flags:
             raise CorruptFile(name, 8, f"index version {version} flags {flags}, this release reads version {VERSION}")
-        self.hash = bytes(view[body:])
-        """The file's trailer, as the root names it."""
-        if hashlib.blake2b(view[:body], digest_size=TRAILER).digest() != self.hash:
-            raise CorruptFile(name, body, "the index does not have the hash it ends with")
-        # From here on the bytes are those that were written: what follows finds a writer's mistake, not damage.
+        # The bytes are those that were written: what follows finds a writer's mistake, not damage.
         self.records, self.segments, _, external, outside = counts
         self.pack_length: int = pack_length
         self.pack_hash: bytes = pack_hash
         at = HEADER.size
-        columns: list[memoryview] = []
+        places: list[tuple[int, int]] = []
         for part, count in zip(_COLUMNS, _counts(bits, *counts), strict=True):
             stop = at + count * part.width
             if stop > body:
                 raise CorruptFile(name, at, f"the column {part.name} of {count} items passes the end at {body}")
-            columns.append(_cast(view[at:stop], part.format))
+            places.append((at, count))
             at = (stop + 7) & ~7
-        (self._fanout, self.digests, self.header_offsets, self.frame_offsets, self.frame_lengths, self.lengths) = (
-            columns[:6]
+        self._fanout, self._digests, self._rows = (place for place, _ in places[:3])
+        self.segment_offsets = Column(blocks, *places[3], "Q")
+        """Where each segment begins, and the last one ends."""
+        self._id_offsets, self._by_id, self.parent_starts, self.parent_entries, self._external_offsets, outsides = (
+            Column(blocks, *place, "I") for place in places[4:]
         )
-        (self.bases, self.row_segments, self.chains, self.lineages, self.depths, self.segment_offsets) = columns[6:12]
-        (self._id_offsets, self._by_id, self.parent_starts, self.parent_entries) = columns[12:16]
-        self._external_offsets, outside_offsets = columns[16:]
-        blobs = []
-        for title, offsets in zip(_BLOBS, (self._id_offsets, self._external_offsets, outside_offsets), strict=True):
-            stop = at + offsets[-1]
+        tables: list[int] = []
+        for title, offsets in zip(_BLOBS, (self._id_offsets, self._external_offsets, outsides), strict=True):
+            stop = at + offsets[len(offsets) - 1]
             if stop > body:
-                raise CorruptFile(name, at, f"the table {title} of {offsets[-1]} bytes passes the end at {body}")
-            blobs.append(view[at:stop])
+                raise CorruptFile(name, at, f"the table {title} of {stop - at} bytes passes the end at {body}")
+            tables.append(at)
             at = (stop + 7) & ~7
         if at != body:
-            raise CorruptFile(name, at, f"the tables end here, not at the trailer at {body}")
-        self._ids, self._external_keys, outside_ids = blobs
+            raise CorruptFile(name, at, f"the tables end here, not at the hashes at {body}")
+        self._ids, self._external_keys, outside_ids = tables
         self.external_count: int = external
-        self.outside = tuple(
-            bytes(outside_ids[outside_offsets[entry] : outside_offsets[entry + 1]]) for entry in range(outside)
-        )
+        ends = outsides[:]
+        content = blocks.read(outside_ids, ends[-1])
+        self.outside = tuple(content[ends[entry] : ends[entry + 1]] for entry in range(outside))
         """Ids of parents that lie in earlier packs."""
-        self._shift = 16 - bits
+        self._bits = bits
         self._asked = 0
         self._known: dict[RevisionId, int] | None = None
+
+    @classmethod
+    def of(cls, content: bytes | bytearray, name: str) -> Index:
+        """The index that a file has in it; `name`: the file's path, for messages.
+
+        Raises:
+            CorruptFile: not an index this release reads, or not what was written.
+        """
+        return cls(Blocks(bytes(content), name))
 
     def find(self, kind: int, key: Key) -> range:
         """The rows of that record, the lowest position first; none where it is not here."""
@@ -172,13 +231,16 @@ class Index:
 
     def find_digest(self, digest: bytes) -> range:
         """As `find`, for a digest that is looked up in several packs."""
-        bucket = (digest[0] << 8 | digest[1]) >> self._shift
-        low = self._fanout[bucket]
-        high = self._fanout[bucket + 1]
+        read = self.blocks.read
+        if self._bits:
+            bucket = (digest[0] << 8 | digest[1]) >> 16 - self._bits
+            low, high = _SPAN.unpack(read(self._fanout + 4 * bucket, 8))
+        else:
+            low, high = 0, self.records
         if low == high:
             return range(0)
         # A bucket has about 16 rows: copying them out and searching in C beats bisecting in Python.
-        rows = bytes(self.digests[low * DIGEST : high * DIGEST])
+        rows = read(self._digests + low * DIGEST, (high - low) * DIGEST)
         at = rows.find(digest)
         while at % DIGEST:
             if at < 0:
@@ -192,20 +254,51 @@ class Index:
 
     def digest(self, row: int) -> bytes:
         """BLAKE2b-160 of the row's kind and key."""
-        return bytes(self.digests[row * DIGEST : (row + 1) * DIGEST])
+        return self.blocks.read(self._digests + row * DIGEST, DIGEST)
+
+    def at(self, row: int) -> IndexRow:
+        """What is said of a row."""
+        return made(IndexRow, ROW.unpack(self.blocks.read(self._rows + row * ROW.size, ROW.size)))
+
+    def rows(self) -> Iterator[IndexRow]:
+        """What is said of each row."""
+        for start in range(0, self.records, STRIDE):
+            content = self.blocks.read(self._rows + start * ROW.size, min(STRIDE, self.records - start) * ROW.size)
+            yield from map(IndexRow._make, ROW.iter_unpack(content))
+
+    def all_rows(self) -> bytes:
+        """The rows as they lie, to be unpacked as `ROW`."""
+        return self.blocks.read(self._rows, self.records * ROW.size)
+
+    def all_digests(self) -> bytes:
+        """The digests as they lie, `DIGEST` bytes each."""
+        return self.blocks.read(self._digests, self.records * DIGEST)
 
     def row(self, row: int) -> Row:
         """Depth, chain and lineage of a row."""
-        return Row(self.depths[row], self.chains[row], self.lineages[row])
+        found = self.at(row)
+        return Row(found.depth, found.chain_kib, found.lineage)
 
     def external(self, entry: int) -> tuple[int, Key]:
         """Kind and key of a base that lies in an earlier pack."""
-        raw = bytes(self._external_keys[self._external_offsets[entry] : self._external_offsets[entry + 1]])
+        raw = self._item(self._external_offsets, self._external_keys, entry)
         return raw[0], raw[1:]
 
     def revision(self, segment: int) -> RevisionId:
         """The id of a segment's revision."""
-        return bytes(self._ids[self._id_offsets[segment] : self._id_offsets[segment + 1]])
+        return self._item(self._id_offsets, self._ids, segment)
+
+    def revisions(self) -> Iterator[RevisionId]:
+        """The ids of all segments' revisions."""
+        for start in range(0, self.segments, STRIDE):
+            ends = self._id_offsets[start : start + STRIDE + 1]
+            content = self.blocks.read(self._ids + ends[0], ends[-1] - ends[0])
+            for begin, end in pairwise(ends):
+                yield content[begin - ends[0] : end - ends[0]]
+
+    def _item(self, offsets: Column, table: int, entry: int) -> bytes:
+        start, stop = offsets.span(entry)
+        return self.blocks.read(table + start, stop - start)
 
     def segment_of(self, revision: RevisionId) -> int | None:
         """The segment of a revision, or None."""
@@ -213,15 +306,18 @@ class Index:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1
             if self.segments <= MOST_KNOWN and self._asked * 16 > self.segments:
-                self._known = {self.revision(segment): segment for segment in range(self.segments)}
+                self._known = {each: segment for segment, each in enumerate(self.revisions())}
         if self._known is not None:
             return self._known.get(revision)
         by_id = self._by_id
         at = bisect.bisect_left(by_id, revision, key=self.revision)
-        if at < self.segments and self.revision(by_id[at]) == revision:
-            return by_id[at]
+        if at < self.segments:
+            segment = by_id[at]
+            if self.revision(segment) == revision:
+                return segment
         return None
 
     def parents(self, segment: int) -> list[int]:
         """Parents that are not absent: a local segment, or `OUTSIDE` and an entry of `outside`."""
-        return self.parent_entries[self.parent_starts[segment] : self.parent_starts[segment + 1]].tolist()
+        start, stop = self.parent_starts.span(segment)
+        return self.parent_entries[start:stop].tolist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +11,7 @@ from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
+from smartserver.store.blocks import seal
 from smartserver.store.index import (
     DIGEST,
     EXTERNAL,
@@ -20,12 +20,15 @@ from smartserver.store.index import (
     NO_BASE,
     ONE_BYTE,
     OUTSIDE,
+    ROW,
+    STRIDE,
     VERSION,
     Index,
     Row,
     kib,
     record_digest,
 )
+from smartserver.store.numbered import Numbered
 from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
@@ -61,8 +64,15 @@ def _little_endian(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def _fanout(digests: bytes, bits: int) -> array[int]:
-    """Rows before each bucket of the digests' first `bits` bits, and their number."""
+def _append(out: bytearray, content: array[int] | bytes) -> None:
+    """Append a column or table, and zeros up to where the next one begins."""
+    out += _little_endian(content) if isinstance(content, array) else content
+    out += bytes(-len(out) & 7)
+
+
+def _sorted(digests: bytearray, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
+    """Rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order of
+    their digests, copies by position."""
     rows = len(digests) // DIGEST
     fanout = array("I", bytes(4 * ((1 << bits) + 1)))
     shift = 16 - bits
@@ -72,7 +82,24 @@ def _fanout(digests: bytes, bits: int) -> array[int]:
     for bucket in range(1 << bits):
         total, fanout[bucket] = total + fanout[bucket], total
     fanout[1 << bits] = rows
-    return fanout
+    pace()
+    order = array("I", bytes(4 * rows))
+    free = array("I", fanout)
+    for position in range(rows):
+        if position % STRIDE == 0:
+            pace()
+        at = position * DIGEST
+        bucket = (digests[at] << 8 | digests[at + 1]) >> shift
+        order[free[bucket]] = position
+        free[bucket] += 1
+    for bucket in range(1 << bits):
+        if bucket % PACED == 0:
+            pace()
+        low, high = fanout[bucket], fanout[bucket + 1]
+        if high - low > 1:
+            inside = sorted(order[low:high], key=lambda position: digests[position * DIGEST : (position + 1) * DIGEST])
+            order[low:high] = array("I", inside)
+    return fanout, order
 
 
 def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
@@ -92,9 +119,8 @@ class IndexBuilder:
     def __init__(self, before: Before = nowhere) -> None:
         """`before`: whether a record lies in a pack before this one; it is then the base of those that name it."""
         self._before = before
-        self._first: dict[bytes, int] = {}
-        """Digest -> position of the first copy."""
-        self._digests: list[bytes] = []
+        self._digests = Numbered()
+        """Of each record, by position."""
         self._header_offsets = array("Q")
         self._frame_offsets = array("Q")
         self._frame_lengths = array("I")
@@ -124,12 +150,12 @@ class IndexBuilder:
 
     def first_copy(self, kind: int, key: Key) -> Row | None:
         """The row of the first copy added so far: what a later record with this base rests on."""
-        at = self._first.get(record_digest(kind, key))
-        return None if at is None else Row(self._depths[at], self._chains[at], self._lineages[at])
+        at = self._digests.find(record_digest(kind, key))
+        return None if at < 0 else Row(self._depths[at], self._chains[at], self._lineages[at])
 
     def holds(self, digest: bytes) -> bool:
         """Whether a record of that digest was added."""
-        return digest in self._first
+        return self._digests.find(digest) >= 0
 
     def segment_of(self, revision: RevisionId) -> int | None:
         """The segment of a revision added so far."""
@@ -157,7 +183,7 @@ class IndexBuilder:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
         frame_at = offset + segment.frames_at
-        first, digests, depths, chains = self._first, self._digests, self._depths, self._chains
+        digests, depths, chains = self._digests, self._depths, self._chains
         frame_offsets: list[int] = []
         bases: list[int] = []
         for entry, row in zip(segment.entries, rows, strict=True):
@@ -165,15 +191,13 @@ class IndexBuilder:
             base, depth, chain = NO_BASE, 0, kib(entry.length)
             if entry.base != BaseTag.NONE:
                 base_key = segment.base_of(entry)
-                at = first.get(record_digest(kind, base_key))
-                if at is None or self._before(kind, base_key):
+                at = digests.find(record_digest(kind, base_key))
+                if at < 0 or self._before(kind, base_key):
                     base = EXTERNAL | self._external.setdefault((kind, base_key), len(self._external))
                     depth, chain = row.depth, row.chain_kib
                 else:
                     base, depth, chain = at, depths[at] + 1, chains[at] + chain
-            digest = record_digest(kind, entry.key)
-            first.setdefault(digest, len(digests))
-            digests.append(digest)
+            digests.add(record_digest(kind, entry.key))
             depths.append(min(depth, MAX_DEPTH))
             chains.append(min(chain, U32))
             bases.append(base)
@@ -204,81 +228,95 @@ class IndexBuilder:
             raise LimitExceeded("records of one pack", len(self._digests) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
         first_segment = len(self._segments)
-        for segment in range(index.segments):
+        offsets, starts, entries = index.segment_offsets[:], index.parent_starts[:], index.parent_entries[:]
+        for segment, revision in enumerate(index.revisions()):
             if segment % PACED == 0:
                 pace()
-            revision = index.revision(segment)
             if revision in self._segments:
                 raise ValueError(f"revision {shown(revision)} has a segment in two packs")
             self._segments[revision] = first_segment + segment
-            self._segment_offsets.append(index.segment_offsets[segment] + shift)
-            for parent in index.parents(segment):
+            self._segment_offsets.append(offsets[segment] + shift)
+            for parent in entries[starts[segment] : starts[segment + 1]]:
                 self._parent_entries.append(
                     self._parent_entry(index.outside[parent ^ OUTSIDE]) if parent & OUTSIDE else first_segment + parent
                 )
             self._parent_starts.append(len(self._parent_entries))
-        self._end = index.segment_offsets[index.segments] + shift
-        order = sorted(range(index.records), key=index.header_offsets.tolist().__getitem__)
+        self._end = offsets[index.segments] + shift
+        rows, digests = index.all_rows(), index.all_digests()
+        headers = array("Q", (row.header_offset for row in index.rows()))
+        order = sorted(range(index.records), key=headers.__getitem__)
         positions = array("I", bytes(4 * index.records))
         for position, row in enumerate(order, len(self._digests)):
             if position % PACED == 0:
                 pace()
             positions[row] = position
-            digest = index.digest(row)
-            raw = index.bases[row]
-            length = index.lengths[row]
-            depth, chain = index.depths[row], index.chains[row]
+            digest = digests[row * DIGEST : (row + 1) * DIGEST]
+            header, frame, frame_length, length, raw, segment, chain, lineage, depth = ROW.unpack_from(
+                rows, row * ROW.size
+            )
             base = NO_BASE
             if raw != NO_BASE:
-                at: int | None
                 if raw & EXTERNAL:
                     external = index.external(raw ^ EXTERNAL)
-                    at = None if self._before(*external) else self._first.get(record_digest(*external))
-                    if at is None:
+                    at = -1 if self._before(*external) else self._digests.find(record_digest(*external))
+                    if at < 0:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
-                    at = self._first[self._digests[positions[raw]]]
-                if at is not None:
+                    at = self._digests.find(self._digests[positions[raw]])
+                if at >= 0:
                     base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
-            self._first.setdefault(digest, position)
-            self._digests.append(digest)
-            self._header_offsets.append(index.header_offsets[row] + shift)
-            self._frame_offsets.append(index.frame_offsets[row] + shift)
-            self._frame_lengths.append(index.frame_lengths[row])
+            self._digests.add(digest)
+            self._header_offsets.append(header + shift)
+            self._frame_offsets.append(frame + shift)
+            self._frame_lengths.append(frame_length)
             self._lengths.append(length)
             self._bases.append(base)
-            self._row_segments.append(index.row_segments[row] + first_segment)
+            self._row_segments.append(segment + first_segment)
             self._chains.append(min(chain, U32))
-            self._lineages.append(index.lineages[row])
+            self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
-    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> bytes:
+    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> bytearray:
         """The index of a pack of that length and hash."""
         rows = len(self._digests)
-        order = sorted(range(rows), key=self._digests.__getitem__)  # Stable: copies stay in the order of position.
+        bits = fanout_bits(rows)
+        fanout, order = _sorted(self._digests.joined, bits, pace)
         row_of = array("I", bytes(4 * rows))
         for row, position in enumerate(order):
             row_of[position] = row
-        bases = array("I", (base if base & EXTERNAL else row_of[base] for base in map(self._bases.__getitem__, order)))
-        pace()
-        bits = fanout_bits(rows)
-        digests = b"".join(map(self._digests.__getitem__, order))
         ids = list(self._segments)
         by_id = array("I", sorted(range(len(ids)), key=ids.__getitem__))
         id_offsets, id_blob = _blob(ids)
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
-
-        def ordered(column: array[int]) -> array[int]:
+        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
+        out = bytearray(HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash))
+        _append(out, fanout)
+        for first in range(0, rows, STRIDE):
             pace()
-            return array(column.typecode, map(column.__getitem__, order))
-
-        columns: list[array[int] | bytes] = [
-            _fanout(digests, bits),
-            digests,
-            *map(ordered, (self._header_offsets, self._frame_offsets, self._frame_lengths, self._lengths)),
-            bases,
-            *map(ordered, (self._row_segments, self._chains, self._lineages, self._depths)),
+            out += b"".join(map(self._digests.__getitem__, order[first : first + STRIDE]))
+        _append(out, b"")
+        at = len(out)
+        out += bytes(rows * ROW.size)
+        for row, position in enumerate(order):
+            if row % PACED == 0:
+                pace()
+            base = self._bases[position]
+            ROW.pack_into(
+                out,
+                at + row * ROW.size,
+                self._header_offsets[position],
+                self._frame_offsets[position],
+                self._frame_lengths[position],
+                self._lengths[position],
+                base if base & EXTERNAL else row_of[base],
+                self._row_segments[position],
+                self._chains[position],
+                self._lineages[position],
+                self._depths[position],
+            )
+        rest: tuple[array[int] | bytes, ...] = (
+            b"",
             array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
             id_offsets,
             by_id,
@@ -289,19 +327,15 @@ class IndexBuilder:
             id_blob,
             external_blob,
             outside_blob,
-        ]
-        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
-        out = bytearray(HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash))
-        for content in columns:
-            out += content if isinstance(content, bytes) else _little_endian(content)
-            out += bytes(-len(out) & 7)
-        out += hashlib.blake2b(out, digest_size=TRAILER).digest()
-        return bytes(out)
+        )
+        for content in rest:
+            _append(out, content)
+        return seal(out)
 
 
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
-) -> bytes:
+) -> bytearray:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
 
     `before`: whether a record lies in a pack before the first of them.
@@ -349,4 +383,4 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
             rows.append(row)
         builder.add(offset, segment, rows)
     length, digest = pack.length, pack.trailer()
-    return builder.finish(length, digest)
+    return bytes(builder.finish(length, digest))

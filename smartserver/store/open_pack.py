@@ -9,11 +9,13 @@ name or number: a reader that began keeps what it reads from.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.records.model import Key, Kind
 from smartserver.store import far
+from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.document import PackEntry
 from smartserver.store.far import FarPack, Place, is_far
 from smartserver.store.format import PACKS
@@ -26,6 +28,9 @@ from transports.errors import NoSuchFile
 FilesRead = Mapping[str, bytes | None]
 """Files by path, and what is in them; None: there is no such file."""
 NONE_READ: FilesRead = {}
+
+Resolve = Callable[[int, Key], Row | None]
+"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
 """Looks under the present root for the pack that has the segments of a pack that is gone, by its index, and how many
@@ -53,8 +58,7 @@ class OpenPack:
         self.far = is_far(transport)
         """Whether it lies behind a link."""
         self.index: Index
-        self.rebuilt: bytes | None = None
-        """The index as made from the pack, where its file was missing or damaged."""
+        self._rebuilt: bytes | None = None
         self._transport = transport
         self._kinds = tuple(kinds)
         self._seek = seek
@@ -117,10 +121,16 @@ class OpenPack:
             return FarPack(self._transport, Place(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
 
-    def open_index(self, resolve: Callable[[int, Key], Row | None], read: FilesRead = NONE_READ) -> None:
-        """Map the index, or make it again from the pack where its file is missing, damaged or another pack's.
+    @property
+    def rebuilt(self) -> bytes | None:
+        """The index as made from the pack, where its file was missing or damaged."""
+        return self._rebuilt or self.index.blocks.remade
 
-        `read`: files that were read already.
+    def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
+        """Open the index, or make it again from the pack where its file is missing, damaged or another pack's.
+
+        `resolve`: finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read
+        already.
 
         Raises:
             NoSuchFile: index and pack are gone.
@@ -129,21 +139,46 @@ class OpenPack:
         """
         path = index_path(self.entry.name)
         try:
-            view = self._transport.map_file(path) if path not in read else memoryview(_there(path, read[path]))
-            if len(view) != self.entry.index_length:
-                raise CorruptFile(path, len(view), f"{len(view)} bytes, expected {self.entry.index_length}")
-            index = Index(view, path)
-            if index.hash != self.entry.index_hash or index.pack_hash != self.entry.hash:
-                raise CorruptFile(path, len(view), "not the index the root names")
+            file = _there(path, read[path]) if path in read else self._transport.open_read(path)
+            blocks = Blocks(file, path)
+            if (blocks.size, blocks.hash) != (self.entry.index_length, self.entry.index_hash):
+                raise CorruptFile(path, blocks.size, "not the index the root names")
+            index = Index(blocks)
+            if index.pack_hash != self.entry.hash:
+                raise CorruptFile(path, blocks.size, "not the index of the pack that the root names")
         except (CorruptFile, NoSuchFile):
             pack = self._alone()
-            self.rebuilt = rebuild(pack, resolve)
-            index = Index(self.rebuilt, path)
+            self._rebuilt = rebuild(pack, resolve)
+            index = Index.of(self._rebuilt, path)
             if index.pack_hash != self.entry.hash:
                 raise CorruptFile(
                     self.path, pack.end, f"ends with {index.pack_hash.hex()}, expected {self.entry.hash.hex()}"
                 ) from None
+        index.blocks.remake = self._remake()
         self.index = index
+        self.resolve_by(lambda: resolve)
+
+    def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
+        """Say how to find records in earlier packs when damage of the index is met. While a snapshot is being opened,
+        that is by its own packs. Afterwards it must not be: it would keep packs open that were joined long ago."""
+        self._resolve = resolve
+
+    def _remake(self) -> Remake:
+        """Makes the index again when a block of it is damaged. A strong reference to this would form a cycle."""
+        here = weakref.ref(self)
+        name = index_path(self.entry.name)
+
+        def remake() -> bytes:
+            pack = here()
+            if pack is None:
+                raise CorruptFile(name, 0, "the index is damaged")
+            try:
+                reader = pack._reader or pack._alone()  # To find it elsewhere takes the index.
+            except NoSuchFile:
+                raise RepositoryChanged(pack.path) from None
+            return rebuild(reader, pack._resolve())
+
+        return remake
 
 
 def _there(path: str, content: bytes | None) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from smartserver.store import far
 from smartserver.store.far import is_far
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.pack import CHUNK
 from transports import steps
 from transports.base import ReadFile, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
@@ -112,7 +113,7 @@ class Quarantine:
         self.enter()
         return self.above.create(self.pack_path)
 
-    def put_index(self, index: bytes) -> None:
+    def put_index(self, index: bytes | bytearray) -> None:
         """Make the index durable, or keep it in memory as the pack is.
 
         Raises:
@@ -121,11 +122,11 @@ class Quarantine:
         if self._growing is not None:
             self.hold(b"".join(self._growing.content), index)
         else:
-            self.above.put(self.index_path, [index])
+            self.above.put(self.index_path, (bytes(index[at : at + CHUNK]) for at in range(0, len(index), CHUNK)))
 
-    def hold(self, pack: bytes, index: bytes) -> None:
+    def hold(self, pack: bytes, index: bytes | bytearray) -> None:
         """Keep the content of both in memory, where there is no folder."""
-        self._held = pack, index
+        self._held = pack, bytes(index)
 
     def append(self, content: bytes) -> None:
         """Add to the pack that is kept in memory."""

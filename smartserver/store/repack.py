@@ -79,7 +79,7 @@ def run(
     incarnation: bytes,
     before: Before = nowhere,
     pace: Pace = unpaced,
-) -> tuple[PackEntry, bytes]:
+) -> tuple[PackEntry, bytearray]:
     """Write neighbouring packs to `file` as one new pack, durably; what a root says of it, and its index.
 
     The caller closes it, puts both files among the packs, and swaps the root if it still names all of `packs` side by
@@ -109,4 +109,4 @@ def run(
     file.sync()
     index = merge([pack.index for pack in packs], length, digest, before, pace)
     records = sum(pack.entry.records for pack in packs)
-    return PackEntry(name, length, digest, len(index), index[-len(digest) :], segments, records), index
+    return PackEntry(name, length, digest, len(index), bytes(index[-len(digest) :]), segments, records), index

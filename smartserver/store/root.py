@@ -127,8 +127,8 @@ class RootView:
         opened = self._opened.get(file.name)
         if opened is None:
             content = self._read.pop(file.path, None)
-            view = self.transport.map_file(file.path) if content is None else memoryview(content)
-            opened = self._opened[file.name] = OpenTable(view, file)
+            content = self.transport.get(file.path) if content is None else content
+            opened = self._opened[file.name] = OpenTable(memoryview(content), file)
         return opened
 
     def unopened(self) -> dict[str, int]:
@@ -229,7 +229,7 @@ class RootView:
         return problems
 
     def _check_table(self, file: TableFile) -> None:
-        OpenTable(self.transport.map_file(file.path), file).verify()
+        OpenTable(memoryview(self.transport.get(file.path)), file).verify()
 
     def _logged(self, file: LogFile) -> list[LogEntry]:
         return swap_log.decode_log(swap_log.read_log(self.transport, file), file.path)

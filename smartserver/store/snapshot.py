@@ -20,10 +20,11 @@ from smartserver.records.varint import Malformed
 from smartserver.store import far
 from smartserver.store.caches import TextCache
 from smartserver.store.document import PackEntry, Root
+from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
-from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, record_digest
-from smartserver.store.open_pack import NONE_READ, OpenPack, Seek, index_path, pack_path
+from smartserver.store.index import EXTERNAL, NO_BASE, Index, IndexRow, Row, record_digest
+from smartserver.store.open_pack import NONE_READ, OpenPack, Resolve, index_path, pack_path
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.segment_reader import SegmentReader
@@ -78,7 +79,7 @@ class Snapshot:
         texts: TextCache | None = None,
         again: Again | None = None,
     ) -> Snapshot:
-        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts. `again`: finds the
+        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts. `again`: finds
         packs that are deleted while this is read; without it they are missing.
 
         Raises:
@@ -95,7 +96,9 @@ class Snapshot:
             if previous.root.packs == root.packs:
                 return cls(view, previous.packs, previous.graph, texts)
             opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
-        seek: Seek = partial(_seek, again, _family(root)) if again is not None else _named
+        if again is None:
+            again = partial(cls.open, transport, root, None, texts)
+        seek = partial(_seek, again, _family(root))
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
@@ -115,6 +118,9 @@ class Snapshot:
             if missing:
                 raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
             packs.append(pack)
+        for pack, part in zip(packs, graph.parts, strict=True):
+            if pack.entry not in opened:
+                pack.resolve_by(partial(_rows_before, again, _family(root), part.first))
         return cls(view, packs, graph, texts)
 
     def continues(self, before: Snapshot) -> bool:
@@ -154,7 +160,7 @@ class Snapshot:
         digest = record_digest(kind, key)
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
             for row in pack.index.find_digest(digest):
-                yield part.first + pack.index.row_segments[row]
+                yield part.first + pack.index.at(row).segment
 
     def first(self, kind: int, key: Key) -> Location | None:
         """The copy at the lowest position, which is what a base key means."""
@@ -172,8 +178,8 @@ class Snapshot:
         Raises:
             CorruptFile: it is in no pack before the record's.
         """
-        found = self._base(location.pack, location.row)
-        return None if found is None else self._location(*found)
+        found = self._base(location.pack, location.row, self.packs[location.pack].index.at(location.row))
+        return None if found is None else self._location(*found[:2])
 
     def record(self, location: Location, *, check: bool = True) -> Record:
         """A record, its chain decoded. With `check` it is proved to be what its key or check says.
@@ -186,11 +192,12 @@ class Snapshot:
         pack = self.packs[location.pack]
         if self.far and (location.pack, location.row) not in self._fetched:
             self.fetch([location])
-        entry, frame = self._load(location.pack, location.row)
+        said, digest = pack.index.at(location.row), pack.index.digest(location.row)
+        entry, frame = self._load(location.pack, location.row, said, digest)
         kind = self.root.kinds[entry.kind]
-        key = self._text_key(pack.index.digest(location.row)) if kind.base else None
+        key = self._text_key(digest) if kind.base else None
         cached = self.texts.get(key) if key is not None else None
-        text = cached.text if cached is not None else self._decode(location.pack, location.row, entry, frame)
+        text = cached.text if cached is not None else self._decode(location.pack, location.row, said, entry, frame)
         proved = cached is not None and cached.proved
         if check and not proved:
             try:
@@ -214,12 +221,13 @@ class Snapshot:
             place: far.Spot | None = (location.pack, location.row)
             while place is not None and place not in wanted:
                 number, row = place
-                index = self.packs[number].index
-                start, stop = index.header_offsets[row], index.frame_offsets[row] + index.frame_lengths[row]
+                found = self.packs[number].index.at(row)
+                start, stop = found.header_offset, found.frame_offset + found.frame_length
                 if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= far.AT_ONCE:
                     wanted[place] = (self.packs[number].reader, start, stop - start)
                     size += stop - start
-                place = self._base(number, row)
+                based = self._base(number, row, found)
+                place = None if based is None else based[:2]
                 if place is not None and self.texts.get(self._text_key(self.packs[place[0]].index.digest(place[1]))):
                     break
         self._fetched.read(wanted)
@@ -320,19 +328,9 @@ class Snapshot:
 
     def _location(self, number: int, row: int) -> Location:
         pack = self.packs[number]
-        index = pack.index
-        return Location(
-            number,
-            row,
-            self.graph.parts[number].first + index.row_segments[row],
-            index.depths[row],
-            index.chains[row],
-            index.lineages[row],
-            index.header_offsets[row],
-            index.frame_offsets[row],
-            index.frame_lengths[row],
-            index.lengths[row],
-        )
+        header, frame, frame_length, length, _, segment, chain, lineage, depth = pack.index.at(row)
+        ordinal = self.graph.parts[number].first + segment
+        return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
     def _text_key(self, digest: bytes) -> bytes:
         # One text a key, where records of the kind may be bases: so the key will do for all copies.
@@ -346,15 +344,17 @@ class Snapshot:
                 return number, rows[0]
         return None
 
-    def _base(self, number: int, row: int) -> tuple[int, int] | None:
+    def _base(self, number: int, row: int, said: IndexRow) -> tuple[int, int, IndexRow] | None:
+        """Pack, row and what the index says of the base of a row."""
         index = self.packs[number].index
-        raw = index.bases[row]
+        raw = said.base
         if raw == NO_BASE:
             return None
         if not raw & EXTERNAL:
-            if raw >= index.records or index.header_offsets[raw] >= index.header_offsets[row]:
+            base = index.at(raw) if raw < index.records else None
+            if base is None or base.header_offset >= said.header_offset:
                 raise CorruptFile(index.name, 0, f"row {row}: its base, row {raw}, does not lie before it")
-            return number, raw
+            return number, raw, base
         place = (number, raw ^ EXTERNAL)
         found = self._external.get(place)
         if found is None:
@@ -362,17 +362,17 @@ class Snapshot:
             found = self._first(record_digest(kind, key), number)
             if found is None:
                 raise CorruptFile(
-                    self.packs[number].path, index.header_offsets[row], f"its base {shown(key)} is in no pack before it"
+                    self.packs[number].path, said.header_offset, f"its base {shown(key)} is in no pack before it"
                 )
             self._external[place] = found
-        return found
+        return *found, self.packs[found[0]].index.at(found[1])
 
-    def _load(self, number: int, row: int) -> tuple[Entry, bytes]:
-        """The header and the frame of a record, compared with the index."""
+    def _load(self, number: int, row: int, said: IndexRow, digest: bytes) -> tuple[Entry, bytes]:
+        """The header and the frame of a record, compared with what the index says of it."""
         pack = self.packs[number]
         index = pack.index
-        start, frame_at, frame_length = index.header_offsets[row], index.frame_offsets[row], index.frame_lengths[row]
-        revision = index.revision(index.row_segments[row])
+        start, frame_at, frame_length, length, _, segment, *_ = said
+        revision = index.revision(segment)
         stop = frame_at + frame_length
         fetched = self._fetched.take((number, row))
         whole = fetched is not None or stop - start <= NEAR
@@ -386,32 +386,33 @@ class Snapshot:
                 if size >= frame_at - start:
                     raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
                 size = min(size * 16, frame_at - start)
-        if entry.frame_length != frame_length or entry.length != index.lengths[row]:
+        if entry.frame_length != frame_length or entry.length != length:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
-        if record_digest(entry.kind, entry.key) != index.digest(row):
+        if record_digest(entry.kind, entry.key) != digest:
             raise _damaged(pack, start, entry, "not the key in the index")
         return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
 
-    def _decode(self, number: int, row: int, entry: Entry, frame: bytes) -> bytes:
+    def _decode(self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes) -> bytes:
         """The fulltext: down the chain to what is known or rests on nothing, and up again."""
-        steps = [(number, row, entry, frame)]
+        steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
-        while (found := self._base(number, row)) is not None:
-            number, row = found
-            cached = self.texts.get(self._text_key(self.packs[number].index.digest(row)))
+        while (found := self._base(number, row, said)) is not None:
+            number, row, said = found
+            digest = self.packs[number].index.digest(row)
+            key = self._text_key(digest)
+            cached = self.texts.get(key)
             if cached is not None:
                 text = cached.text
                 break
-            steps.append((number, row, *self._load(number, row)))
+            steps.append((number, said.frame_offset, key, *self._load(number, row, said, digest)))
         while steps:
-            number, row, entry, frame = steps.pop()
-            pack = self.packs[number]
+            number, frame_at, key, entry, frame = steps.pop()
             try:
                 text = decompress(entry.encoding, frame, entry.length, text)
             except Malformed as wrong:
-                raise _damaged(pack, pack.index.frame_offsets[row], entry, str(wrong)) from wrong
+                raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
             if steps:
-                self.texts.put(self._text_key(pack.index.digest(row)), text, proved=False)
+                self.texts.put(key, text, proved=False)
         return text
 
 
@@ -442,5 +443,18 @@ def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Ind
     return place
 
 
-def _named(_entry: PackEntry, _index: Index) -> None:
-    """A `Seek` where the root is not read again."""
+def _rows_before(again: Again, family: tuple[object, ...], count: int) -> Resolve:
+    """Gives the rows of records in the first `count` revisions. `family`: as of `_seek`."""
+    now = again()
+    if now is None or _family(now.root) != family:
+        raise RepositoryChanged(ROOT)
+    packs = [pack for pack, part in zip(now.packs, now.graph.parts, strict=True) if part.first < count]
+    earlier = Snapshot(now.view, packs, now.graph, now.texts)
+
+    def resolve(kind: int, key: Key) -> Row | None:
+        found = earlier.first(kind, key)
+        if found is None or found.ordinal >= count:
+            return None
+        return Row(found.depth, found.chain_kib, found.lineage)
+
+    return resolve

@@ -122,6 +122,8 @@ class _Verification:
             try:
                 root = structs.replace(self._root, packs=packs[:count])
                 snapshot = Snapshot.open(self._folder, root, again=self._again)
+                for pack in snapshot.packs:
+                    pack.index.blocks.check()
                 break
             except (CorruptFile, TransportError) as wrong:
                 count, problem = count - 1, damage(wrong)
@@ -179,7 +181,7 @@ class _Verification:
         if digest.digest() != trailer or trailer != entry.hash:
             self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
-            self._compare(pack, Index(builder.finish(entry.length, trailer), index.name))
+            self._compare(pack, Index.of(builder.finish(entry.length, trailer), index.name))
 
     def _check_intent(self, pack: OpenPack) -> None:
         try:
@@ -305,9 +307,8 @@ class _Verification:
         frame_at = offset + segment.frames_at
         for entry in segment.entries:
             index = pack.index
-            found = (row for row in index.find(entry.kind, entry.key) if index.frame_offsets[row] == frame_at)
-            row = next(found, None)
-            lineage = 0 if row is None else index.lineages[row]
+            rows_of = map(index.at, index.find(entry.kind, entry.key))
+            lineage = next((each.lineage for each in rows_of if each.frame_offset == frame_at), 0)
             base = Row(0, 0, 0)
             depth, chain = 0, kib(entry.length)
             if entry.base != BaseTag.NONE:
@@ -322,8 +323,7 @@ class _Verification:
         if built.hash == index.hash:
             return
         for row in range(min(built.records, index.records)):
-            expected = built.digest(row), built.row(row), built.frame_offsets[row], built.bases[row]
-            if expected != (index.digest(row), index.row(row), index.frame_offsets[row], index.bases[row]):
+            if (built.digest(row), built.at(row)) != (index.digest(row), index.at(row)):
                 self._report(f"{index.name}: row {row} is not what the pack says")
                 return
         self._report(f"{index.name}: not the index of its pack")

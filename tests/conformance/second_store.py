@@ -94,10 +94,10 @@ def hashed(data: bytes) -> Cursor:
 # Indexes
 
 COLUMNS = (
-    "fanout F I, digests R 20s, headers R Q, frames R Q, frame_lengths R I, text_lengths R I, bases R I, segments R I, "
-    "chains R I, lineages R I, depths R B, offsets S1 Q, id_offsets S1 I, by_id S I, starts S1 I, parents P I, "
+    "fanout F I, digests R 20s, rows R QQIIIIIIB, offsets S1 Q, id_offsets S1 I, by_id S I, starts S1 I, parents P I, "
     "external_offsets B1 I, outside_offsets O1 I"
 )
+ROW = ("headers", "frames", "frame_lengths", "text_lengths", "bases", "segments", "chains", "lineages", "depths")
 FOREIGN = 0x80000000
 
 
@@ -105,14 +105,21 @@ class Index:
     """An index: its columns and tables by name."""
 
     def __init__(self, data: bytes) -> None:
-        cursor = hashed(data)
+        blocks = -(-(len(data) - 16) // 16400)
+        end = len(data) - 16 * blocks - 16
+        must(blake(data[end:-16]) == data[-16:], "an index ends with the hash of its blocks' hashes")
+        found = [blake(data[at : min(at + 16384, end)]) for at in range(0, end, 16384)]
+        must(b"".join(found) == data[end:-16], "each block has its hash")
+        cursor = Cursor(data, 0, end)
         magic, version, flags, self.bits, zero, *counts, self.size, self.hash = cursor.unpack("<8s4B5IQ16s")
         must((magic, version, flags, zero) == (b"hpss-idx", 1, 0, 0), "an index begins with its magic")
         many = dict(zip("RSPBO", counts, strict=True)) | {"F": (1 << self.bits) + 1}
         self.columns: dict[str, list[Any]] = {}
         for name, count, form in (column.split() for column in COLUMNS.split(", ")):
             items = cursor.take((many[count[0]] + len(count) - 1) * struct.calcsize("<" + form))
-            self.columns[name] = [item for (item,) in struct.iter_unpack("<" + form, items)]
+            unpacked = list(struct.iter_unpack("<" + form, items))
+            for part, cells in zip(ROW if name == "rows" else [name], range(9), strict=False):
+                self.columns[part] = [item[cells] for item in unpacked]
             must(not any(cursor.take(-cursor.at % 8)), "zeros follow a column")
         for name in ("id", "external", "outside"):
             offsets = self.columns.pop(f"{name}_offsets")
@@ -209,7 +216,7 @@ class Repository:
         must(not self.root[3] and not self.root[16], "there are no features to know, and the repository is there")
         self.refs = {ref: msgspec.msgpack.decode(tips) for ref, tips in self._table("refs").items()}
         for first, last, _time, length, check, name in self.root[15]:
-            cursor = self._named(f"log/{last}-{name.hex()}", length, check)
+            cursor = hashed(self._named(f"log/{last}-{name.hex()}", length, check))
             *head, count = cursor.unpack("<8sHHI")
             entries = msgspec.msgpack.decode(cursor.take(cursor.end - cursor.at))
             must(head == [b"hpss-log", 1, 0] and len(entries) == count, "a log file begins with its magic")
@@ -217,8 +224,8 @@ class Repository:
             self.log += entries
         self.log += self.root[12]
         for name, length, check, index_length, index_check, *counts in self.root[7]:
-            pack = Pack.of(self._named(f"packs/{name.hex()}.pack", length, check, intent=True).data)
-            index = Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check).data)
+            pack = Pack.of(self._named(f"packs/{name.hex()}.pack", length, check, intent=True))
+            index = Index(self._named(f"packs/{name.hex()}.idx", index_length, index_check))
             must(pack.kinds == self.root[6], "the kinds are the root's")
             must(counts == [len(pack.segments), sum(len(s.records) for s in pack.segments)], "the root counts right")
             must((index.size, index.hash) == (pack.size, pack.hash), "an index is of its pack")
@@ -238,18 +245,18 @@ class Repository:
     def _file(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
 
-    def _named(self, name: str, length: int, check: bytes, *, intent: bool = False) -> Cursor:
+    def _named(self, name: str, length: int, check: bytes, *, intent: bool = False) -> bytes:
         data = self._file(name)
         if intent:
             data, noted = data[:length], data[length:]
             self.intents.append(read_intent(noted))
         must((len(data), data[-16:]) == (length, check), "a file is the one that the root names")
-        return hashed(data)
+        return data
 
     def _table(self, name: str) -> dict[bytes, bytes]:
         _kind, found, file = self.root[10][name]
         if file is not None:
-            cursor = self._named(f"tables/{file[0].hex()}", *file[1:3])
+            cursor = hashed(self._named(f"tables/{file[0].hex()}", *file[1:3]))
             must(cursor.unpack("<8sHHI") == (b"hpss-tbl", 1, 0, file[3]), "a table file begins with its magic")
             offsets = cursor.unpack(f"<{file[3] + 1}I")
             for begin, end in pairwise(offsets):

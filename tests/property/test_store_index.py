@@ -94,7 +94,7 @@ def test_merged_is_what_is_built_from_the_joined_pack(drawn: list[list[Drawn]], 
     segments = segments_of(drawn)
     indexes: list[Index] = []
     for content in segments:
-        indexes.append(Index(rebuild(pack_of(content), resolver(indexes)), "index"))
+        indexes.append(Index.of(rebuild(pack_of(content), resolver(indexes)), "index"))
     first = min(resting, len(segments) - 1)
     joined = pack_of([segment for content in segments[first:] for segment in content])
     resolve = resolver(indexes[:first])
@@ -108,8 +108,8 @@ def test_joining_changes_no_depth_and_no_base(drawn: list[list[Drawn]]) -> None:
     segments = segments_of(drawn)
     indexes: list[Index] = []
     for content in segments:
-        indexes.append(Index(rebuild(pack_of(content), resolver(indexes)), "index"))
-    whole = Index(merge(indexes, 0, bytes(16)), "index")
+        indexes.append(Index.of(rebuild(pack_of(content), resolver(indexes)), "index"))
+    whole = Index.of(merge(indexes, 0, bytes(16)), "index")
     assert whole.external_count == 0
     first = 0
     for index in indexes:
@@ -117,20 +117,20 @@ def test_joining_changes_no_depth_and_no_base(drawn: list[list[Drawn]]) -> None:
             (same,) = (
                 at
                 for at in whole.find_digest(index.digest(row))
-                if whole.row_segments[at] == first + index.row_segments[row]
+                if whole.at(at).segment == first + index.at(row).segment
             )
             assert whole.row(same) == index.row(row)
         first += index.segments
     for row in range(whole.records):
-        if (base := whole.bases[row]) != NO_BASE:
+        if (base := whole.at(row).base) != NO_BASE:
             assert base == whole.find_digest(whole.digest(base))[0]
-            assert whole.depths[row] == whole.depths[base] + 1
+            assert whole.at(row).depth == whole.at(base).depth + 1
 
 
 @given(packs())
 def test_whatever_is_in_a_pack_is_found(drawn: list[list[Drawn]]) -> None:
     flat = [revision for pack in drawn for revision in pack]
-    index = Index(rebuild(pack_of([one for pack in segments_of(drawn) for one in pack]), resolver([])), "index")
+    index = Index.of(rebuild(pack_of([one for pack in segments_of(drawn) for one in pack]), resolver([])), "index")
     assert index.segments == len(flat)
     copies: dict[tuple[int, bytes], list[int]] = {}
     for number, revision in enumerate(flat):
@@ -140,5 +140,5 @@ def test_whatever_is_in_a_pack_is_found(drawn: list[list[Drawn]]) -> None:
             copies.setdefault((kind, b"key-%d" % key_number), []).append(number)
     for kind in range(2):
         for key in (b"key-%d" % number for number in range(14)):
-            assert [index.row_segments[row] for row in index.find(kind, key)] == copies.get((kind, key), [])
+            assert [index.at(row).segment for row in index.find(kind, key)] == copies.get((kind, key), [])
     assert index.segment_of(b"id-%d" % len(flat)) is None

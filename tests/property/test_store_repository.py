@@ -228,7 +228,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         assert self.storage.list_directory(f"project/{INCOMING}") == []
         named = len(snapshot.packs) + len(snapshot.view.dropped())
         assert len(self.storage.list_directory(f"project/{PACKS}")) <= 2 * named
-        assert max((depth for pack in snapshot.packs for depth in pack.index.depths), default=0) <= 64
+        assert max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0) <= 64
 
 
 RepositoryMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -30,7 +30,6 @@ from transports.steps import (
 CALLS: dict[str, type[Step] | None] = {
     "get": Get,
     "open_read": ReadRanges,
-    "map_file": None,
     "create": Put,
     "append": Append,
     "rename": Rename,
@@ -91,10 +90,6 @@ class BanTransport(PassingTransport):
     def open_read(self, path: str) -> ReadFile:
         self.check("open_read", path)
         return self.inner.open_read(path)
-
-    def map_file(self, path: str) -> memoryview:
-        self.check("map_file", path)
-        return self.inner.map_file(path)
 
     def create(self, path: str) -> WriteFile:
         self.check("create", path)

@@ -112,10 +112,6 @@ class ChrootTransport(PassingTransport):
         with self._inside(path):
             return _ReadInside(self.inner.open_read(path), partial(self._naming, path))
 
-    def map_file(self, path: str) -> memoryview:
-        with self._inside(path):
-            return self.inner.map_file(path)
-
     def create(self, path: str) -> WriteFile:
         with self._inside(path):
             return _WriteInside(self.inner.create(path), partial(self._naming, path))

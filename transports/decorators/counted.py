@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transports.base import Capability, ReadFile, Transport, WriteFile
+from transports.base import ReadFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.steps import Append, Get, Put, ReadRanges, Step, SyncDirectory
 
@@ -147,15 +147,6 @@ class CountedTransport(PassingTransport):
         file = self.inner.open_read(path)
         self._meter.here.files_opened += 1
         return _CountedReadFile(file, self._meter)
-
-    def map_file(self, path: str) -> memoryview:
-        view = self.inner.map_file(path)
-        here = self._meter.here
-        here.files_opened += 1
-        if Capability.MMAP not in self.capabilities:
-            here.reads += 1
-            here.bytes_read += view.nbytes
-        return view
 
     def create(self, path: str) -> WriteFile:
         return self._opened(self.inner.create(path))

@@ -139,10 +139,6 @@ class FaultyTransport(PassingTransport):
         self._fuse.alive(self.full(path))
         return _FaultyReadFile(self.inner.open_read(path), self._fuse, self.full(path))
 
-    def map_file(self, path: str) -> memoryview:
-        self._fuse.alive(self.full(path))
-        return self.inner.map_file(path)
-
     def list_directory(self, path: str) -> list[str]:
         self._fuse.alive(self.full(path))
         return self.inner.list_directory(path)

@@ -45,9 +45,6 @@ class PassingTransport(Transport):
     def open_read(self, path: str) -> ReadFile:
         return self.inner.open_read(path)
 
-    def map_file(self, path: str) -> memoryview:
-        return self.inner.map_file(path)
-
     def create(self, path: str) -> WriteFile:
         return self.inner.create(path)
 

@@ -104,10 +104,6 @@ class SlowTransport(PassingTransport):
         self._link.trip()
         return _SlowReadFile(self.inner.open_read(path), self._link)
 
-    def map_file(self, path: str) -> memoryview:
-        self._link.trip()
-        return self.inner.map_file(path)
-
     def create(self, path: str) -> WriteFile:
         self._link.trip()
         return _SlowWriteFile(self.inner.create(path), self._link)

@@ -31,7 +31,7 @@ def look(served: Path, name: str) -> Stored:
     return Stored(
         len(packs),
         sum(pack.length + pack.index_length for pack in packs),
-        max((depth for pack in snapshot.packs for depth in pack.index.depths), default=0),
+        max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0),
         sum(pack.segments for pack in packs),
         {name.decode(): value[0].id.hex() for name, value in snapshot.view.refs().items()},
     )

@@ -42,7 +42,6 @@ def calls(jailed: Transport, path: str) -> dict[str, Callable[[], object]]:
     return {
         "get": lambda: jailed.get(path),
         "open_read": lambda: jailed.open_read(path),
-        "map_file": lambda: jailed.map_file(path),
         "list_directory": lambda: jailed.list_directory(path),
         "stat": lambda: jailed.stat(path),
         "exists": lambda: jailed.exists(path),

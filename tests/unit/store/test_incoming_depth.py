@@ -28,7 +28,7 @@ def test_pushes_one_by_one_never_get_deep(repository: PackRepository) -> None:
     line = history.line(MAX_STORED_DEPTH * 4)
     one_by_one(repository, history, line)
     snapshot = check_whole(repository, history)
-    depths = [depth for pack in snapshot.packs for depth in pack.index.depths]
+    depths = [row.depth for pack in snapshot.packs for row in pack.index.rows()]
     assert max(depths) == MAX_STORED_DEPTH
     body = snapshot.read_ranges([(0, len(line))])
     sizes = sum(len(history.segment(each)) for each in line)
@@ -93,7 +93,7 @@ def test_encoded_anew_within_one_push_and_one_segment(
     repository.commit(request_id(), 0, "user", plan, sent)
     push(repository, history, [], {MAIN: tip})
     snapshot = check_whole(repository, history)
-    assert max(snapshot.packs[0].index.depths) == MAX_STORED_DEPTH
+    assert max(row.depth for row in snapshot.packs[0].index.rows()) == MAX_STORED_DEPTH
 
 
 def test_a_chain_over_the_limit_is_begun_anew(
@@ -103,7 +103,7 @@ def test_a_chain_over_the_limit_is_begun_anew(
     line = history.line(20)
     one_by_one(repository, history, line)
     snapshot = check_whole(repository, history)
-    assert max(chain for pack in snapshot.packs for chain in pack.index.chains) <= 8
+    assert max(row.chain_kib for pack in snapshot.packs for row in pack.index.rows()) <= 8
 
 
 def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, history: History) -> None:

@@ -24,16 +24,16 @@ def test_depth_and_chain_follow_the_bases_of_the_pack() -> None:
         assert index.row(row) == Row(number, kib(len(revision.records[0][0].text)) * (number + 1), 0)
         if number:
             (base,) = index.find(0, history(9)[number - 1].records[0][0].key)
-            assert index.bases[row] == base
+            assert index.at(row).base == base
         else:
-            assert index.bases[row] == NO_BASE
+            assert index.at(row).base == NO_BASE
 
 
 def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
     base = blob(TEXT)
     changed = blob(TEXT + b"changed\n")
     index = build([Revision(b"r", (), [(changed, base)])], {changed.key: Row(17, 40, 18)})
-    assert index.bases[0] == EXTERNAL
+    assert index.at(0).base == EXTERNAL
     assert index.external(0) == (0, base.key)
     assert index.row(0) == Row(17, 40, 18)
 
@@ -100,10 +100,10 @@ def test_merged_is_what_is_built_from_the_joined_pack() -> None:
         for chunk in pack.chunks():
             writer.append(chunk)
     length, digest = writer.finish()
-    indexes = [Index(made.transport.get(f"packs/{entry.name.hex()}.idx"), "index") for entry in made.entries]
+    indexes = [Index.of(made.transport.get(f"packs/{entry.name.hex()}.idx"), "index") for entry in made.entries]
     merged = merge(indexes, length, digest)
     assert merged == rebuild(PackReader(transport.open_read("joined"), length, "joined"), no_base)
-    index = Index(merged, "joined")
+    index = Index.of(merged, "joined")
     assert index.external_count == 0
     assert index.outside == ()
 
@@ -119,7 +119,7 @@ def test_merging_at_a_pace_stops_for_it_all_along() -> None:
 def test_merging_one_index_changes_nothing() -> None:
     index = build(history(6))
     content = content_of(history(6))
-    assert merge([Index(content, "index")], index.pack_length, index.pack_hash) == content
+    assert merge([Index.of(content, "index")], index.pack_length, index.pack_hash) == content
 
 
 def test_a_revision_in_two_packs_is_refused() -> None:
@@ -133,9 +133,9 @@ def test_an_external_base_stays_external_when_its_copy_lies_behind_it() -> None:
     base, changed = blob(TEXT), blob(TEXT + b"changed\n")
     first = build([Revision(b"a", (Parent(b"x"),), [(changed, base)])], {changed.key: Row(3, 4, 4)})
     second = build([Revision(b"b", (), [(base, None)])])
-    index = Index(merge([first, second], 0, b"h" * 16), "merged")
+    index = Index.of(merge([first, second], 0, b"h" * 16), "merged")
     (row,) = index.find(0, changed.key)
-    assert index.bases[row] == EXTERNAL
+    assert index.at(row).base == EXTERNAL
     assert index.external(0) == (0, base.key)
     assert index.row(row) == Row(3, 4, 4)
 
@@ -151,24 +151,24 @@ def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -
     builder = IndexBuilder(before)
     segment = decode_segment(revisions[0].segment(), 0, KINDS)
     builder.add(100, segment, [Row(), Row(8, 9, 7)])
-    index = Index(builder.finish(0, b"h" * 16), "index")
+    index = Index.of(builder.finish(0, b"h" * 16), "index")
     (row,) = index.find(0, changed.key)
-    assert index.bases[row] == EXTERNAL
+    assert index.at(row).base == EXTERNAL
     assert index.row(row) == Row(8, 9, 7)
     assert builder.holds(record_digest(0, base.key))
     assert not builder.holds(record_digest(1, base.key))
     # It stays so when the pack is joined with a neighbour that has a copy too.
     neighbour = build([Revision(b"b", (), [(base, None)])])
-    joined = Index(merge([neighbour, index], 0, b"h" * 16, before), "index")
+    joined = Index.of(merge([neighbour, index], 0, b"h" * 16, before), "index")
     (row,) = joined.find(0, changed.key)
-    assert joined.bases[row] == EXTERNAL
+    assert joined.at(row).base == EXTERNAL
     assert joined.row(row) == Row(8, 9, 7)
 
 
 def test_lineage_is_counted_along_the_bases_when_rebuilt() -> None:
     made = stored([4])
     (pack,) = readers(made)
-    index = Index(rebuild(pack, no_base), "index")
+    index = Index.of(rebuild(pack, no_base), "index")
     (row,) = index.find(0, made.revisions[3].records[0][0].key)
     assert index.row(row) == Row(3, 8, 3)
 
@@ -183,7 +183,7 @@ def test_rebuilding_needs_the_bases_that_lie_before() -> None:
     pack = PackReader(transport.open_read("pack"), length, "packs/1.pack")
     with pytest.raises(CorruptFile, match=f"packs/1.pack .* its base {base.key.hex()} is in no pack before it"):
         rebuild(pack, no_base)
-    index = Index(rebuild(pack, lambda _kind, _key: Row(4, 7, 9)), "index")
+    index = Index.of(rebuild(pack, lambda _kind, _key: Row(4, 7, 9)), "index")
     assert index.row(0) == Row(5, 8, 10)
 
 

@@ -105,7 +105,7 @@ def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, pl
     """Join packs into files in a folder."""
     with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
         entry, index = repack.run(file, packs, name, b"i" * 16)
-    made.transport.put(f"{place}/new.idx", [index])
+    made.transport.put(f"{place}/new.idx", [bytes(index)])
     return entry
 
 

@@ -78,7 +78,7 @@ def test_the_pack_is_read_and_written() -> None:
 
 def test_the_index_is_that_of_the_pack() -> None:
     assert rebuild(reader(), no_base) == blocks()[INDEX]
-    index = Index(blocks()[INDEX], "index")
+    index = Index.of(blocks()[INDEX], "index")
     assert index.outside == (b"r0",)
     assert (index.records, index.segments) == (2, 2)
 
@@ -122,13 +122,15 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
     rows = table_after("Indexes", "| column | items | item | |")
     bits, records, segments, parents, external, outside = 2, 40, 50, 60, 70, 80
     names = {"R": records, "S": segments, "P": parents, "B": external, "O": outside, "2^f": 1 << bits}
-    widths = {"u8": 1, "u32": 4, "u64": 8, "20 bytes": 20}
+    widths = {"u8": 1, "u32": 4, "u64": 8, "20 bytes": 20, "41 bytes": 41}
     listed = [
         (sum(names[part] if part in names else int(part) for part in items.split(" + ")), widths[item])
         for _, items, item, _ in rows
     ]
     counts = index_module._counts(bits, records, segments, parents, external, outside)
     assert listed == [(count, part.width) for count, part in zip(counts, index_module._COLUMNS, strict=True)]
+    row = [cells[0] for cells in table_after("Indexes", "| bytes of a row | |")]
+    assert [{"Q": "u64", "I": "u32", "B": "u8"}[form] for form in index_module.ROW.format[1:]] == row
     assert [row[0] for row in table_after("Indexes", "| table | |")] == ["ids", "external bases", "outside parents"]
 
 

@@ -27,9 +27,6 @@ class Trips(Stepwise):
     def before(self, call: str, path: str) -> None:
         self.log.append(f"{call} {path}")
 
-    def map_file(self, path: str) -> memoryview:
-        raise AssertionError(f"{path} is mapped, and was not asked for with others")
-
     def perform(self, steps: Sequence[Step]) -> None:
         if steps:
             self.log.append(", ".join(f"{type(step).__name__} {self.full(step.path)}" for step in steps))

@@ -27,7 +27,6 @@ def filled() -> MemoryTransport:
 USES: dict[str, Callable[[Transport], object]] = {
     "get": lambda transport: transport.get("folder/x"),
     "open_read": lambda transport: transport.open_read("folder/x").close(),
-    "map_file": lambda transport: transport.map_file("folder/x"),
     "create": lambda transport: transport.put("folder/new", []),
     "append": lambda transport: transport.append("folder/x").close(),
     "rename": lambda transport: transport.rename("folder/x", "z"),

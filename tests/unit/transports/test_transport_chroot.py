@@ -37,7 +37,6 @@ def transport(tree: Path) -> Transport:
 USES: list[Callable[[Transport, str], object]] = [
     lambda transport, path: transport.get(path),
     lambda transport, path: transport.open_read(path),
-    lambda transport, path: transport.map_file(path),
     lambda transport, path: transport.create(f"{path}.new"),
     lambda transport, path: transport.put(f"{path}.new", []),
     lambda transport, path: transport.append(path),

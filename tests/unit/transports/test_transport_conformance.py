@@ -36,13 +36,6 @@ class CopyingRename(PassingTransport):
         self.inner.put(source, [content])
 
 
-class WritableMap(PassingTransport):
-    """Gives a view that can be written to."""
-
-    def map_file(self, path: str) -> memoryview:
-        return memoryview(bytearray(self.inner.get(path)))
-
-
 class Unsorted(PassingTransport):
     """Lists names backwards."""
 
@@ -89,7 +82,6 @@ def write_suite(name: str) -> Callable[[PassingTransport], object]:
     ("broken", "test"),
     [
         (ShortReads, read_suite("test_read_at_any_place")),
-        (WritableMap, read_suite("test_map_gives_the_content_read_only")),
         (Unsorted, read_suite("test_list_is_sorted")),
         (CopyingRename, write_suite("test_rename_replaces_a_file")),
         (CopyingRename, write_suite("test_rename_between_folders")),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from transports import steps
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import NoSuchFile
-from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 from transports.steps import Step
 
@@ -44,20 +42,9 @@ def test_items_wider_than_a_byte_count_as_bytes() -> None:
     assert transport.counts.bytes_written == 16
 
 
-def test_mapping_reads_nothing_where_the_system_maps(tmp_path: Path) -> None:
-    mapped = CountedTransport(LocalTransport(tmp_path))
-    mapped.inner.put("x", [b"123"])
-    mapped.map_file("x")
-    assert mapped.counts == Counts(files_opened=1)
-    read = CountedTransport(MemoryTransport())
-    read.inner.put("x", [b"123"])
-    read.map_file("x")
-    assert read.counts == Counts(files_opened=1, reads=1, bytes_read=3)
-
-
 def test_failed_calls_do_not_count() -> None:
     transport = CountedTransport(MemoryTransport())
-    for ask in (transport.get, transport.open_read, transport.map_file, transport.sync_directory):
+    for ask in (transport.get, transport.open_read, transport.sync_directory):
         with pytest.raises(NoSuchFile):
             ask("absent")
     assert transport.counts == Counts()

@@ -140,7 +140,6 @@ def test_dead_is_dead() -> None:
         reader.size,
         lambda: transport.get("old"),
         lambda: transport.open_read("old"),
-        lambda: transport.map_file("old"),
         lambda: transport.stat("old"),
         lambda: transport.exists("old"),
         lambda: transport.list_directory(""),

@@ -173,7 +173,6 @@ def test_descriptors_are_given_back(transport: LocalTransport) -> None:
             transport.open_read("folder")
         with transport.lock("lock"):
             transport.get("file")
-        transport.map_file("file")
         transport.open_read("file")  # Dropped without a close.
         transport.create("dropped")
         transport.delete("dropped")
@@ -225,13 +224,6 @@ def test_root_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.chdir("/")
     transport.put("new", [b"x"])
     assert (tmp_path / "new").read_bytes() == b"x"
-
-
-def test_mapped_file_outlives_its_name(transport: LocalTransport) -> None:
-    transport.put("index", [b"x" * 10_000])
-    view = transport.map_file("index")
-    transport.delete("index")
-    assert bytes(view) == b"x" * 10_000
 
 
 HOLD = """

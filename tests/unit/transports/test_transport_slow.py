@@ -43,7 +43,6 @@ def locking(transport: Transport) -> None:
     ("use", "trips"),
     [
         (lambda transport: transport.get("folder/x"), 1),
-        (lambda transport: transport.map_file("folder/x"), 1),
         (lambda transport: transport.child("folder").stat("x"), 1),
         (lambda transport: transport.exists("folder/x"), 1),
         (lambda transport: transport.list_directory(""), 1),

@@ -1,0 +1,180 @@
+"""`Blocks`: the bytes of an index, read in blocks by position, each proved before it is used.
+
+A file that is mapped into memory ends the process when another program truncates it, as `cp` of a backup does. So an
+index is read as it is needed, 16 KiB at a time. The blocks that were read are kept in one cache, which is bounded in
+bytes and shared by the process. Behind the body lies the hash of each block, and at the end the hash of those hashes,
+which the root names too. So opening an index costs its header and its hashes, and a block is proved when it is read. A
+damaged block may be met long after the index was opened. Then the index is made again from its pack, and the reader
+gets the right bytes: the layout is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+
+from smartserver.errors import CorruptFile
+from smartserver.store.caches import TextCache
+from smartserver.store.pack import TRAILER
+from transports.base import ReadFile
+
+BLOCK = 16 << 10
+"""Bytes of a block, as the format says: to read and hash one takes 20 microseconds, and a lookup needs about four."""
+CACHED = TextCache(32 << 20)
+"""Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
+number, so that a block of one file is never taken for another's."""
+
+Remake = Callable[[], bytes]
+"""Makes the whole file again from its pack."""
+
+
+def seal(body: bytearray) -> bytearray:
+    """Append to a body what makes it a file."""
+    with memoryview(body) as view:
+        checks = b"".join(_hash(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
+    body += checks
+    body += _hash(checks)
+    return body
+
+
+def _hash(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=TRAILER).digest()
+
+
+class _Content(ReadFile):
+    """A file whose content is in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._content[offset : offset + size]
+
+    def size(self) -> int:
+        return len(self._content)
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class Blocks:
+    """The body of an index file; usable from several threads at once."""
+
+    def __init__(self, file: ReadFile | bytes, name: str) -> None:
+        """`file`: open for reading, or its content; `name`: its path, for messages.
+
+        Raises:
+            CorruptFile: its end is not what was written; of a file that fits into a block, or of a content, all of it.
+            TransportFailed: the store failed.
+        """
+        self.name = name
+        self.remade: bytes | None = None
+        """The whole file as made from the pack, where that was necessary."""
+        self.remake: Remake | None = None
+        """Where it is not known, a damaged block is an error."""
+        self._remaking: set[int] = set()
+        """Threads that make it again: what they read of it meanwhile must not begin that once more."""
+        self._file = _Content(file) if isinstance(file, bytes) else file
+        self._content: bytes | None = None
+        """The body, where it is in memory."""
+        self.size = self._file.size()
+        """Bytes of the file."""
+        count = -(-(self.size - TRAILER) // (BLOCK + TRAILER))
+        self.length = self.size - TRAILER * (count + 1)
+        """Bytes of the body."""
+        if count < 1 or self.length <= BLOCK * (count - 1):
+            raise CorruptFile(name, self.size, f"{self.size} bytes: no index has as many")
+        whole = count == 1 or isinstance(file, bytes)
+        content = self._file.read_at(0, self.size) if whole else b""
+        tail = content[self.length :] if whole else self._file.read_at(self.length, self.size - self.length)
+        self._checks = tail[:-TRAILER]
+        self.hash = tail[-TRAILER:]
+        """The hash at the end, as the root names it."""
+        if len(tail) != self.size - self.length or _hash(self._checks) != self.hash:
+            raise CorruptFile(name, self.size - TRAILER, "the index does not have the hash it ends with")
+        self._keys = [self.hash + number.to_bytes(4, "little") for number in range(0 if whole else count)]
+        """Of the blocks in the cache."""
+        if whole:
+            for number in range(count):
+                self._prove(number, content[number * BLOCK : min((number + 1) * BLOCK, self.length)])
+            self._content = content[: self.length]
+
+    def read(self, at: int, size: int) -> bytes:
+        """Those bytes of the body.
+
+        Raises:
+            CorruptFile: they are damaged, and the pack too; or they are outside.
+            NoSuchFile, RepositoryChanged, TransportFailed: the pack cannot be read.
+        """
+        content = self._content
+        if content is not None:
+            return content[at : at + size]
+        if not size:  # It may be at the very end, where no block begins.
+            return b""
+        number, start = divmod(at, BLOCK)
+        block = self._block(number)
+        if start + size <= len(block):
+            return block[start : start + size]
+        pieces = [block[start:]]
+        size -= len(pieces[0])
+        while size > 0:
+            number += 1
+            pieces.append(self._block(number)[:size])
+            size -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def check(self) -> None:
+        """Read all of the file; where it is damaged, it is `remade`.
+
+        Raises:
+            CorruptFile, NoSuchFile, RepositoryChanged, TransportFailed: as `read`.
+        """
+        for number in range(len(self._checks) // TRAILER):
+            if self._content is None:
+                self._fetch(number)
+
+    def _block(self, number: int) -> bytes:
+        if number >= len(self._keys):
+            raise CorruptFile(self.name, number * BLOCK, f"the index has {self.length} bytes before its hashes")
+        cached = CACHED.get(self._keys[number])
+        if cached is not None:
+            return cached.text
+        block = self._fetch(number)
+        if self._content is None:
+            CACHED.put(self._keys[number], block, proved=True)
+        return block
+
+    def _fetch(self, number: int) -> bytes:
+        """A block from the file, or from the file as it is made again."""
+        at = number * BLOCK
+        size = min(BLOCK, self.length - at)
+        if self._content is None:
+            block = self._file.read_at(at, size)
+            try:
+                self._prove(number, block)
+            except CorruptFile:
+                self._make_again()
+            else:
+                return block
+        assert self._content is not None  # It was made again.
+        return self._content[at : at + size]
+
+    def _prove(self, number: int, block: bytes) -> None:
+        if _hash(block) != self._checks[number * TRAILER : (number + 1) * TRAILER]:
+            raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
+
+    def _make_again(self) -> None:
+        """From the pack. Several threads may do so at once: to wait for one another they could wait for ever, where two
+        indexes are damaged and each is needed for the other."""
+        here = threading.get_ident()
+        if self.remake is None or here in self._remaking:
+            raise CorruptFile(self.name, 0, "the index is damaged and cannot be made again")
+        self._remaking.add(here)
+        try:
+            made = Blocks(self.remake(), self.name)
+        finally:
+            self._remaking.discard(here)
+        if made.length != self.length:
+            raise CorruptFile(self.name, 0, "the index is damaged, and not of the pack beside it")
+        self.remade, self._content = made._file.read_at(0, made.size), made._content

@@ -1,0 +1,78 @@
+"""`Numbered`: byte strings numbered in the order they come, found by their content.
+
+It takes some 26 bytes for each beside its own. A dict of Python's takes 200 for the key of a record, its number and its
+place: a push of much history would take most of its memory for that.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+LEAST = 1 << 4
+"""Slots of an empty table: most pushes bring some ten records."""
+_NUMBER = 0xFFFFFFFF
+"""The bits of a slot that are a number and one; above them are 32 bits of the hash. A slot of 0 is free."""
+
+
+class Numbered:
+    """Byte strings by number; several may be the same one. For one thread."""
+
+    __slots__ = ("_ends", "_mask", "_slots", "distinct", "joined")
+
+    def __init__(self) -> None:
+        self.joined = bytearray()
+        """All of them, in order; not to be changed."""
+        self.distinct = 0
+        """How many different ones there are."""
+        self._ends = array("Q", (0,))
+        self._slots = array("Q", bytes(8 * LEAST))
+        """An open hash table, at most two thirds full; nobody can foresee what Python's hash of bytes is."""
+        self._mask = LEAST - 1
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, number: int) -> bytes:
+        return bytes(self.joined[self._ends[number] : self._ends[number + 1]])
+
+    def find(self, name: bytes) -> int:
+        """The lowest number of a string; -1 where it was not added."""
+        slots, mask = self._slots, self._mask
+        part = hash(name) >> 32 & _NUMBER
+        at = part & mask
+        while slot := slots[at]:
+            if slot >> 32 == part:
+                number = (slot & _NUMBER) - 1
+                if self.joined[self._ends[number] : self._ends[number + 1]] == name:
+                    return number
+            at = at + 1 & mask
+        return -1
+
+    def add(self, name: bytes) -> int:
+        """Give a string the next number; what is its lowest one now."""
+        number = len(self._ends) - 1
+        first = self.find(name)
+        self.joined += name
+        self._ends.append(len(self.joined))
+        if first >= 0:
+            return first
+        self.distinct += 1
+        if self.distinct * 3 > len(self._slots) * 2:
+            self._grow()
+        self._put((hash(name) >> 32 & _NUMBER) << 32 | number + 1)
+        return number
+
+    def _put(self, slot: int) -> None:
+        slots, mask = self._slots, self._mask
+        at = slot >> 32 & mask
+        while slots[at]:
+            at = at + 1 & mask
+        slots[at] = slot
+
+    def _grow(self) -> None:
+        old = self._slots
+        self._slots = array("Q", bytes(16 * len(old)))
+        self._mask = len(self._slots) - 1
+        for slot in old:
+            if slot:
+                self._put(slot)

@@ -1,0 +1,243 @@
+"""store.blocks: an index is read in blocks, and a damaged one is made again from its pack, whenever that is met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of
+from pack_samples import Stored, every_record, history, opened
+
+from smartserver.errors import CorruptFile, RepositoryChanged
+from smartserver.store import blocks
+from smartserver.store.blocks import Blocks, seal
+from smartserver.store.caches import TextCache
+from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.verify import NO_INDEX
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+SMALL = 64
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> TextCache:
+    """Blocks of 64 bytes, and a cache that holds four of them."""
+    cache = TextCache(4 * SMALL)
+    monkeypatch.setattr(blocks, "BLOCK", SMALL)
+    monkeypatch.setattr(blocks, "CACHED", cache)
+    return cache
+
+
+def file_of(body: bytes, damage: Callable[[bytes], bytes] = lambda content: content) -> tuple[MemoryTransport, int]:
+    transport = MemoryTransport()
+    content = damage(bytes(seal(bytearray(body))))
+    transport.put("index", [content])
+    return transport, len(content)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 127, 128, 129, 1000, 8192])
+def test_what_was_sealed_is_read(size: int) -> None:
+    body = bytes(at * 7 & 0xFF for at in range(size))
+    transport, length = file_of(body)
+    for made in (Blocks(transport.open_read("index"), "index"), Blocks(transport.get("index"), "index")):
+        assert (made.length, made.size, made.hash) == (size, length, transport.get("index")[-16:])
+        for at in range(0, size, 13):
+            for wanted in (1, 8, 41, 64, 200):
+                assert made.read(at, min(wanted, size - at)) == body[at : at + wanted]
+        assert made.read(size, 0) == b""
+        made.check()
+        assert made.remade is None
+
+
+def test_no_length_that_a_file_cannot_have() -> None:
+    for size in range(200):
+        transport = MemoryTransport()
+        transport.put("index", [bytes(size)])
+        with pytest.raises(CorruptFile, match="index at byte"):
+            Blocks(transport.open_read("index"), "index")
+
+
+def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "CACHED", TextCache(0))
+    body = bytes(range(200))
+    for at in range(len(seal(bytearray(body)))):
+
+        def flip(content: bytes, at: int = at) -> bytes:
+            return content[:at] + bytes((content[at] ^ 8,)) + content[at + 1 :]
+
+        transport, _ = file_of(body, flip)
+        if at >= len(body):
+            with pytest.raises(CorruptFile, match="index at byte"):
+                Blocks(transport.open_read("index"), "index")
+            continue
+        made = Blocks(transport.open_read("index"), "index")
+        for first in range(0, 200, SMALL):
+            wanted = min(SMALL, 200 - first)
+            if first <= at < first + wanted:
+                with pytest.raises(CorruptFile, match="index at byte"):
+                    made.read(first, wanted)
+            else:
+                assert made.read(first, wanted) == body[first : first + wanted]
+
+
+def test_no_more_is_held_than_the_cache_takes(small: TextCache) -> None:
+    body = bytes(1000)
+    transport, _ = file_of(body)
+    made = Blocks(transport.open_read("index"), "index")
+    for at in range(0, 1000, 8):
+        made.read(at, 8)
+        assert small.counts().size <= 4 * SMALL
+    assert small.counts().misses == 16
+    assert small.counts().hits == 125 - 16
+
+
+def test_the_index_of_another_pack_is_not_taken() -> None:
+    transport, _ = file_of(bytes(300), lambda content: b"x" + content[1:])
+    made = Blocks(transport.open_read("index"), "index")
+    made.remake = lambda: bytes(seal(bytearray(301)))
+    with pytest.raises(CorruptFile, match="not of the pack beside it"):
+        made.read(0, 8)
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwritten(path: Path) -> None:
+    """In place, as `cp` does, with what another program wrote there."""
+    path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+def half(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [emptied, overwritten, half, gone])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_index_that_is_overwritten_while_it_is_read(
+    damage: Callable[[Path], None], number: int, tmp_path: Path
+) -> None:
+    """Between any two lookups; no answer is wrong, and the process lives."""
+    made = Stored(LocalTransport(tmp_path))
+    revisions = history(60)
+    for count in (20, 25, 15):
+        made.add(revisions[:count])
+        del revisions[:count]
+    path = tmp_path / index_path(made.entries[number].name)
+    good = path.read_bytes()
+    for lookups in (0, 1, 7, 40):
+        path.write_bytes(good)
+        snapshot = opened(made)
+        for done, (revision, record) in enumerate(every_record(made)):
+            if done == lookups:
+                damage(path)
+            location = snapshot.first(record.kind, record.key)
+            assert location is not None
+            assert snapshot.record(location) == record
+            ordinal = snapshot.ordinal(revision.id)
+            assert location.ordinal == ordinal
+        assert [snapshot.graph.parents(ordinal) for ordinal in (0, 1, 59)] == [(), (0,), (58,)]
+        rebuilt = [pack.rebuilt for pack in snapshot.packs]
+        expected = None if damage is gone else good
+        assert rebuilt == [expected if at == number else None for at in range(3)]
+
+
+def test_where_the_pack_is_damaged_too_it_is_named(tmp_path: Path) -> None:
+    made = Stored(LocalTransport(tmp_path))
+    made.add(history(40))
+    snapshot = opened(made)
+    overwritten(tmp_path / index_path(made.entries[0].name))
+    overwritten(tmp_path / pack_path(made.entries[0].name))
+    with pytest.raises(CorruptFile, match=r"packs/\w+\.pack at byte"):
+        snapshot.ordinal(b"revision-0030")
+
+
+def test_two_damaged_indexes_are_made_again_one_for_the_other(tmp_path: Path) -> None:
+    made = Stored(LocalTransport(tmp_path))
+    revisions = history(80)
+    for _ in range(4):
+        made.add(revisions[:20])
+        del revisions[:20]
+    snapshot = opened(made)
+    for entry in made.entries:
+        overwritten(tmp_path / index_path(entry.name))
+    for revision, record in every_record(made):
+        location = snapshot.first(record.kind, record.key)
+        assert location is not None
+        assert snapshot.record(location) == record
+        assert snapshot.revision(location.ordinal) == revision.id
+
+
+class Served:
+    """A repository as a server has it open, and another process that joins its packs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.folder = folder
+        self.history = History()
+        self.repository = PackRepository(LocalTransport(folder), clock=self.clock, randomness=Repeatable())
+        self.line = self.history.line(40)
+        for at in range(0, 40, 10):
+            push(self.repository, self.history, self.line[at : at + 10], {MAIN: self.line[at + 9]})
+
+    def damage(self, snapshot: Snapshot) -> None:
+        for pack in snapshot.packs:
+            overwritten(self.folder / index_path(pack.entry.name))
+
+
+def test_a_server_answers_and_takes_pushes_over_damaged_indexes(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.damage(served.repository.snapshot())
+    (tip,) = served.history.line(1, served.line[-1], "after")
+    push(served.repository, served.history, [tip], {MAIN: tip})
+    snapshot = served.repository.snapshot()
+    assert refs_of(served.repository) == {MAIN: tip}
+    assert [snapshot.revision(ordinal) for ordinal in range(41)] == [*served.line, tip]
+    assert [pack.rebuilt is None for pack in snapshot.packs] == [False] * 4 + [True]
+
+
+def test_verification_reads_all_of_an_index(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    path = tmp_path / index_path(served.repository.snapshot().packs[1].entry.name)
+    content = bytearray(path.read_bytes())
+    for at in range(0, len(content), 97):
+        content[at] ^= 1
+        path.write_bytes(bytes(content))
+        (problem,) = served.repository.verify().problems
+        assert problem == f"{index_path(served.repository.snapshot().packs[1].entry.name)}: {NO_INDEX}"
+        content[at] ^= 1
+
+
+def test_an_index_that_is_damaged_after_its_pack_was_joined(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    snapshot = served.repository.snapshot()
+    PackRepository(LocalTransport(tmp_path), clock=served.clock).repack()
+    served.damage(snapshot)
+    for revision in served.line:
+        ordinal = snapshot.ordinal(revision)
+        assert ordinal is not None
+        assert snapshot.segment(ordinal)
+    assert all(pack.rebuilt for pack in snapshot.packs)
+
+
+def test_an_index_that_is_damaged_after_its_pack_is_gone(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    snapshot = served.repository.snapshot()
+    other = PackRepository(LocalTransport(tmp_path), clock=served.clock)
+    other.repack()
+    served.damage(snapshot)
+    served.clock.now += UNNAMED_KEPT + 1
+    other.collect_garbage_files()
+    with pytest.raises(RepositoryChanged, match="try again"):
+        snapshot.ordinal(served.line[5])
+    check_whole(served.repository, served.history)

@@ -1,0 +1,86 @@
+"""store.numbered: byte strings by number and back, and how little they and what rests on them take."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from smartserver.records.model import BaseTag, Entry, Segment
+from smartserver.store import numbered
+from smartserver.store.arrivals import NO_BASE, Arrivals, Frame
+from smartserver.store.index import Row
+from smartserver.store.index_build import IndexBuilder
+from smartserver.store.numbered import LEAST, Numbered
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize("hashing", [hash, lambda name: 0, lambda name: len(name) << 32, lambda name: -1 - name[0]])
+def test_strings_have_their_numbers(hashing: Callable[[bytes], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where many have one hash."""
+    monkeypatch.setattr(numbered, "hash", hashing, raising=False)
+    chance = random.Random(5)
+    names = Numbered()
+    listed: list[bytes] = []
+    first: dict[bytes, int] = {}
+    for _ in range(20 * LEAST):
+        name = (
+            chance.randbytes(chance.randrange(1, 4)) if chance.random() < 0.7 or not listed else chance.choice(listed)
+        )
+        assert names.find(name) == first.get(name, -1)
+        assert names.add(name) == first.setdefault(name, len(listed))
+        listed.append(name)
+        assert (len(names), names.distinct) == (len(listed), len(first))
+    assert [names[number] for number in range(len(listed))] == listed
+    assert all(names.find(name) == number for name, number in first.items())
+    assert names.joined == b"".join(listed)
+    assert names.find(b"not there") == -1
+
+
+def test_an_empty_string_is_one_too() -> None:
+    names = Numbered()
+    assert names.find(b"") == -1
+    assert [names.add(each) for each in (b"", b"x", b"")] == [0, 1, 0]
+    assert names[2] == b""
+
+
+def keys() -> list[bytes]:
+    chance = random.Random(7)
+    return [chance.randbytes(20) for _ in range(MANY)]
+
+
+def taken(fill: Callable[[], object]) -> float:
+    """Bytes that what `fill` gives takes, by record."""
+    tracemalloc.start()
+    try:
+        held = fill()
+        size, _ = tracemalloc.get_traced_memory()
+        del held
+    finally:
+        tracemalloc.stop()
+    return size / MANY
+
+
+def test_what_is_known_of_a_push_takes_little() -> None:
+    """A dict of keys and numbers alone would take some 230 bytes a record."""
+    made = keys()
+    row = Row(1, 2, 3)
+
+    def arrive() -> Arrivals:
+        arrivals = Arrivals(lambda offset, size: b"", lambda kind, key: None)
+        for number, key in enumerate(made):
+            arrivals.add(0, bytes(key), b"\x03", number, Frame(1, number, 10, 20, NO_BASE, b""), row)
+        return arrivals
+
+    def build() -> IndexBuilder:
+        builder = IndexBuilder()
+        for at in range(0, MANY, 10):
+            entries = tuple(Entry(0, 0, key, b"\x03", BaseTag.NONE, b"", 9, 9, b"") for key in made[at : at + 10])
+            builder.add(9 * at, Segment(b"%d" % at, (), entries, 0, 90, (0,) * 10), [row] * 10)
+        return builder
+
+    assert taken(arrive) < 120
+    assert taken(build) < 120
