@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.store import recovery, strays
 from smartserver.store import repack as packs
-from smartserver.store import strays
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
 from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
@@ -134,8 +134,10 @@ def collect(
     ahead = {each.name for each in dropped if each.time > time + CLOCK_MARGIN}
     snapshot = functools.cache(lambda: Snapshot.open(folder, root))
     found = strays.find(folder, listed, root, {each.name for each in dropped})
-    found = [each for each in found if each.is_intent or old(each.modified)]
     proved = [each for each in found if strays.is_superseded(each, view, snapshot)]
+    if not root.deleted and not all(each in proved or strays.is_logged(each, view) for each in found):
+        _tell_of_lost(file)
+    proved = [each for each in proved if each.is_intent or old(each.modified)]
     lost = [each for each in found if each not in proved and old(each.modified) and not strays.is_logged(each, view)]
     if not (expired or ahead or proved or lost):
         return count
@@ -170,6 +172,14 @@ def collect(
                 LOST,
             )
     return count + len(moved)
+
+
+def _tell_of_lost(file: RootFile) -> None:
+    """Log that there are changes that were made and that the root does not know."""
+    made = sum(change.made for change in recovery.find(file).changes)
+    if made:
+        why = "an older root was put back: smartserver recover lists and restores them"
+        log.warning("%s: %d changes were made that are not in it; %s", file.path or file.folder, made, why)
 
 
 def _follows(now: RootView, before: RootView) -> bool:

@@ -87,6 +87,22 @@ def test_an_old_root_put_back_deletes_nothing(
     assert not recovery.find(repository.file)
 
 
+def test_the_log_tells_of_it_at_the_next_start(
+    repository: PackRepository, history: History, storage: MemoryTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    for each in line[1:]:
+        push(repository, history, [each], {MAIN: each})
+    repository.collect_garbage_files()
+    assert caplog.messages == []
+    put_back(storage, root)
+    assert repository.collect_garbage_files() == 0
+    (said,) = caplog.messages
+    assert "1 changes were made that are not in it; an older root was put back: smartserver recover" in said
+
+
 def test_what_is_lost_is_found_at_once(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     """Before any sweep; the last one of the changes may not have been acknowledged."""
     line = history.line(4)
