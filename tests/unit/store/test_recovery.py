@@ -69,17 +69,18 @@ def test_an_old_root_put_back_deletes_nothing(
     root = storage.get(ROOT)
     for each in line[1:]:
         push(repository, history, [each], {MAIN: each})
+    push(repository, history, [], {SIDE: line[1]})
     clock.now += 3 * DAY
     put_back(storage, root)
     repository = PackRepository(storage, clock=clock)  # The server is started again.
-    assert repository.collect_garbage_files() == 6
-    assert len(storage.list_directory(LOST)) == 6
+    assert repository.collect_garbage_files() == 7
+    assert len(storage.list_directory(LOST)) == 7
     assert refs_of(repository) == {MAIN: line[0]}
     report = repository.verify()
-    assert (report.lost, len(report.problems)) == (3, 1)
-    assert "2 changes on disk were made and are not in it" in report.problems[0]
+    assert (report.lost, len(report.problems)) == (4, 1)
+    assert "3 changes on disk were made and are not in it" in report.problems[0]
     assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[3]}
+    assert refs_of(repository) == {MAIN: line[3], SIDE: line[1]}
     report = repository.verify()
     assert (report.lost, report.problems) == (0, ())
     check_whole(repository, history)
