@@ -296,16 +296,13 @@ def _open(folder: Transport, stray: Stray) -> PackReader:
 
 def _clear(repository: PackRepository) -> None:
     """Delete from `lost/` what is in the repository now."""
-    findings = find(repository.file)
-    snapshot = repository.snapshot()
-    listed = (
-        [f"{LOST}/{name}" for name in repository.folder.list_directory(LOST)] if repository.folder.exists(LOST) else []
-    )
-    found = strays.find(repository.folder, listed, snapshot.root, set())
-    kept = {path for each in findings.changes for stray in each.strays for path in stray.paths}
-    for stray in found:
-        if kept.isdisjoint(stray.paths) and strays.is_superseded(stray, snapshot.view, lambda: snapshot):
-            repository.folder.perform([Delete(path) for path in stray.paths])
+    folder, snapshot = repository.folder, repository.snapshot()
+    names = ListDirectory(LOST)
+    folder.perform([names])
+    for stray in strays.find(folder, [f"{LOST}/{name}" for name in names.result or ()], snapshot.root, ()):
+        # An intent that was moved here has been written down again with its change.
+        if strays.is_logged(stray, snapshot.view) or strays.is_superseded(stray, snapshot.view, lambda: snapshot):
+            folder.perform([Delete(path) for path in stray.paths])
 
 
 # -- packs that were joined and deleted

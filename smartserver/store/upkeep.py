@@ -179,7 +179,7 @@ def _tell_of_lost(file: RootFile) -> None:
     made = sum(change.made for change in recovery.find(file).changes)
     if made:
         why = "an older root was put back: smartserver recover lists and restores them"
-        log.warning("%s: %d changes were made that are not in it; %s", file.path or file.folder, made, why)
+        log.warning("%s: %d changes were made that are not in it; %s", file.path or "the repository", made, why)
 
 
 def _follows(now: RootView, before: RootView) -> bool:
