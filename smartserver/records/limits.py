@@ -42,6 +42,13 @@ MAX_SEGMENT_TEXT: Final = 64 << 30
 MAX_GRAPH: Final = 64 << 20
 """Bytes of an announced graph. At about 24 bytes a revision it holds 2.7 million, twice the Linux kernel's."""
 
+MAX_ANNOUNCED: Final = 3_000_000
+"""Revisions of an announced graph: what `MAX_GRAPH` holds of git's, and a few. A server keeps up to 35 bytes of each
+besides the graph itself."""
+
+MAX_ANNOUNCED_PARENTS: Final = 4_000_000
+"""Parents in an announced graph, all together. Large histories have 1.0 to 1.3 for each revision."""
+
 MAX_DEPTH: Final = 255
 """Delta steps from a record to its full text: the index keeps the depth in one byte. Writers stay under 100."""
 

@@ -58,7 +58,8 @@ class Intake:
         self._rules = rules_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
-        self._ancestry = Ancestry(graph)
+        self._allowance = transaction.allowance
+        self._ancestry = Ancestry(graph, self._allowance.charge)
         self._ordinals: dict[RevisionId, int] = {}
         self._references = ReferenceCache()
         self._arrivals = Arrivals(self._read, self._stored_record)
@@ -233,6 +234,7 @@ class Intake:
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
     ) -> tuple[tuple[Entry, bytes], Row] | None:
         """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
+        self._charge(entry, base_key, row)
         base = None if base_key is None else self._base(entry.kind, base_key)
         record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
@@ -245,6 +247,17 @@ class Intake:
         if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
             return None
         return self._encode_anew(proof, entry, record, row, base_key)
+
+    def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
+        """Charge the decoding of a record, and of all its base rests on where that was not seen lately.
+
+        Raises:
+            Cancelled, LimitExceeded: as `Allowance.decode`.
+        """
+        if base_key is None or self._arrivals.recent.get(entry.kind, base_key) is not None:
+            self._allowance.decode(entry.length)
+        else:
+            self._allowance.decode(row.chain_kib << 10)
 
     def _is_repeat(
         self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
