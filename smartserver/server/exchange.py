@@ -35,7 +35,7 @@ LARGE_REQUEST = 64 * 1024
 
 
 MANY_CALLS = 16
-"""Calls of a request that reads from which it runs apart: one call walks the graph for some milliseconds, hundreds do for
+"""Calls of a request that reads from which it runs apart: one call walks the graph for milliseconds, hundreds do for
 seconds, in which nobody else would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024

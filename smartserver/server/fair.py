@@ -1,10 +1,10 @@
 """Whose turn it is: work that waits for the threads of one lane, in turn over addresses and then over connections.
 
 The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
-locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer threads
-than are free (the dynamic threshold of Choudhury and Hahne's switches): alone it gets half of them, two busy ones get a
-third each, and a newcomer finds a free one. Those that may begin a job take
-turns, and so do the connections of one address.
+locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
+threads than are free (the dynamic threshold of Choudhury and Hahne's switches): alone it gets half of them, two busy
+ones get a third each, and a newcomer finds a free one. Those that may begin a job take turns, and so do the connections
+of one address.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ SLICE = 128 * KIB
 """Bytes handed to the carrier at a time, which Twisted sends in one go: when it asks for more, the peer takes bytes."""
 
 PROBE_INTERVAL = 1.0
-"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks like one
-that waits, until the system refuses what is written to it: the second PING ends the work for it."""
+"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
+like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
 
 TICKS = 4
 """How often the time a peer is given is looked at before it is over."""
