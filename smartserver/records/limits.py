@@ -30,6 +30,13 @@ MAX_TAKEN: Final = 256 << 20
 """Bytes of a segment, and of one record's text, that a push may bring: a server holds both whole while it checks them,
 and eight kilobytes of zstd can claim all of it. Who pushes more finds out before he sends it."""
 
+MAX_REFERRING: Final = 32 << 20
+"""Bytes of a record that names others, as a folder does, that a push may bring: what it names is taken apart in one go,
+at five times its size, while nothing else runs. A folder of 500,000 files has 20 MB."""
+
+BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
+"""What `LimitExceeded` says of one over its limit."""
+
 BYTES_OF_RECORD: Final = "bytes of a record"
 """What `LimitExceeded` says of a text over its limit. It travels, and clients go by it: it never changes."""
 

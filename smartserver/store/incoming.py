@@ -16,7 +16,7 @@ from itertools import chain
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import check_bytes, rules_of, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import BYTES_OF_RECORD, MAX_CHAIN, MAX_TAKEN
+from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_REFERRING, MAX_CHAIN, MAX_REFERRING, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.store import large
@@ -191,8 +191,11 @@ class Intake:
         at = self._start + segment.frames_at
         arrivals, checks = self._arrivals, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
+            self._allowance.charge(1)
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
+            if entry.length > MAX_REFERRING and self._rules.may_refer(entry.kind, entry.meta):
+                raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)
             except UnreachableBase as wrong:
@@ -203,10 +206,12 @@ class Intake:
             place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
             # A check beside the key would have to be proved, too.
             if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
+                self._charge(entry, base_key, row)
                 if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
-                    with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                    base_length = partial(self._text_length, entry.kind, base_key)
+                    with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
                         anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
@@ -234,7 +239,6 @@ class Intake:
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
     ) -> tuple[tuple[Entry, bytes], Row] | None:
         """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
-        self._charge(entry, base_key, row)
         base = None if base_key is None else self._base(entry.kind, base_key)
         record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
