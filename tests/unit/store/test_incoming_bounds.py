@@ -6,7 +6,7 @@ import pytest
 from builders import GIT, KINDS, SETTINGS, History, Repeatable, request_id
 
 from smartserver.errors import Cancelled, LimitExceeded
-from smartserver.records import limits
+from smartserver.records import delta, limits
 from smartserver.store import allowance as allowances
 from smartserver.store import incoming
 from smartserver.store.allowance import Allowance
@@ -64,12 +64,12 @@ def test_a_push_ends_at_the_next_record_once_its_client_is_gone(monkeypatch: pyt
     history, line = zeros(20, 1000)
     allowance = Allowance()
     sent = receive(allowance)
-    decompress, decoded = incoming.decompress, []
+    decoded: list[int] = []
 
     def noted(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
         decoded.append(length)
         allowance.cancelled = len(decoded) == 3
-        return decompress(encoding, frame, length, base)
+        return delta.decompress(encoding, frame, length, base)
 
     monkeypatch.setattr(incoming, "decompress", noted)
     with pytest.raises(Cancelled):
