@@ -11,7 +11,8 @@ import msgspec
 from builders import GIT, KINDS, SETTINGS, History, push
 
 from smartserver.server.access import Access, invoking_user
-from smartserver.server.executor import Executor, InlineExecutor, Lane
+from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
+from smartserver.server.fair import Client
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
@@ -57,7 +58,9 @@ class SteppedExecutor:
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     stopping: bool = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
         self.waiting.append(lambda: done(work()))
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -80,7 +83,9 @@ class Lanes(SteppedExecutor):
         super().__init__()
         self.lanes: list[Lane] = []
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
         self.lanes.append(lane)
         super().run(work, done, lane)
 

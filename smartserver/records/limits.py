@@ -31,6 +31,13 @@ MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
 """Bytes of any segment. A server puts records into one for a reader (`store.content`): the largest one whole, with up
 to 4 MiB of others before it, and their headers."""
 
+MAX_REFERRING: Final = 32 << 20
+"""Bytes of a record that names others, as a folder does, that a push may bring: what it names is taken apart in one go,
+at five times its size, while nothing else runs. A folder of 500,000 files has 20 MB."""
+
+BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
+"""What `LimitExceeded` says of one over its limit."""
+
 BYTES_OF_RECORD: Final = "bytes of a record"
 """What `LimitExceeded` says of a text over its limit. It travels, and clients go by it: it never changes."""
 
@@ -42,6 +49,13 @@ MAX_SEGMENT_TEXT: Final = 64 << 30
 
 MAX_GRAPH: Final = 64 << 20
 """Bytes of an announced graph. At about 24 bytes a revision it holds 2.7 million, twice the Linux kernel's."""
+
+MAX_ANNOUNCED: Final = 3_000_000
+"""Revisions of an announced graph: what `MAX_GRAPH` holds of git's, and a few. A server keeps up to 35 bytes of each
+besides the graph itself."""
+
+MAX_ANNOUNCED_PARENTS: Final = 4_000_000
+"""Parents in an announced graph, all together. Large histories have 1.0 to 1.3 for each revision."""
 
 MAX_DEPTH: Final = 255
 """Delta steps from a record to its full text: the index keeps the depth in one byte. Writers stay under 100."""

@@ -17,11 +17,12 @@ from __future__ import annotations
 import functools
 import io
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
+from smartserver.records.announced import BYTES_OF_GRAPH, PARENTS_OF_GRAPH, REVISIONS_OF_GRAPH, AnnouncedGraph
 from smartserver.records.check import check_bytes
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment, made
 from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
@@ -33,8 +34,6 @@ STORED: Final = 0
 
 ZSTD: Final = 1
 """Encoding of a zstd frame whose prefix is the text of the base."""
-
-_BYTES_OF_GRAPH: Final = "bytes of an announced graph"
 
 _LEAST_ENTRY: Final = 7
 """Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
@@ -152,6 +151,9 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
     Raises:
         LimitExceeded: the graph is over its limit.
     """
+    _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
+    parent_count = sum([len(parents) for _, parents in revisions])
+    _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)
     place: dict[RevisionId, int] = {}
     out = [encode(len(revisions))]
     for n, (revision, parents) in enumerate(revisions):
@@ -164,51 +166,17 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
                 out.append(encode(n - before))
         place[revision] = n
     body = b"".join(out)
-    _limit(_BYTES_OF_GRAPH, len(body), limits.MAX_GRAPH)
+    _limit(BYTES_OF_GRAPH, len(body), limits.MAX_GRAPH)
     return encode(len(body)) + body
 
 
-def decode_graph(buf: Buffer) -> list[Announced]:
+def decode_graph(buf: Buffer) -> AnnouncedGraph:
     """The announced revisions of a whole graph block, parents before children.
 
     Raises:
-        Malformed: this is no graph block, or a revision is listed twice or after its child.
-        LimitExceeded: a length or count is over its limit.
+        Malformed, LimitExceeded: as `AnnouncedGraph`.
     """
-    buf = bytes(buf)
-    length, at = decode(buf, 0)
-    _limit(_BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
-    if at + length != len(buf):
-        raise Malformed(0, f"a graph of {length} bytes in {len(buf) - at}")
-    count, at = decode(buf, at)
-    listed: list[Announced] = []
-    seen: set[RevisionId] = set()
-    outside: set[RevisionId] = set()
-    for n in range(count):
-        begin = at
-        revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
-        if revision in seen or revision in outside:
-            raise Malformed(begin, f"revision {shown(revision)} is listed twice or after its child")
-        parent_count, at = _read_count(buf, at, "parents of a revision", limits.MAX_PARENTS, 1)
-        parents: list[Parent] = []
-        for _ in range(parent_count):
-            distance, at = decode(buf, at)
-            if distance > n:
-                raise Malformed(at, "a parent lies before the first revision")
-            if distance:
-                parents.append(Parent(listed[n - distance].revision))
-                continue
-            parent, at = _read_parent(buf, at, revision)
-            if not parent.absent:
-                if parent.id in seen:
-                    raise Malformed(at, f"parent {shown(parent.id)} is listed before, and not named by its distance")
-                outside.add(parent.id)
-            parents.append(parent)
-        seen.add(revision)
-        listed.append(Announced(revision, tuple(parents)))
-    if at != len(buf):
-        raise Malformed(at, "bytes after the last revision of a graph")
-    return listed
+    return AnnouncedGraph(bytes(buf))
 
 
 class SegmentStream:
@@ -217,11 +185,20 @@ class SegmentStream:
     Holds at most one unfinished segment; `limit` bytes is the largest one taken.
     """
 
-    def __init__(self, kinds: Sequence[Kind], *, graph_first: bool, limit: int = limits.MAX_SEGMENT) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        *,
+        graph_first: bool,
+        limit: int = limits.MAX_SEGMENT,
+        charge: Callable[[int], None] = lambda steps: None,
+    ) -> None:
+        """`charge` is told how many revisions and parents of the graph were read, as they are."""
+        self._charge = charge
         self._kinds = tuple(kinds)
         self._limit = limit
         self._graph_due = graph_first
-        self._graph: list[Announced] | None = None
+        self._graph: AnnouncedGraph | None = None
         self._whole: deque[bytes] = deque()
         self._rest: io.BytesIO | None = None
         self._due = 0
@@ -257,7 +234,7 @@ class SegmentStream:
                 whole, self._rest = self._rest.getvalue(), None
                 self._take(whole)
 
-    def graph(self) -> list[Announced] | None:
+    def graph(self) -> AnnouncedGraph | None:
         """The announced graph; None until it is here whole, and where none comes."""
         return self._graph
 
@@ -295,14 +272,14 @@ class SegmentStream:
         except Malformed as wrong:
             raise Malformed(self._taken, wrong.why) from None
         if self._graph_due:
-            _limit(_BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
+            _limit(BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
         else:
             _limit(limits.BYTES_OF_SEGMENT, length, self._limit)
         return size + length
 
     def _take(self, whole: bytes) -> None:
         if self._graph_due:
-            self._graph = decode_graph(whole)
+            self._graph = AnnouncedGraph(whole, self._charge)
             self._graph_due = False
         else:
             self._whole.append(whole)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from smartserver.errors import Cancelled, LimitExceeded
+from smartserver.errors import LimitExceeded
 from smartserver.records.model import Announced, encode_ref
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
-from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused
+from smartserver.server.dispatch import CallContext, NoRepository, Prepared
 from smartserver.server.site import Found, Site
+from smartserver.store.allowance import Allowance
 from smartserver.store.document import Root
 from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction
 from smartserver.store.repository import Committed, PackRepository
@@ -43,8 +44,8 @@ class Asked:
         self.prepared = prepared
         self.access = access
         self.progress = progress
-        self.cancelled = False
-        """Set when the client wants no more, or is gone."""
+        self.allowance = Allowance()
+        """What the request may still cost; cancelled when the client wants no more, or is gone."""
         self.site = site
         self.found: Found | None = None
         """What `find` gave; None as long as nobody looked."""
@@ -65,15 +66,6 @@ class Asked:
         """The newest root the client has seen."""
         known = self.prepared.message.known
         return None if known is None else Seen(known.incarnation, known.version, known.mark)
-
-    def go_on(self) -> None:
-        """Check that the answer is still wanted.
-
-        Raises:
-            Refused: it is not.
-        """
-        if self.cancelled:
-            raise Refused(Cancelled())
 
     def find(self) -> Found:
         """The repository, or the place where it may be made.
@@ -112,7 +104,7 @@ class Asked:
         repository = self.find().repository
         look, self._look = self._look, None
         self.sees_now = look is None or look.now
-        return repository.begin(self.id, self.access.user, announced, look)
+        return repository.begin(self.id, self.access.user, announced, look, self.allowance)
 
     def context(self, transaction: Transaction, *, early: bool = False) -> CallContext:
         """What the verbs get. `early`: the body is still on its way."""
@@ -130,7 +122,7 @@ class Asked:
             verify=lambda: found.repository.verify(self._verified),
             pack=lambda: self._pack(found.repository),
             listing=self._listed,
-            go_on=self.go_on,
+            go_on=self.allowance,
         )
 
     def site_wide(self) -> CallContext:
@@ -185,7 +177,7 @@ class Asked:
             return None
 
     def _listed(self, after: str, most: int) -> Sequence[Listed]:
-        return self.site.listing(self.prepared.message.path, after, most, self.go_on)
+        return self.site.listing(self.prepared.message.path, after, most, self.allowance)
 
     def _pack(self, repository: PackRepository) -> PackReport:
         """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
@@ -195,9 +187,9 @@ class Asked:
         return report
 
     def _packed(self, done: int, total: int) -> None:
-        self.go_on()
+        self.allowance()
         self.progress("pack", done, total)
 
     def _verified(self, done: int, total: int) -> None:
-        self.go_on()
+        self.allowance()
         self.progress("verify", done, total)

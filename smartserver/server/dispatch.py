@@ -12,6 +12,7 @@ import msgspec
 from smartserver.errors import (
     AccessDenied,
     Banned,
+    Cancelled,
     CorruptFile,
     InternalError,
     LimitExceeded,
@@ -31,9 +32,18 @@ from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
 from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
 from transports.errors import CodedError, TransportError
 
-ALWAYS = (AccessDenied, Banned, CorruptFile, NoSuchRepository, RepositoryChanged, TransportError)
-"""What any verb may raise, since any may meet a damaged, missing or recreated repository, a user without permission, or
-a store some of whose calls are banned."""
+ALWAYS = (
+    AccessDenied,
+    Banned,
+    Cancelled,
+    CorruptFile,
+    LimitExceeded,
+    NoSuchRepository,
+    RepositoryChanged,
+    TransportError,
+)
+"""What any verb may raise, since any may meet a damaged, missing or recreated repository, a user without permission, a
+store some of whose calls are banned, a client that is gone, or the limits of a request."""
 
 REQUEST_ID = 16
 """Bytes of a request's id."""
@@ -216,6 +226,8 @@ class CallContext:
         self._listing = listing
         self._files = files
         self._go_on = go_on
+        self.results = 0
+        """Bytes of the results so far, of the one that is being made too."""
         self.plan: PullPlan | ContentPlan | None = None
 
     @property
@@ -270,6 +282,16 @@ class CallContext:
             arguments = with_branch(arguments, lambda: self.branch)
         result: Result = verb.function(self, arguments)
         return result
+
+    def gather(self, size: int) -> None:
+        """Count bytes of a result while it is made, so that one that is too long is never there whole.
+
+        Raises:
+            LimitExceeded: the results of the request are too long.
+        """
+        self.results += size
+        if self.results > MAX_RESULTS:
+            raise LimitExceeded("bytes of results of one request", self.results, MAX_RESULTS)
 
     def _named(self) -> tuple[bytes, str]:
         """The branch the path names and what is below that, looked up once: a read sees one state of the refs."""
@@ -331,22 +353,25 @@ def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
     """
     outcomes: list[Outcome] = []
     refusals: list[CodedError] = []
-    judged = size = 0
+    judged = 0
     for verb, arguments in prepared.calls:
+        before = context.results
         try:
             context.require(verb.permission)
             result = context.run(verb, arguments)
         except CodedError as error:
             checked = declared(verb, error)
-            if not verb.own_verdict:
+            if not verb.own_verdict or isinstance(error, Cancelled):
                 raise Refused(checked) from error
             refusals.append(checked)
             outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
         else:
             encoded = _encoder.encode(result)
-            size += len(encoded)
-            if size > MAX_RESULTS:
-                raise Refused(LimitExceeded("bytes of results of one request", size, MAX_RESULTS))
+            context.results = before  # What was gathered on the way is in it.
+            try:
+                context.gather(len(encoded))
+            except LimitExceeded as error:
+                raise Refused(error) from error
             outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
         judged += verb.own_verdict
     if refusals and (prepared.flags & RequestFlag.ATOMIC or len(refusals) == judged):

@@ -13,6 +13,7 @@ from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsuppor
 from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
+from smartserver.server.fair import Client
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
@@ -34,12 +35,24 @@ LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
 
 
+MANY_CALLS = 16
+"""Calls of a request that reads from which it runs apart: one call walks the graph for milliseconds, hundreds do for
+seconds, in which nobody else would get a quick answer. Our clients send three."""
+
+REQUEST_COST = 8 * 1024
+"""Bytes that a decoded request takes besides its own: the shortest takes 7,000."""
+
+CALL_COST = 1024
+"""Bytes that each of its calls takes: the shortest takes 900."""
+
+
 class Connected(Protocol):
     """What an exchange needs of the connection it is on."""
 
     site: Site
     access: Access
     executor: Executor
+    client: Client
     peer: str
     open_files: OpenFiles
 
@@ -59,6 +72,9 @@ class Connected(Protocol):
     def finished(self, exchange: Exchange) -> None:
         """The request has its final answer."""
 
+    def ended(self, exchange: Exchange) -> None:
+        """The request has its final answer, and nothing is done for it any more."""
+
 
 class Exchange:
     """One request, from its first frame to its final answer."""
@@ -66,7 +82,6 @@ class Exchange:
     def __init__(self, session: Connected, request_id: int) -> None:
         self.id = request_id
         self._session = session
-        self._strand = Strand(session.executor)
         self._payload: list[bytes] = []
         self._held = 0
         """Bytes of its payload that are in the backlog."""
@@ -80,10 +95,12 @@ class Exchange:
         self._busy = 0.0
         self._spent = Counts()
         self._ended = False
+        self._settled = False
         self._first: Reply | None = None
         # Held by what it holds, all that a request read would live on until Python's collector walks it: one push in
         # fifty took 25 ms longer.
         here = weakref.ref(self)
+        self._strand = Strand(session.executor, session.client, lambda: _settle(here()))
         self._progress = RequestProgress(session.site, lambda told: session.executor.soon(lambda: _tell(here(), told)))
 
     # -- from the session
@@ -109,12 +126,12 @@ class Exchange:
             self._step(decode, lambda prepared: self._begin(prepared, event.body))
 
     def _hold(self, size: int) -> None:
-        """Have so many bytes of its payload counted in the backlog, which may pause all reading.
+        """Count so many bytes in the backlog, which may pause all reading: what the request holds in memory.
 
-        Whatever is counted must come to its answer though nothing more is read, or this side would wait for what it
-        does not read itself. A request without a body needs no more of its client: it counts until it is answered, and
-        not until its body down was taken. One with a body counts until it is decoded; there is one of those at a time.
-        An END or CANCEL behind what is counted is only late, since nothing that is counted waits for it.
+        A request that is counted must end though nothing more is read, or both sides would wait for each other. One
+        without a body needs no more of its client: it counts until it is answered and its work has ended, cancelled or
+        not; sending its body down is not work. One with a body counts until it is decoded; there is one of those at a
+        time. An END or CANCEL behind a counted request is only late: nothing that is counted waits for it.
         """
         change, self._held = size - self._held, size
         if change:
@@ -128,18 +145,16 @@ class Exchange:
         if isinstance(prepared, CodedError):
             self._refuse(prepared)
             return
-        if body:
-            self._hold(0)
+        self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(prepared.calls))
         site, access = self._session.site, self._session.access
         if prepared.is_vfs:
             work: RequestWork | VfsWork = VfsWork(site, access, prepared, self._session.open_files)
         else:
-            work = RequestWork(site, access, prepared, self._progress.tell)
+            work = RequestWork(site, access, prepared, self._progress.tell, self._size)
         self._work = work
         self._progress.names_phases = prepared.long
         if not body:
-            quick = Lane.COMMIT if prepared.mutates else Lane.QUICK
-            self._answering(work.answer, Lane.LONG if prepared.long else quick)
+            self._answering(lambda: self._unless_over(lambda work: work.answer()), _lane_of(prepared))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
@@ -171,6 +186,7 @@ class Exchange:
             pass
         elif work is None or not work.mutates:  # It is not even whole, or whatever it still finds changes nothing.
             self._refuse(Cancelled())
+            self._work = None  # While it waits for a thread it holds nothing.
         elif not self._ended:
             self._step(work.abandon, lambda _: self._refuse(Cancelled()))
 
@@ -178,15 +194,20 @@ class Exchange:
         """The connection is gone."""
         self._lost = True
         self._answer = None  # And with it the files of its body.
+        self._payload.clear()
+        self._strand.clear()
         if self._work is not None:
             self._work.cancel()
             self._step(self._work.abandon, lambda _: None)
+        else:
+            self._settle()
 
     # -- steps
 
     def _unless_over(self, work: Callable[[RequestWork | VfsWork], Answer | None]) -> Answer | None:
         """What a step after the first gives; nothing when the request was refused or its client is gone."""
-        return None if self._work is None or self._answered or self._lost else work(self._work)
+        request = self._work
+        return None if request is None or self._answered or self._lost else work(request)
 
     def _measured(self, work: Callable[[], T]) -> T:
         site = self._session.site
@@ -264,7 +285,6 @@ class Exchange:
         if self._answered and self._answer is None:
             return
         self._answered = True
-        self._hold(0)
         if isinstance(answer.message, Failure):
             self._answer = None
             self._session.send(Error(self.id, payload))
@@ -278,6 +298,8 @@ class Exchange:
             if answer.changed is not None:
                 tidy_later(self._session.site, self._session.executor, answer.changed)
             return
+        if self._strand.idle:
+            self._hold(0)
         self._answer = answer
         self._first = Reply(self.id, payload, body=True)
         self._session.want_body(self)
@@ -331,11 +353,34 @@ class Exchange:
 
     def _over(self) -> None:
         self._session.finished(self)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Count no more, once the request is over and no step of it runs or waits."""
+        over = self._lost or (self._answered and self._answer is None)
+        if over and self._strand.idle and not self._settled:
+            self._settled = True
+            self._hold(0)
+            self._session.ended(self)
 
     def tell(self, progress: bytes) -> None:
         """Say how far it is, unless it is over."""
         if not self._answered and not self._lost:
             self._session.send(Progress(self.id, progress))
+
+
+def _lane_of(prepared: Prepared) -> Lane:
+    """Where a request without a body is carried out."""
+    if prepared.long:
+        return Lane.LONG
+    if prepared.mutates:
+        return Lane.COMMIT
+    return Lane.CONTENT if len(prepared.calls) > MANY_CALLS else Lane.QUICK
+
+
+def _settle(exchange: Exchange | None) -> None:
+    if exchange is not None:
+        exchange._settle()
 
 
 def _tell(exchange: Exchange | None, progress: bytes) -> None:

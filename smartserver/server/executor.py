@@ -7,7 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from smartserver.server.fair import Client
+
 T = TypeVar("T")
+
+NOBODY = Client()
+"""The server itself."""
 
 
 class Lane(enum.Enum):
@@ -16,7 +21,8 @@ class Lane(enum.Enum):
     QUICK = "quick"
     """Reads: they wait for the disk alone."""
     CONTENT = "content"
-    """Bodies that are put together: a tree or a log takes the processor, all trees of a history for minutes."""
+    """Bodies that are put together, and requests of many calls: a tree or a log takes the processor, all trees of a
+    history for minutes."""
     BODY = "body"
     """The checking of bodies as they come: it waits for the disk, and where it is large for that of another."""
     COMMIT = "commit"
@@ -34,8 +40,10 @@ class Executor(Protocol):
     stopping: bool
     """Whether it begins no more and waits for what runs: that makes haste."""
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
-        """Call `work` somewhere, then `done` with what it gave. `work` raises nothing."""
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
+        """Call `work` somewhere, then `done` with what it gave. `work` raises nothing. `client`: whose work it is."""
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call this on the thread that moves the bytes; usable from any thread."""
@@ -46,7 +54,9 @@ class InlineExecutor:
 
     stopping = False
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
         """Do it now."""
         done(work())
 
@@ -58,11 +68,19 @@ class InlineExecutor:
 class Strand:
     """Steps of one request, in order and never two at once, on any executor."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, client: Client = NOBODY, rests: Callable[[], None] = lambda: None) -> None:
+        """`client`: whose request it is. `rests` is called each time no step is left."""
         self._executor = executor
+        self._client = client
+        self._rests = rests
         self._steps: deque[Callable[[], None]] = deque()
         self._busy = False
         self._draining = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step runs or waits."""
+        return not self._busy and not self._steps
 
     def submit(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
         """Run a step after those before it."""
@@ -73,10 +91,14 @@ class Strand:
                 done(result)
                 self._drain()
 
-            self._executor.run(work, finished, lane)
+            self._executor.run(work, finished, lane, self._client)
 
         self._steps.append(start)
         self._drain()
+
+    def clear(self) -> None:
+        """Forget the steps that were not begun."""
+        self._steps.clear()
 
     def _drain(self) -> None:
         # An executor may finish a step before `run` returns; the loop keeps that from becoming recursion.
@@ -89,3 +111,5 @@ class Strand:
                 self._steps.popleft()()
         finally:
             self._draining = False
+        if self.idle:
+            self._rests()

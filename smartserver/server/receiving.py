@@ -42,6 +42,8 @@ class Receiving:
             Refused, CodedError, Malformed: the rest of the body is not wanted.
         """
         flags = self._asked.prepared.flags
+        self._asked.allowance()
+        self._asked.allowance.came(len(chunk))
         if self._upload is None and not flags & RequestFlag.CHECK_ONLY:
             if self._asked.earlier() is not None:
                 return
@@ -123,7 +125,7 @@ class Receiving:
         if self._announcement is None:
             self._admit()
             kinds = self._asked.begin().kinds if self._asked.find().exists else ()
-            self._announcement = SegmentStream(kinds, graph_first=True, limit=0)
+            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=self._asked.allowance.charge)
         self._announcement.feed(chunk)
         if any(self._announcement.segments()):
             raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")

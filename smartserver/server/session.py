@@ -14,6 +14,7 @@ from smartserver.server.access import Access
 from smartserver.server.dispatch import fault
 from smartserver.server.exchange import Exchange
 from smartserver.server.executor import Executor
+from smartserver.server.fair import Client
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.site import Site
 from smartserver.wire.connection import Connection, Role
@@ -44,6 +45,10 @@ BACKLOG_HIGH = 4 << 20
 BACKLOG_LOW = 1 << 20
 """Unchecked bytes below which reading goes on."""
 
+CANCELLED_HIGH = 32
+"""Requests whose work goes on after their answer, because it was cancelled and has not noticed yet, from which no more
+are read: a quarter of `MAX_OPEN_REQUESTS`."""
+
 VERSIONS = (1,)
 """The versions of the wire this release speaks."""
 
@@ -70,15 +75,21 @@ class Shell(Protocol):
 class Session:
     """The server's side of one connection."""
 
-    def __init__(self, site: Site, access: Access, shell: Shell, executor: Executor, peer: str = "") -> None:
+    def __init__(
+        self, site: Site, access: Access, shell: Shell, executor: Executor, peer: str = "", address: str = ""
+    ) -> None:
+        """`address`: whose connections share the threads with this one; empty: nobody's."""
         self.site = site
         self.access = access
         self.executor = executor
+        self.client = Client(address)
         self.peer = peer
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
         self._exchanges: dict[int, Exchange] = {}
+        self._working: set[Exchange] = set()
+        """Requests for which something is done, or waits to be, though they were answered or cancelled."""
         self._bodies: deque[Exchange] = deque()
         self._backlog = 0
         self._paused = False
@@ -160,9 +171,10 @@ class Session:
     def pinging(self) -> bool:
         """Whether this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
 
-        A client counts a silent server as gone, and a PING of its own is not seen while nothing is read.
+        A client counts a silent server as gone, and a PING of its own is not seen while nothing is read. Whether one
+        that sends no more still waits for its answer shows only when something is written to it.
         """
-        return self.receiving or self._paused
+        return self.receiving or self._paused or (self._leaving and not self.idle)
 
     @property
     def discarding(self) -> int:
@@ -239,6 +251,8 @@ class Session:
     def finished(self, exchange: Exchange) -> None:
         """A request has its final answer."""
         self._exchanges.pop(exchange.id, None)
+        self._working.add(exchange)
+        self._pace_reading()
         if exchange in self._bodies:
             sending = self._bodies[0] is exchange
             self._bodies.remove(exchange)
@@ -246,6 +260,11 @@ class Session:
                 self._bodies[0].start_body()
         if self._leaving and not self._exchanges:
             self._close()
+
+    def ended(self, exchange: Exchange) -> None:
+        """Nothing is done for a request any more."""
+        self._working.discard(exchange)
+        self._pace_reading()
 
     def want_body(self, exchange: Exchange) -> None:
         """Queue an answer with a body: one at a time on a connection."""
@@ -256,10 +275,21 @@ class Session:
     def backlog(self, change: int) -> None:
         """Account for bytes received and not yet checked."""
         self._backlog += change
-        if self._backlog > BACKLOG_HIGH and not self._paused:
+        self._pace_reading()
+
+    def _pace_reading(self) -> None:
+        """Read no more while there is too much to do, and read on when that is done.
+
+        Requests that were cancelled count until their work has ended: else a client that cancels and asks again would
+        have any number of them done. They wait for nothing that is still to be read.
+        """
+        cancelled = len(self._working)
+        if self._closing:
+            return
+        if not self._paused and (self._backlog > BACKLOG_HIGH or cancelled > CANCELLED_HIGH):
             self._paused = True
             self._shell.pause_reading()
-        elif self._backlog < BACKLOG_LOW and self._paused:
+        elif self._paused and self._backlog < BACKLOG_LOW and cancelled <= CANCELLED_HIGH // 2:
             self._paused = False
             self._shell.resume_reading()
 

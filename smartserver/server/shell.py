@@ -35,6 +35,10 @@ class _Carrier(Interface):
 SLICE = 128 * KIB
 """Bytes handed to the carrier at a time, which Twisted sends in one go: when it asks for more, the peer takes bytes."""
 
+PROBE_INTERVAL = 1.0
+"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
+like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
+
 TICKS = 4
 """How often the time a peer is given is looked at before it is over."""
 
@@ -128,7 +132,7 @@ class SessionProtocol(protocol.Protocol):
     def connectionMade(self) -> None:
         """The connection is open."""
         self._carrier = cast("_Carrier", self.transport)
-        self.session = Session(self._server.site, self._access, self, self._server.executor, self.peer)
+        self.session = Session(self._server.site, self._access, self, self._server.executor, self.peer, self.address)
         self._server.opened(self)
         self._carrier.registerProducer(self, True)
         self._heard = self._moved = self._spoke = self._used = self._server.clock.seconds()
@@ -155,6 +159,7 @@ class SessionProtocol(protocol.Protocol):
             self.lose()
         elif self.session is not None:
             self.session.eof_received()
+            self._watch()
 
     def writeConnectionLost(self) -> None:
         """Everything was sent."""
@@ -282,7 +287,7 @@ class SessionProtocol(protocol.Protocol):
             self._look(self.session, now)
             if self.closing:
                 return  # Which is watched where it began.
-        often = min(PING_INTERVAL, self._server.limits.idle / TICKS)
+        often = min(self._ping_interval, self._server.limits.idle / TICKS)
         if self._leave_by is not None:
             often = min(often, self._leave_by - now)
         self._timer = self._server.clock.callLater(often, self._watch)
@@ -323,11 +328,15 @@ class SessionProtocol(protocol.Protocol):
             self._server.leaves(self)
             self._leave_by = now + self._server.farewell
             session.go_away(f"no request for {keep:.0f} s")
-        elif session.pinging and min(silent, now - self._pinged) >= PING_INTERVAL:
+        elif session.pinging and min(silent, now - self._pinged) >= self._ping_interval:
             self._pinged = now
             session.ping()
         if session.discarding != self._discarding[0]:
             self._discarding = (session.discarding, now)
+
+    @property
+    def _ping_interval(self) -> float:
+        return PROBE_INTERVAL if self._read_ended else PING_INTERVAL
 
     def _keep(self, session: Session) -> float:
         """Seconds a connection is kept without a request: who has never made one holds none for later."""

@@ -1,15 +1,16 @@
 """The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications that wait,
-however many and for whatever, delay a read.
+however many and for whatever, delay a read. Which job of a lane comes next is `fair.FairQueue`'s to say.
 
 Python runs one thread at a time: for what a push takes of the processor reads wait in any lane, as for each other."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from smartserver.server.executor import Lane
+from smartserver.server.executor import NOBODY, Lane
+from smartserver.server.fair import Client, FairQueue
 
 T = TypeVar("T")
 
@@ -20,22 +21,89 @@ What is put together takes the processor and waits for nothing: so many readers 
 keep one busy, and one repack a disk."""
 
 
+class _Pool:
+    """The threads of one lane; each is started when a job finds no idle one."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name = name
+        self._count = count
+        self._queue: FairQueue[Callable[[], None]] = FairQueue(count)
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._stopped = False
+
+    def submit(self, client: Client, job: Callable[[], None]) -> None:
+        """Run a job when it is its turn.
+
+        Raises:
+            RuntimeError: the pool was stopped.
+        """
+        with self._changed:
+            if self._stopped:
+                raise RuntimeError(f"lane {self._name}: no work is begun after `stop`")
+            self._queue.put(client, job)
+            if not self._idle and len(self._threads) < self._count:
+                name = f"{self._name}_{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                self._threads[-1].start()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Begin no more; does not wait."""
+        with self._changed:
+            self._stopped = True
+            self._queue.clear()
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait for what runs."""
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (found := self._next()) is not None:
+            client, job = found
+            try:
+                job()
+            finally:
+                with self._changed:
+                    self._queue.ended(client)
+                    self._changed.notify_all()  # More than one may begin now.
+            del client, job, found  # An idle thread keeps nothing of a request alive.
+
+    def _next(self) -> tuple[Client, Callable[[], None]] | None:
+        """The next job, as soon as there is one; None once the pool is stopped."""
+        with self._changed:
+            self._idle += 1
+            try:
+                while not self._stopped:
+                    if (found := self._queue.take()) is not None:
+                        return found
+                    self._changed.wait()
+                return None
+            finally:
+                self._idle -= 1
+
+
 class ThreadExecutor:
     """Runs work in threads and reports back through `call_from_thread`; implements `Executor`."""
 
     def __init__(self, call_from_thread: Callable[[Callable[[], None]], None]) -> None:
         self.stopping = False
         self._call_from_thread = call_from_thread
-        self._pools = {lane: ThreadPoolExecutor(count, lane.value) for lane, count in THREADS.items()}
+        self._pools = {lane: _Pool(lane.value, count) for lane, count in THREADS.items()}
 
-    def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
         """Call `work` in a thread, then `done` on the thread that moves the bytes."""
 
         def job() -> None:
             result = work()
             self._call_from_thread(lambda: done(result))
 
-        self._pools[lane].submit(job)
+        self._pools[lane].submit(client, job)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call this on the thread that moves the bytes."""
@@ -45,4 +113,6 @@ class ThreadExecutor:
         """Start no more work and wait for what runs."""
         self.stopping = True
         for pool in self._pools.values():
-            pool.shutdown(cancel_futures=True)
+            pool.stop()
+        for pool in self._pools.values():
+            pool.join()

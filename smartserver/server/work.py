@@ -61,9 +61,11 @@ class Answer:
 class RequestWork:
     """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report) -> None:
+    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report, size: int = 0) -> None:
+        """`size`: bytes of the request, its body apart."""
         self._prepared = prepared
         self._asked = Asked(site, access, prepared, progress)
+        self._asked.allowance.came(size)
         self._receiving = Receiving(self._asked)
 
     @property
@@ -78,7 +80,7 @@ class RequestWork:
 
     def cancel(self) -> None:
         """Make no change that is not made yet, and read and verify no further; from any thread."""
-        self._asked.cancelled = True
+        self._asked.allowance.cancelled = True
 
     # -- steps
 
@@ -106,7 +108,7 @@ class RequestWork:
 
     def _read(self) -> Answer:
         asked, prepared = self._asked, self._prepared
-        asked.go_on()  # It may have waited for a thread.
+        asked.allowance()  # It may have waited for a thread.
         if all(verb.site_wide for verb, _ in prepared.calls):
             return Answer(Reply(decide(prepared, asked.site_wide())))
         transaction = asked.begin()
@@ -119,7 +121,7 @@ class RequestWork:
         if plan is None or not plan or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
             return Answer(reply)
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
-        return Answer(reply, transaction.open_body(plan, asked.go_on), lane)
+        return Answer(reply, transaction.open_body(plan), lane)
 
     # -- changes
 
@@ -127,7 +129,7 @@ class RequestWork:
         return self._check(()) if self._prepared.flags & RequestFlag.CHECK_ONLY else self._commit(None)
 
     def _finish(self, segments: int, size: int) -> Answer:
-        self._asked.go_on()
+        self._asked.allowance()
         if self._prepared.flags & RequestFlag.CHECK_ONLY:
             return self._check(self._receiving.graph())
         first = self._asked.earlier()
@@ -146,7 +148,9 @@ class RequestWork:
         asked = self._asked
 
         def plan(transaction: RepositoryTransaction) -> bytes:
-            asked.go_on()
+            asked.allowance()
+            asked.allowance.restart()  # Planned before, on what was stored then.
+            transaction.allowance = asked.allowance
             return _encode(decide(self._prepared, asked.context(transaction)))
 
         repository = asked.find().repository

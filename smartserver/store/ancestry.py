@@ -1,186 +1,273 @@
 """Who descends from whom, among the revisions of one stream and those stored before it.
 
 Ordinals: the stored revisions first, then those of the stream in order; a parent's is always lower than its child's.
-In the stream a revision's ancestors are the bits of one integer (50,000 revisions: 0.1 s in all), kept while they fit
-in a bound and computed anew after that; in the store they are marked downward from where the stream rests on it, no
-further than asked.
+
+The problem: a table of all ancestors is quadratic, and so is a walk for each question. The rule, so that a revision
+costs a few steps for each of its parents:
+
+1. Along first parents each revision keeps one long jump (skew-binary, as Myers described it), so that "is it on the
+   line of first parents" takes a logarithm of the line's length. Nearly all questions end here, or at the revision.
+2. Else the answer is that of the first merge on the line: it is on the line of its second parent, or the merge's
+   ancestors in the stream are marked downward, no further than asked. The marks are kept for the next question.
+3. What lies in the repository is marked downward in the same way, from the stored revisions that the stream rests on.
+   Revisions that rest on the same ones share one `_Front`, and so its marks.
+
+Marks are bounded in bytes (`MARKS_KEPT`); each step of a walk is charged, so that a stream that makes the walks long
+ends in an error and not in minutes.
 """
 
 from __future__ import annotations
 
+import bisect
+from array import array
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
-BITS_KEPT = 32 << 20
-"""Bytes of ancestor bits kept: the live frontier of a million revisions is some hundred of them, 125 KB each."""
-
-SCANS_KEPT = 8
-"""Marked ancestries of stored revisions kept, a byte a stored revision each."""
+MARKS_KEPT = 16 << 20
+"""Bytes of marks kept, one for each revision a walk may meet: 128 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
-"""Stored revisions a frontier may name before those that descend from one another are sorted out."""
+"""Stored revisions that a `_Front` names itself: a set of so many costs no more than the edges it came from."""
+
+QUESTION = 4
+"""Steps that a question costs besides those of its walk: it takes 2 microseconds."""
+
+NONE = 0xFFFFFFFF
+"""In the columns: no such revision."""
 
 
 class _Front:
-    """The stored revisions a revision of the stream rests on, itself or through its ancestors."""
+    """The stored revisions a revision of the stream rests on: its own, and those of the fronts it was joined from."""
 
-    __slots__ = ("limit", "ordinals")
+    __slots__ = ("joined", "ordinals")
 
-    def __init__(self, ordinals: frozenset[int], limit: int = FRONT_LIMIT) -> None:
+    def __init__(self, ordinals: frozenset[int] | array[int], joined: tuple[_Front, ...] = ()) -> None:
+        """`ordinals`: those it names itself, a set of a few or a sorted array of many."""
         self.ordinals = ordinals
-        self.limit = limit
+        self.joined = joined
+
+    def names(self, ordinal: int) -> bool:
+        """Whether it names that revision itself."""
+        if isinstance(self.ordinals, frozenset):
+            return ordinal in self.ordinals
+        at = bisect.bisect_left(self.ordinals, ordinal)
+        return at < len(self.ordinals) and self.ordinals[at] == ordinal
+
+    def all(self) -> Iterator[int]:
+        """Every stored revision, some perhaps twice."""
+        seen = {self}
+        todo = [self]
+        while todo:
+            front = todo.pop()
+            yield from front.ordinals
+            news = [each for each in front.joined if each not in seen]
+            seen.update(news)
+            todo += news
 
 
-class _Scan:
-    """The stored ancestors of a frontier, marked from the top down as far as anyone asked."""
+_NO_FRONT = _Front(frozenset())
 
-    def __init__(self, graph: Graph, front: Collection[int]) -> None:
-        self._graph = graph
-        self._marks = bytearray(max(front, default=-1) + 1)
-        for ordinal in front:
+
+class _Marks:
+    """The ancestors of some revisions, marked from the top down as far as anyone asked."""
+
+    def __init__(self, starts: Collection[int], parents: Callable[[int, int, bytearray], int]) -> None:
+        """`parents` marks the parents of all that is marked in a range, from the top, and says where it stopped."""
+        self._marks = bytearray(max(starts, default=-1) + 1)
+        for ordinal in starts:
             self._marks[ordinal] = 1
         self._low = len(self._marks)  # Everything marked at or above it has marked its parents.
+        self._parents = parents
 
-    def add(self, ordinal: int) -> None:
-        """Mark one more, lower than all that were marked first."""
-        self._marks[ordinal] = 1
-        self._low = max(self._low, ordinal + 1)
+    def __len__(self) -> int:
+        """Bytes it takes."""
+        return len(self._marks)
 
     def has(self, ordinal: int) -> bool:
-        marks = self._marks
-        if ordinal >= len(marks):
+        if ordinal >= len(self._marks):
             return False
         while ordinal < self._low:
-            self._mark_parents(max(0, ordinal))
-        return marks[ordinal] == 1
-
-    def _mark_parents(self, stop: int) -> None:
-        """Go on downward to `stop`, or to where the part of the graph ends that it is in."""
-        part = self._graph.parts[self._graph.part_at(self._low - 1)]
-        marks, first, starts, entries, outside = self._marks, part.first, part.starts, part.entries, part.outside
-        stop = max(stop, first)
-        low = self._low
-        while (low := marks.rfind(1, stop, low)) >= 0:
-            local = low - first
-            for entry in entries[starts[local] : starts[local + 1]]:
-                marks[outside[entry ^ OUTSIDE] if entry & OUTSIDE else first + entry] = 1
-        self._low = stop
+            self._low = self._parents(ordinal, self._low, self._marks)
+        return self._marks[ordinal] == 1
 
 
 class Reach:
     """A revision and its ancestors."""
 
-    __slots__ = ("_ancestry", "_bits", "_front", "_scan")
+    __slots__ = ("_ancestry", "_ordinal")
 
-    def __init__(self, ancestry: Ancestry, bits: int, front: frozenset[int]) -> None:
+    def __init__(self, ancestry: Ancestry, ordinal: int) -> None:
         self._ancestry = ancestry
-        self._bits = bits
-        self._front = front
-        self._scan: _Scan | None = None
+        self._ordinal = ordinal
 
     def has(self, ordinal: int) -> bool:
         """Whether that revision is among them."""
-        above = ordinal - self._ancestry.stored
-        if above >= 0:
-            return self._bits >> above & 1 == 1
-        if self._scan is None:
-            self._scan = self._ancestry.scan(self._front)
-        return self._scan.has(ordinal)
+        return self._ancestry.is_ancestor(ordinal, self._ordinal)
 
 
 class Ancestry:
     """The graph of one stream over the stored one; not for several threads at once."""
 
-    def __init__(self, graph: Graph, *, bits_kept: int = BITS_KEPT) -> None:
+    def __init__(self, graph: Graph, charge: Charge = free, *, marks_kept: int = MARKS_KEPT) -> None:
         self.stored = graph.count
         """How many revisions lie below those of the stream."""
         self._graph = graph
-        self._parents: list[tuple[int, ...]] = []
+        self._charge = charge
+        self._uncharged = 0
+        self._starts = array("I", (0,))
+        """Of each revision of the stream, where its parents in the stream begin in `_entries`."""
+        self._entries = array("I")
+        self._first = array("I")
+        """Its first parent in the stream."""
+        self._jump = array("I")
+        """An ancestor further down the line of first parents."""
+        self._depth = array("I")
+        """How many first parents it has, counted to the end of the line."""
+        self._merge = array("I")
+        """The first revision on its line, itself included, that has several parents in the stream."""
         self._fronts: list[_Front] = []
-        self._bits: OrderedDict[int, int] = OrderedDict()
-        self._bits_size = 0
-        self._bits_kept = bits_kept
-        self._scans: OrderedDict[frozenset[int], _Scan] = OrderedDict()
+        self._marks: OrderedDict[object, _Marks] = OrderedDict()
+        self._marks_size = 0
+        self._marks_kept = marks_kept
 
     def __len__(self) -> int:
         """How many revisions, stored ones included."""
-        return self.stored + len(self._parents)
+        return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
         """Append a revision of the stream, its parents stored or appended before, and give its ordinal."""
-        index = len(self._parents)
-        above = tuple(parent - self.stored for parent in parents if parent >= self.stored)
-        below = frozenset(parent for parent in parents if parent < self.stored)
-        self._parents.append(above)
-        self._fronts.append(self._join(below, above))
-        bits = 1 << index
-        for parent in above:
-            bits |= self._bits_of(parent)
-        self._keep(index, bits)
+        index = len(self._first)
+        above = [parent - self.stored for parent in parents if parent >= self.stored]
+        self._entries.extend(above)
+        self._starts.append(len(self._entries))
+        first = above[0] if above else NONE
+        jump, depth = index, 0
+        if above:
+            depth = self._depth[first] + 1
+            near = self._jump[first]
+            far = self._jump[near]
+            # Two jumps of one length become one of twice that.
+            jump = far if self._depth[first] - self._depth[near] == self._depth[near] - self._depth[far] else first
+        self._first.append(first)
+        self._jump.append(jump)
+        self._depth.append(depth)
+        self._merge.append(index if len(above) > 1 else self._merge[first] if above else NONE)
+        self._fronts.append(self._join([parent for parent in parents if parent < self.stored], above))
+        self._count(len(parents) + 1)
         return self.stored + index
 
     def reach(self, ordinal: int) -> Reach:
         """That revision and its ancestors."""
-        index = ordinal - self.stored
-        if index < 0:
-            return Reach(self, 0, frozenset((ordinal,)))
-        return Reach(self, self._bits_of(index), self._fronts[index].ordinals)
+        return Reach(self, ordinal)
 
     def is_ancestor(self, ancestor: int, ordinal: int) -> bool:
         """Whether `ordinal` is or descends from `ancestor`."""
-        return ancestor == ordinal or (ancestor < ordinal and self.reach(ordinal).has(ancestor))
+        self._count(QUESTION)
+        if ancestor >= ordinal:
+            return ancestor == ordinal
+        index, wanted = ordinal - self.stored, ancestor - self.stored
+        if index < 0:
+            return self._stored_marks(frozenset((ordinal,))).has(ancestor)
+        if wanted < 0:
+            front = self._fronts[index]
+            return front.names(ancestor) or self._stored_marks(front).has(ancestor)
+        if self._on_line(wanted, index):
+            return True
+        merge = self._merge[index]
+        if merge == NONE or wanted > merge:
+            return False
+        return self._on_line(wanted, self._entries[self._starts[merge] + 1]) or self._stream_marks(merge).has(wanted)
 
-    def scan(self, front: frozenset[int]) -> _Scan:
-        """The marked ancestry of stored revisions."""
-        found = self._scans.get(front)
-        if found is None:
-            found = self._scans[front] = _Scan(self._graph, front)
-            if len(self._scans) > SCANS_KEPT:
-                self._scans.popitem(last=False)
-        else:
-            self._scans.move_to_end(front)
+    def _on_line(self, wanted: int, index: int) -> bool:
+        """Whether the line of first parents leads from one revision of the stream to another."""
+        depth, jumps, depths = self._depth[wanted], self._jump, self._depth
+        steps = 1
+        while depths[index] > depth:
+            index = jumps[index] if depths[jumps[index]] >= depth else self._first[index]
+            steps += 1
+        self._count(steps)
+        return index == wanted
+
+    def _join(self, below: Collection[int], above: Sequence[int]) -> _Front:
+        fronts = list(dict.fromkeys([self._fronts[parent] for parent in above]))
+        if not below and len(fronts) < 2:
+            return fronts[0] if fronts else _NO_FRONT  # Nearly always: it rests on what its parent rests on.
+        if not any(front.joined for front in fronts):
+            ordinals = frozenset(below).union(*(front.ordinals for front in fronts))
+            if len(ordinals) <= FRONT_LIMIT:
+                return next((front for front in fronts if front.ordinals == ordinals), None) or _Front(ordinals)
+        return _Front(array("I", sorted(below)), tuple(fronts))
+
+    def _stream_marks(self, merge: int) -> _Marks:
+        return self._kept(merge, lambda: _Marks((merge,), self._mark_parents))
+
+    def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
+        """Of what a front rests on; one that names all its revisions itself is known by them."""
+        if not isinstance(front, _Front):
+            return self._kept(front, lambda: _Marks(front, self._mark_stored_parents))
+        if isinstance(front.ordinals, frozenset):
+            return self._stored_marks(front.ordinals)
+        return self._kept(front, lambda: _Marks(self._collected(front), self._mark_stored_parents))
+
+    def _collected(self, front: _Front) -> set[int]:
+        found: set[int] = set()
+        for ordinal in front.all():
+            found.add(ordinal)
+            self._count(1)
         return found
 
-    def _join(self, below: frozenset[int], above: tuple[int, ...]) -> _Front:
-        fronts = [self._fronts[parent] for parent in above]
-        if not below and fronts and all(front is fronts[0] for front in fronts):
-            return fronts[0]  # Nearly always: the child rests on what its parent rests on.
-        joined = below.union(*(front.ordinals for front in fronts))
-        limit = max((front.limit for front in fronts), default=FRONT_LIMIT)
-        if len(joined) <= limit:
-            return _Front(joined, limit)
-        newest, *rest = sorted(joined, reverse=True)
-        heads, covered = [newest], _Scan(self._graph, (newest,))
-        for ordinal in rest:
-            if not covered.has(ordinal):
-                heads.append(ordinal)
-                covered.add(ordinal)
-        return _Front(frozenset(heads), max(FRONT_LIMIT, 2 * len(heads)))
+    def _kept(self, key: object, make: Callable[[], _Marks]) -> _Marks:
+        found = self._marks.get(key)
+        if found is not None:
+            self._marks.move_to_end(key)
+            return found
+        found = self._marks[key] = make()
+        self._count(len(found) >> 8)  # To clear that many bytes takes about as long as a step for 256.
+        self._marks_size += len(found)
+        while self._marks_size > self._marks_kept and len(self._marks) > 1:
+            _, dropped = self._marks.popitem(last=False)
+            self._marks_size -= len(dropped)
+        return found
 
-    def _bits_of(self, index: int) -> int:
-        bits = self._bits.get(index)
-        if bits is not None:
-            self._bits.move_to_end(index)
-            return bits
-        marks = bytearray(index + 1)
-        marks[index] = 1
-        packed = bytearray((index >> 3) + 1)
-        at = index
-        while at >= 0:
-            packed[at >> 3] |= 1 << (at & 7)
-            for parent in self._parents[at]:
-                marks[parent] = 1
-            at = marks.rfind(1, 0, at)
-        bits = int.from_bytes(packed, "little")
-        self._keep(index, bits)
-        return bits
+    def _mark_parents(self, stop: int, low: int, marks: bytearray) -> int:
+        starts, entries = self._starts, self._entries
+        steps = 0
+        while (low := marks.rfind(1, stop, low)) >= 0:
+            start, end = starts[low], starts[low + 1]
+            for entry in entries[start:end]:
+                marks[entry] = 1
+            steps += 1 + end - start
+            if steps > CHECK:
+                self._count(steps)
+                steps = 0
+        self._count(steps)
+        return stop
 
-    def _keep(self, index: int, bits: int) -> None:
-        self._bits[index] = bits
-        self._bits_size += (index >> 3) + 32
-        while self._bits_size > self._bits_kept and len(self._bits) > 1:
-            dropped, _ = self._bits.popitem(last=False)
-            self._bits_size -= (dropped >> 3) + 32
+    def _mark_stored_parents(self, stop: int, low: int, marks: bytearray) -> int:
+        """Go on downward to `stop`, or to where the part of the graph ends that it is in."""
+        part = self._graph.parts[self._graph.part_at(low - 1)]
+        first, starts, entries, outside = part.first, part.starts, part.entries, part.outside
+        stop = max(stop, first)
+        steps = 0
+        while (low := marks.rfind(1, stop, low)) >= 0:
+            local = low - first
+            start, end = starts[local], starts[local + 1]
+            for entry in entries[start:end]:
+                marks[outside[entry ^ OUTSIDE] if entry & OUTSIDE else first + entry] = 1
+            steps += 1 + end - start
+            if steps > CHECK:
+                self._count(steps)
+                steps = 0
+        self._count(steps)
+        return stop
+
+    def _count(self, steps: int) -> None:
+        """Charge steps, many at a time."""
+        self._uncharged += steps
+        if self._uncharged > CHECK:
+            steps, self._uncharged = self._uncharged, 0
+            self._charge(steps)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
 from smartserver.records.model import Announced, RevisionId
+from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
@@ -111,33 +113,52 @@ class Graph:
         )
         return Graph((*self.parts, part)), missing
 
-    def with_announced(self, announced: Iterable[Announced]) -> tuple[Graph, list[RevisionId]]:
+    def with_announced(self, announced: Sequence[Announced], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
         """This graph and those announced revisions that are not in it, in their order; and the parents, not marked
-        absent, that are neither here nor announced before their child."""
-        ids: list[RevisionId] = []
-        local: dict[RevisionId, int] = {}
+        absent, that are neither here nor announced before their child. `charge` is told the steps as they are taken."""
+        listed = announced if isinstance(announced, AnnouncedGraph) else AnnouncedRevisions(announced)
+        new, local = array("I"), array("I")
+        """Of each new revision its place in `listed`; of each listed one its number among the new, or `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
-        for revision, parents in announced:
-            if revision in local or self.ordinal(revision) is not None:
+        steps = 0
+        for place, (revision, parents) in enumerate(listed):
+            steps += 1 + len(parents)
+            if steps > CHECK:
+                charge(steps)
+                steps = 0
+            if listed.find(revision) != place or self.ordinal(revision) is not None:
+                local.append(OUTSIDE)
                 continue
             for parent in parents:
                 if parent.absent:
                     continue
-                if (here := local.get(parent.id)) is not None:
-                    entries.append(here)
+                before = listed.find(parent.id)
+                if before is not None and before < place and local[before] != OUTSIDE:
+                    entries.append(local[before])
                 elif (stored := self.ordinal(parent.id)) is not None:
                     entries.append(OUTSIDE | len(outside))
                     outside.append(stored)
                 else:
                     missing[parent.id] = None
             starts.append(len(entries))
-            local[revision] = len(ids)
-            ids.append(revision)
-        if not ids:
+            local.append(len(new))
+            new.append(place)
+        charge(steps)
+        if not new:
             return self, list(missing)
-        part = Part(self.count, len(ids), starts, entries, outside, local.get, ids.__getitem__)
+
+        def find(revision: RevisionId) -> int | None:
+            place = listed.find(revision)
+            return None if place is None or local[place] == OUTSIDE else local[place]
+
+        part = Part(self.count, len(new), starts, entries, outside, find, lambda each: listed.revision(new[each]))
         return Graph((*self.parts, part)), list(missing)
+
+    @property
+    def size(self) -> int:
+        """How many revisions and parents it has."""
+        return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
         """The number of the part an ordinal lies in.
@@ -178,22 +199,24 @@ class Graph:
             for entry in part.entries[part.starts[local] : part.starts[local + 1]]
         )
 
-    def is_ancestor(self, ancestor: int, ordinal: int) -> bool:
+    def is_ancestor(self, ancestor: int, ordinal: int, charge: Charge = free) -> bool:
         """Whether `ordinal` is or descends from `ancestor`."""
         if ancestor >= ordinal:
             return ancestor == ordinal
-        return self._scan({ordinal: _WANTED}, frozenset(), ancestor)[1] != 0
+        return self._scan({ordinal: _WANTED}, frozenset(), ancestor, charge)[1] != 0
 
-    def missing(self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = ()) -> list[int]:
+    def missing(
+        self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
+    ) -> list[int]:
         """The ordinals of `wants` and their ancestors without `haves` and theirs, ascending.
 
         `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
-        count as had.
+        count as had. `charge` is told the steps as they are taken.
         """
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD
-        found = self._scan(marks, frozenset(cut), -1)[0]
+        found = self._scan(marks, frozenset(cut), -1, charge)[0]
         found.reverse()
         return found
 
@@ -206,7 +229,9 @@ class Graph:
         part = bisect.bisect_right(self._firsts, ordinal) - 1
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 
-    def _scan(self, marks: Mapping[int, int], cut: frozenset[int], stop: int) -> tuple[list[int], int]:
+    def _scan(
+        self, marks: Mapping[int, int], cut: frozenset[int], stop: int, charge: Charge = free
+    ) -> tuple[list[int], int]:
         """Carry `marks` down to all ancestors above `stop`: those left only wanted, descending, and `stop`'s mark.
 
         Ends early when nothing is only wanted any more. One function, its state in local variables: a million
@@ -222,6 +247,7 @@ class Graph:
         # A revision that is cut turns from had to wanted when the scan comes by, so it must come by.
         lowest_cut = min(cut, default=self.count)
         wanted: list[int] = []
+        steps = 0
         while pending:
             key = max(pending)
             here = pending.pop(key)
@@ -255,6 +281,10 @@ class Graph:
                         continue
                     wanted.append(base + at)
                 start, final = starts[low + at], starts[low + at + 1]
+                steps += final - start + 1
+                if steps > CHECK:
+                    charge(steps)
+                    steps = 0
                 while start < final:
                     parent = entries[start]
                     start += 1
@@ -288,7 +318,10 @@ class Graph:
                             live -= 1
                         there[parent] = old | mark
                 if not live and base + at <= lowest_cut:
+                    charge(steps)
                     return wanted, 0
             if stop >= base:
+                charge(steps)
                 return wanted, flags[stop - base]
+        charge(steps)
         return wanted, 0

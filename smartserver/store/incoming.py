@@ -16,7 +16,14 @@ from itertools import chain
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import check_bytes, rules_of, verify_record
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT, MAX_CHAIN, MAX_TAKEN
+from smartserver.records.limits import (
+    BYTES_OF_RECORD,
+    BYTES_OF_REFERRING,
+    BYTES_OF_SEGMENT,
+    MAX_CHAIN,
+    MAX_REFERRING,
+    MAX_TAKEN,
+)
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.store import large
@@ -58,7 +65,8 @@ class Intake:
         self._rules = rules_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
-        self._ancestry = Ancestry(graph)
+        self._allowance = transaction.allowance
+        self._ancestry = Ancestry(graph, self._allowance.charge)
         self._ordinals: dict[RevisionId, int] = {}
         self._references = ReferenceCache()
         self._arrivals = Arrivals(self._read, self._stored_record)
@@ -201,8 +209,11 @@ class Intake:
         at = self._start + segment.frames_at
         arrivals, checks = self._arrivals, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
+            self._allowance.charge(1)
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
+            if entry.length > MAX_REFERRING and self._rules.may_refer(entry.kind, entry.meta):
+                raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)
             except UnreachableBase as wrong:
@@ -213,10 +224,12 @@ class Intake:
             place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
             # A check beside the key would have to be proved, too.
             if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
+                self._charge(entry, base_key, row)
                 if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
-                    with large.turn(row.chain_kib, entry.length, partial(self._text_length, entry.kind, base_key)):
+                    base_length = partial(self._text_length, entry.kind, base_key)
+                    with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
                         anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
@@ -256,6 +269,17 @@ class Intake:
         if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
             return None
         return self._encode_anew(proof, entry, record, row, base_key)
+
+    def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
+        """Charge the decoding of a record, and of all its base rests on where that was not seen lately.
+
+        Raises:
+            Cancelled, LimitExceeded: as `Allowance.decode`.
+        """
+        if base_key is None or self._arrivals.recent.get(entry.kind, base_key) is not None:
+            self._allowance.decode(entry.length)
+        else:
+            self._allowance.decode(row.chain_kib << 10)
 
     def _is_repeat(
         self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview

@@ -123,6 +123,9 @@ class Transaction(Protocol):
     def announced(self) -> Sequence[Announced]:
         """The revisions this request brings, parents first."""
 
+    def new_revisions(self) -> int:
+        """How many of the announced revisions are not stored."""
+
     def refs(self) -> Mapping[bytes, RefValue]:
         """All refs with the changes so far.
 

@@ -19,6 +19,7 @@ import msgspec
 from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Announced
 from smartserver.store import recovery, upkeep
+from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, empty_root
@@ -186,14 +187,21 @@ class PackRepository:
         return self._states.look(seen)
 
     def begin(
-        self, request: bytes, user: str, announced: Sequence[Announced] = (), look: Look | None = None
+        self,
+        request: bytes,
+        user: str,
+        announced: Sequence[Announced] = (),
+        look: Look | None = None,
+        allowance: Allowance | None = None,
     ) -> RepositoryTransaction:
         """A view of the repository as it is now, or was when it was looked at, or of the place where it may be made.
+        `allowance`: who is charged for what is asked of it.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return RepositoryTransaction(self.path, self._states.read(look).snapshot, announced, self.file.line)
+        snapshot = self._states.read(look).snapshot
+        return RepositoryTransaction(self.path, snapshot, announced, self.file.line, allowance)
 
     def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
         """A place for the body of a request; nothing is written before its first new segment.
@@ -448,7 +456,8 @@ class PackRepository:
 
     def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self.file.line)
+        allowance = None if upload is None else upload.allowance
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self.file.line, allowance)
         return transaction, plan(transaction)
 
     def _view(self, state: State) -> RootView:

@@ -7,8 +7,9 @@ changed so far. The repository writes down what differs, in one swap.
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -22,6 +23,7 @@ from smartserver.errors import (
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
 from smartserver.store.document import MAP
@@ -40,9 +42,16 @@ class RepositoryTransaction:
     """A `store.model.Transaction` over a snapshot; None where there is no repository (a tombstone counts as none)."""
 
     def __init__(
-        self, path: str, snapshot: Snapshot | None, announced: Sequence[Announced] = (), line: str = ""
+        self,
+        path: str,
+        snapshot: Snapshot | None,
+        announced: Sequence[Announced] = (),
+        line: str = "",
+        allowance: Allowance | None = None,
     ) -> None:
-        """`line`: what its format file says."""
+        """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out."""
+        self.allowance = allowance or Allowance(limited=False)
+        """What the request may still cost."""
         self.snapshot = snapshot
         """What it looks at; None where there is no repository yet."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
@@ -66,13 +75,17 @@ class RepositoryTransaction:
         self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
         self._format = line
-        self._announced = tuple(announced)
+        self._announced = announced
         self._stored = snapshot.graph if snapshot is not None else Graph()
-        self._graph, self._missing = self._stored.with_announced(self._announced)
+        self.allowance.rests_on(self._stored.size)
+        self._graph, self._missing = self._stored.with_announced(announced, self._charge)
+
+    def _charge(self, steps: int) -> None:
+        self.allowance.charge(steps)
 
     def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
-        return RepositoryTransaction(self._path, self.snapshot, announced, self._format)
+        return RepositoryTransaction(self._path, self.snapshot, announced, self._format, self.allowance)
 
     @property
     def path(self) -> str:
@@ -131,7 +144,7 @@ class RepositoryTransaction:
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision))
+        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
 
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
         for kind in kinds:
@@ -219,16 +232,25 @@ class RepositoryTransaction:
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def known_heads(self) -> list[RevisionId]:
-        held = [revision for revision in self._announced if self.is_stored(revision.revision)]
         # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
-        inner = {parent.id for revision in held for parent in revision.parents if not parent.absent}
-        return list(dict.fromkeys(revision.revision for revision in held if revision.revision not in inner))
+        inner, held = bytearray(self._stored.count), array("I")
+        for revision, parents in self._announced:
+            self._charge(1 + len(parents))
+            ordinal = self._stored.ordinal(revision)
+            if ordinal is not None:
+                held.append(ordinal)
+                for parent in self._stored.parents(ordinal):
+                    inner[parent] = 1
+        return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
+
+    def new_revisions(self) -> int:
+        return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
-        beyond = set(graph.missing(found, reached))
+        beyond = set(graph.missing(found, reached, charge=self._charge))
         rejected: set[int] = set()
         for ordinal in found:  # Ascending: a label on a label comes after it.
             # The labels between one and what was reached need not be candidates themselves.
@@ -266,7 +288,7 @@ class RepositoryTransaction:
         found = [graph.ordinal(have) for have in haves]
         had = [ordinal for ordinal in found if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
-        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut)
+        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut, self._charge)
         if after is not None:
             start = self._stored_ordinal(after)
             ordinals = [ordinal for ordinal in ordinals if ordinal > start]
@@ -275,21 +297,25 @@ class RepositoryTransaction:
 
     def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
         ordinal = self._stored.ordinal(revision)
-        return None if ordinal is None else self._present().parents(ordinal)
+        if ordinal is None:
+            return None
+        parents = self._present().parents(ordinal)
+        self.allowance.charge(1 + len(parents))
+        return parents
 
     def missing(
         self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
     ) -> tuple[int, list[RevisionId]]:
         graph = self._present().graph
         had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
-        found = graph.missing([self._stored_ordinal(want) for want in wants], had)
+        found = graph.missing([self._stored_ordinal(want) for want in wants], had, (), self._charge)
         return len(found), [graph.revision(ordinal) for ordinal in found[max(0, len(found) - most) :]]
 
     def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
         graph = self._present().graph
         found = [graph.ordinal(revision) for revision in revisions]
         stored = [ordinal for ordinal in found if ordinal is not None]
-        beyond = set(graph.missing(stored, [self._stored_ordinal(want) for want in wants]))
+        beyond = set(graph.missing(stored, [self._stored_ordinal(want) for want in wants], (), self._charge))
         return [ordinal is not None and ordinal not in beyond for ordinal in found]
 
     def stats(self) -> RepositoryStats:
@@ -355,7 +381,7 @@ class RepositoryTransaction:
             reached = set(had)
             chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, self._line(wants[0]))
         else:
-            chosen = reversed(graph.missing(wanted, had, cut))
+            chosen = reversed(graph.missing(wanted, had, cut, self._charge))
         return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
 
     def check_content(self) -> None:
@@ -378,16 +404,14 @@ class RepositoryTransaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(
-        self, plan: PullPlan | ContentPlan, go_on: Callable[[], None] = lambda: None
-    ) -> SegmentReader | BulkReader | ContentReader:
-        """The bytes of what a plan says. `go_on`: see `ContentReader`.
+    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
+        """The bytes of what a plan says.
 
         Raises:
             NoSuchRepository: there is none.
         """
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._present(), self._content(), plan, go_on)
+            return ContentReader(self._present(), self._content(), plan, self.allowance)
         segments = self._present().read_ranges(plan.ranges)
         return BulkReader(segments) if plan.bulk else segments
 
@@ -399,7 +423,7 @@ class RepositoryTransaction:
     def _line(self, revision: RevisionId) -> LeftHand:
         found = self._lines.get(revision)
         if found is None:
-            found = self._lines[revision] = LeftHand(self._present(), self._stored_ordinal(revision))
+            found = self._lines[revision] = LeftHand(self._present(), self._stored_ordinal(revision), self._charge)
         return found
 
     def _stored_ref(self, name: bytes) -> RefValue | None:

@@ -7,7 +7,7 @@ cut out of the pack before it is published.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.records.limits import MAX_TAKEN
@@ -48,11 +48,15 @@ class Upload:
         `quarantine` makes one for what is new; `creation` was begun for it where there is no repository yet.
         """
         self.creation = creation
+        self.allowance = transaction.allowance
+        """What it may still cost."""
         self._quarantine = quarantine
         self._intake = Intake(transaction, quarantine)
         self._kinds = transaction.kinds
         self._checked = transaction.snapshot
-        self._stream = SegmentStream(self._kinds, graph_first=graph_first, limit=MAX_TAKEN)
+        self._stream = SegmentStream(
+            self._kinds, graph_first=graph_first, limit=MAX_TAKEN, charge=self.allowance.charge
+        )
         self._graph_first = graph_first
         self._seen: list[Announced] = []
         self._segments = 0
@@ -74,13 +78,14 @@ class Upload:
         try:
             self._stream.feed(chunk)
             for segment, content in self._stream.decoded():
+                self.allowance.charge(1 + len(segment.parents))
                 self._match(segment)
                 self._segments += 1
                 self._intake.take(segment, content)
         except Malformed as wrong:
             raise CorruptRecord(b"", b"", f"segment {self._segments} of the stream: {wrong}") from wrong
 
-    def graph(self) -> list[Announced] | None:
+    def graph(self) -> Sequence[Announced] | None:
         """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
         if self._graph_first:
             return self._stream.graph()

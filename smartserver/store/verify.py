@@ -84,7 +84,7 @@ class _Verification:
         self._problems: list[str] = []
         self._ghosts: set[RevisionId] = set()
         """Parents that are said to be absent; some may have been stored since."""
-        self._ancestry = Ancestry(Graph())
+        self._ancestry = Ancestry(Graph(), lambda steps: progress(self._done, self._total))
         self._references = ReferenceCache()
         self._recent = RecentRecords()
         self._window: dict[str, tuple[int, bytes]] = {}
@@ -282,6 +282,8 @@ class _Verification:
 
     def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         kind = self._root.kinds[entry.kind]
+        if entry.length > CHUNK:
+            self._progress(self._done, self._total)  # It takes long, and nobody may wait for it any more.
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(kind, entry.key, entry.meta, text, entry.check)

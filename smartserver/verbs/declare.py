@@ -121,6 +121,13 @@ class Context(Protocol):
             AccessDenied: it may not.
         """
 
+    def gather(self, size: int) -> None:
+        """Count bytes of a result while it is made, before they are kept.
+
+        Raises:
+            LimitExceeded: the results of the request are too long.
+        """
+
     def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Send what a plan says as the body of the reply."""
 

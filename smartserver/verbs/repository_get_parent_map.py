@@ -7,8 +7,12 @@ from typing import Annotated
 import msgspec
 
 from smartserver.errors import NoSuchRepository
+from smartserver.records.model import RevisionId
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, Id
+
+PARENT_BYTES = 4
+"""What a parent takes on the wire besides its id, at least."""
 
 
 class ParentField(Result, frozen=True, array_like=True):
@@ -36,11 +40,21 @@ def repository_get_parent_map(context: Context, request: GetParentMapRequest) ->
     transaction = context.transaction
     if not transaction.exists:
         raise NoSuchRepository(context.path)
-    found = {revision: transaction.parents(revision) for revision in dict.fromkeys(request.ids)}
-    return GetParentMapResult(
-        {
-            revision: [ParentField(parent.id, parent.absent) for parent in parents]
-            for revision, parents in found.items()
-            if parents is not None
-        }
-    )
+    found: dict[bytes, list[ParentField]] = {}
+    for revision in request.ids:
+        if revision not in found and (fields := parent_fields(context, revision)) is not None:
+            found[revision] = fields
+    return GetParentMapResult(found)
+
+
+def parent_fields(context: Context, revision: RevisionId) -> list[ParentField] | None:
+    """The parents of a revision as they travel, counted as part of the result; None where it is not stored.
+
+    Raises:
+        LimitExceeded: the result is too long.
+    """
+    parents = context.transaction.parents(revision)
+    if parents is None:
+        return None
+    context.gather(len(revision) + sum([len(parent.id) + PARENT_BYTES for parent in parents]))
+    return [ParentField(parent.id, parent.absent) for parent in parents]

@@ -54,10 +54,9 @@ def repository_insert_pack(context: Context, request: InsertPackRequest) -> Inse
     transaction = context.transaction
     if not transaction.exists:
         raise NoSuchRepository(context.path)
-    announced = transaction.announced
-    new = sum(not transaction.is_stored(revision.revision) for revision in announced)
-    held = len(announced) - new
-    if context.early and (held >= KNOWN_AT_LEAST or held * KNOWN_SHARE >= len(announced) > 0):
+    announced, new = len(transaction.announced), transaction.new_revisions()
+    held = announced - new
+    if context.early and (held >= KNOWN_AT_LEAST or held * KNOWN_SHARE >= announced > 0):
         raise KnownRevisions(transaction.known_heads())
     transaction.check_parents()
     return InsertPackResult(new)

@@ -42,10 +42,9 @@ class ListResult(Result, frozen=True, array_like=True):
 def repository_list(context: Context, request: ListRequest) -> ListResult:
     """List the repositories at or below the request's path; of a path that leads into one, that one."""
     found = context.listing(request.after, request.most)
-    return ListResult(
-        [
-            RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if request.refs else [], each.problem)
-            for each in found
-        ],
-        len(found) == request.most,
-    )
+    repositories: list[RepositoryField] = []
+    for each in found:
+        refs = list(each.refs) if request.refs else []
+        context.gather(len(each.path) + sum(map(len, refs)))
+        repositories.append(RepositoryField(each.path, each.vcs, len(each.refs), refs, each.problem))
+    return ListResult(repositories, len(found) == request.most)

@@ -9,7 +9,7 @@ import msgspec
 from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRepository
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, Id, RefName
-from smartserver.verbs.repository_get_parent_map import ParentField
+from smartserver.verbs.repository_get_parent_map import ParentField, parent_fields
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 MAX_LISTED = 65_536
@@ -58,10 +58,7 @@ def repository_missing(context: Context, request: MissingRequest) -> MissingResu
             raise NoSuchBranch(ref)
         wants += [tip.id for tip in value]
     count, newest = transaction.missing(wants, request.haves, request.most)
-    revisions = [
-        RevisionField(each, [ParentField(parent.id, parent.absent) for parent in transaction.parents(each) or ()])
-        for each in newest
-    ]
+    revisions = [RevisionField(each, parent_fields(context, each) or []) for each in newest]
     reached = transaction.reached(request.mine, wants)
     return MissingResult(
         revisions,

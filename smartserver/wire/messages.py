@@ -7,11 +7,12 @@ them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAM
 from __future__ import annotations
 
 import enum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.limits import MAX_CALLS
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     path: str
     id: bytes
     age: int
-    calls: list[Call]
+    calls: Annotated[list[Call], msgspec.Meta(max_length=MAX_CALLS)]
     flags: int = 0
     known: Known | None = None
     extras: dict[str, msgspec.Raw] = {}

@@ -238,9 +238,9 @@ GRAPH_BYTES = (
 
 def test_graph_layout() -> None:
     assert encode_graph(GRAPH) == GRAPH_BYTES
-    assert decode_graph(GRAPH_BYTES) == GRAPH
+    assert list(decode_graph(GRAPH_BYTES)) == GRAPH
     assert encode_graph([]) == b"\x01\x00"
-    assert decode_graph(b"\x01\x00") == []
+    assert list(decode_graph(b"\x01\x00")) == []
 
 
 def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
@@ -309,7 +309,7 @@ def test_stream_in_pieces(size: int, graph_first: bool) -> None:
     data = (GRAPH_BYTES if graph_first else b"") + SMALL + WHOLE + SMALL + WHOLE
     stream = SegmentStream(KINDS, graph_first=graph_first)
     assert read(stream, [data[at : at + size] for at in range(0, len(data), size)]) == [SMALL, WHOLE, SMALL, WHOLE]
-    assert stream.graph() == (GRAPH if graph_first else None)
+    assert list(stream.graph() or ()) == (GRAPH if graph_first else [])
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
@@ -335,7 +335,7 @@ def test_graph_is_there_before_the_segments() -> None:
     stream.feed(GRAPH_BYTES[:-1])
     assert stream.graph() is None
     stream.feed(GRAPH_BYTES[-1:])
-    assert stream.graph() == GRAPH
+    assert list(stream.graph() or ()) == GRAPH
     assert list(stream.segments()) == []
     stream.finish()
 

@@ -59,7 +59,7 @@ def test_its_frames_hold_what_its_keys_say() -> None:
 
 def test_the_graph_is_read_and_written() -> None:
     graph = decode_graph(block(GRAPH))
-    assert graph == [
+    assert list(graph) == [
         Announced(b"r1", (Parent(b"r0"),)),
         Announced(b"r2", (Parent(b"r1"),)),
         Announced(b"r3", (Parent(b"r2"), Parent(b"r1"), Parent(b"gh", True))),

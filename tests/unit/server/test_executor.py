@@ -6,13 +6,14 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
 from dialogs import Lanes, SteppedExecutor
 
-from smartserver.server.executor import InlineExecutor, Lane, Strand
+from smartserver.server import threads
+from smartserver.server.executor import NOBODY, InlineExecutor, Lane, Strand
+from smartserver.server.fair import Client
 from smartserver.server.threads import THREADS, ThreadExecutor
 
 T = TypeVar("T")
@@ -85,7 +86,9 @@ def test_many_waiting_steps_do_not_nest() -> None:
     class Mixed(SteppedExecutor):
         """Only its first work has to wait."""
 
-        def run(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
+        def run(
+            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        ) -> None:
             (inline if slow.waiting or told else slow).run(work, done)
 
     strand = Strand(Mixed())
@@ -177,15 +180,14 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
     executor = ThreadExecutor(main.calls.put)
     started, go, stopped = threading.Semaphore(0), threading.Event(), threading.Event()
     ran: list[int] = []
-    shutdown = ThreadPoolExecutor.shutdown
+    stop_pool = threads._Pool.stop
 
-    def shut(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        shutdown(pool, wait=False, cancel_futures=cancel_futures)
-        if pool is executor._pools[Lane.LONG]:
+    def stop(pool: threads._Pool) -> None:
+        stop_pool(pool)
+        if pool is executor._pools[Lane.UPKEEP]:
             stopped.set()
-        shutdown(pool, wait=wait)
 
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut)
+    monkeypatch.setattr(threads._Pool, "stop", stop)
 
     def work() -> None:
         started.release()
@@ -193,13 +195,13 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
         ran.append(1)
 
     for _ in range(10):
-        executor.run(work, lambda _: None, Lane.LONG)
+        executor.run(work, lambda _: None, Lane.LONG, Client())
     for _ in range(THREADS[Lane.LONG]):
         assert started.acquire(timeout=30)
     assert not executor.stopping
     stopping = threading.Thread(target=executor.stop)
     stopping.start()
-    assert stopped.wait(30)  # What waits for a thread is cancelled, or would be run now.
+    assert stopped.wait(30)  # What waits for a thread is forgotten, or would be run now.
     assert executor.stopping
     go.set()
     stopping.join(30)
@@ -207,3 +209,22 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
     assert len(ran) == THREADS[Lane.LONG]
     with pytest.raises(RuntimeError):
         executor.run(lambda: None, lambda _: None)
+
+
+def test_one_address_leaves_threads_to_others() -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    go = threading.Event()
+    told: list[str] = []
+    for _ in range(10):
+        busy = Client("192.0.2.1")
+        for _ in range(4):
+            executor.run(lambda: go.wait(30), lambda _: told.append("busy"), Lane.QUICK, busy)
+    executor.run(lambda: None, lambda _: told.append("other"), Lane.QUICK, Client("192.0.2.2"))
+    main.turn()
+    assert told == ["other"]
+    go.set()
+    for _ in range(40):
+        main.turn()
+    assert told == ["other", *["busy"] * 40]
+    executor.stop()

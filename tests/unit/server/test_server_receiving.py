@@ -85,7 +85,7 @@ def test_a_check_brings_its_graph_and_nothing_else(served: Served, line: list[by
     with pytest.raises(Unsupported):
         made.graph()
     made.take(graph)
-    assert made.graph() == [served.history.announced(line[4])]
+    assert list(made.graph()) == [served.history.announced(line[4])]
     with pytest.raises(LimitExceeded):
         made.take(served.history.segment(line[4]))
     assert served.files() == before
@@ -141,7 +141,7 @@ def test_the_graph_of_a_check_may_be_a_bulk_stream(served: Served, line: list[by
     with pytest.raises(Malformed, match="ends early"):
         made.graph()
     made.take(graph[-4:])
-    assert made.graph() == [served.history.announced(line[4])]
+    assert list(made.graph()) == [served.history.announced(line[4])]
 
 
 def test_little_that_says_much_is_refused(served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ from bzr_builders import TRUNK, BzrHistory
 from dialogs import Dialog, Lanes, Served, message
 from session_calls import INSERT, PING, PULL, code, set_ref
 
+from smartserver.errors import Cancelled
 from smartserver.records.model import Tip
 from smartserver.server import exchange
-from smartserver.server.dispatch import CallContext, Refused
+from smartserver.server.dispatch import CallContext
 from smartserver.server.executor import Lane
 from smartserver.store.content import ContentReader
 from smartserver.store.model import What
@@ -75,7 +76,7 @@ def test_what_is_put_together_is_read_apart_and_no_longer_than_it_is_wanted(
     lanes.run_all()
     assert code(joined.answer(number)) == ("cancelled" if leaves else "ok")
     assert lanes.lanes == [Lane.QUICK, *[Lane.CONTENT] * (1 if leaves else 2)]
-    assert ended == [Refused] * leaves
+    assert ended == [Cancelled] * leaves
 
 
 def test_a_cancelled_read_runs_no_further_call(

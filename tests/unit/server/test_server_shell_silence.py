@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 
 from smartserver.server.limits import Limits
 from smartserver.server.sessions import Sessions
-from smartserver.server.shell import SLICE, SessionProtocol
+from smartserver.server.shell import PROBE_INTERVAL, SLICE, SessionProtocol
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Pong, Reply, Request
@@ -141,6 +141,23 @@ def test_a_client_that_waits_for_the_server_may_be_silent(sessions: Sessions, cl
     wait(clock, 20 * STALL_TIMEOUT)
     assert carrier.calls == []
     assert carrier.written == b""
+    made.connectionLost()
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(sessions: Sessions, clock: Clock) -> None:
+    """One that closed its connection looks the same until something is written to it, twice: the first write tells the
+    system that nobody reads."""
+    made, carrier = begin(sessions)
+    assert made.session is not None
+    made.session.executor = Never()
+    client = Connection(Role.CLIENT)
+    made.dataReceived(client.send(PING))
+    made.readConnectionLost()
+    for _ in range(3):
+        assert heard(carrier, client) == []
+        clock.advance(PROBE_INTERVAL)
+        assert [type(event) for event in heard(carrier, client)] == [Ping]
     made.connectionLost()
     assert clock.getDelayedCalls() == []
 

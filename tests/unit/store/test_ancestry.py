@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
+from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import Announced, Parent
-from smartserver.store.ancestry import FRONT_LIMIT, Ancestry
+from smartserver.store.allowance import STEPS, Allowance
+from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
 
 
@@ -35,7 +39,7 @@ def graph_of(parents: list[list[int]], parts: int = 1) -> Graph:
     for start in range(0, len(parents), size):
         chunk = range(start, min(start + size, len(parents)))
         graph, missing = graph.with_announced(
-            Announced(name(ordinal), tuple(Parent(name(parent)) for parent in parents[ordinal])) for ordinal in chunk
+            [Announced(name(ordinal), tuple(Parent(name(parent)) for parent in parents[ordinal])) for ordinal in chunk]
         )
         assert missing == []
     return graph
@@ -43,11 +47,11 @@ def graph_of(parents: list[list[int]], parts: int = 1) -> Graph:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("stored", [0, 1, 70, 150])
-@pytest.mark.parametrize("bits_kept", [0, 1 << 20])
-def test_reach_is_the_closure(seed: int, stored: int, bits_kept: int) -> None:
+@pytest.mark.parametrize("marks_kept", [0, 1 << 20])
+def test_reach_is_the_closure(seed: int, stored: int, marks_kept: int) -> None:
     parents = random_parents(150, seed)
     expected = ancestors(parents)
-    ancestry = Ancestry(graph_of(parents[:stored], parts=3), bits_kept=bits_kept)
+    ancestry = Ancestry(graph_of(parents[:stored], parts=3), marks_kept=marks_kept)
     assert ancestry.stored == stored
     for ordinal in range(stored, 150):
         assert ancestry.add(parents[ordinal]) == ordinal
@@ -60,15 +64,16 @@ def test_reach_is_the_closure(seed: int, stored: int, bits_kept: int) -> None:
         assert ancestry.is_ancestor(0, ordinal) == (0 in expected[ordinal])
 
 
-def test_a_frontier_is_reduced_to_its_heads() -> None:
+def test_revisions_on_the_same_stored_ones_share_their_marks() -> None:
     line = [[ordinal - 1] if ordinal else [] for ordinal in range(100)]
-    ancestry = Ancestry(graph_of(line))
-    last = ancestry.add([0])
-    for below in range(1, 3 * FRONT_LIMIT):
-        last = ancestry.add([last, below])
-    assert ancestry.reach(last).has(3 * FRONT_LIMIT - 1)
-    assert not ancestry.reach(last).has(3 * FRONT_LIMIT)
-    assert len(ancestry._fronts[-1].ordinals) <= FRONT_LIMIT + 1
+    steps: list[int] = []
+    ancestry = Ancestry(graph_of(line), steps.append)
+    last = ancestry.add([99])
+    for _ in range(50_000):
+        last = ancestry.add([last, last - 1] if last > 200 else [last])
+        assert ancestry.reach(last).has(1)
+    assert sum(steps) < 20 * 50_000
+    assert len(set(map(id, ancestry._fronts))) == 1
 
 
 def test_unrelated_heads_stay_in_a_frontier() -> None:
@@ -89,12 +94,116 @@ def test_a_stored_revision_reaches_its_stored_ancestors_only() -> None:
     assert not ancestry.is_ancestor(3, 1)
 
 
-def test_bits_stay_within_their_bound() -> None:
-    ancestry = Ancestry(Graph(), bits_kept=5000)
-    last = ancestry.add([])
-    for _ in range(1000):
-        last = ancestry.add([last])
-    assert len(ancestry._bits) < 100
-    assert ancestry.reach(last).has(0)
-    assert ancestry.reach(500).has(499)
-    assert not ancestry.reach(500).has(501)
+def test_marks_stay_within_their_bound() -> None:
+    ancestry = Ancestry(Graph(), marks_kept=5000)
+    lines = [ancestry.add([]), ancestry.add([])]
+    for number in range(1000):
+        lines[number % 2] = ancestry.add([lines[number % 2], *([lines[1]] if number % 10 == 0 else [])])
+    for ordinal in range(500, 1000):
+        ancestry.reach(ordinal).has(0)
+    assert ancestry._marks_size == sum(map(len, ancestry._marks.values())) <= 5000
+    assert ancestry.reach(1000).has(1)
+    assert not ancestry.reach(1001).has(0)
+
+
+# -- what a stream costs, in steps, whatever its graph is
+
+
+def one_far_parent(count: int) -> list[list[int]]:
+    """Each on the one 10,000 before it: no table of the latest ancestors holds what the next one needs."""
+    return [[ordinal - 10_000] if ordinal >= 10_000 else [] for ordinal in range(count)]
+
+
+def far_merges(count: int) -> list[list[int]]:
+    return [[ordinal - 1, ordinal // 2] if ordinal > 1 else [] for ordinal in range(count)]
+
+
+def many_lines(count: int) -> list[list[int]]:
+    """A merge of a thousand lines, which each go on."""
+    return [
+        [ordinal - 1000, *([ordinal - 999] if ordinal % 7 == 0 else [])] if ordinal >= 1000 else []
+        for ordinal in range(count)
+    ]
+
+
+def wide_merges(count: int) -> list[list[int]]:
+    return [list(range(ordinal)) if ordinal % 500 == 0 else [] for ordinal in range(count // 4)]
+
+
+FAMILIES = [one_far_parent, far_merges, many_lines, wide_merges]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("stored", [0, 5000])
+def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[list[int]]], stored: int) -> None:
+    """Asked of each revision is what a push asks: whether what its first parents brought is there."""
+    parents = family(40_000)
+    steps: list[int] = []
+    ancestry = Ancestry(graph_of(parents[:stored]), steps.append)
+    edges = sum(map(len, parents)) + len(parents)
+    tracemalloc.start()
+    try:
+        for ordinal in range(stored, len(parents)):
+            ancestry.add(parents[ordinal])
+            reach = ancestry.reach(ordinal)
+            assert all(reach.has(parent) for parent in parents[ordinal][:2])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(steps) <= 20 * edges
+    assert most < 32 << 20
+
+
+def test_each_stream_revision_on_one_more_stored_head() -> None:
+    count = 20_000
+    steps: list[int] = []
+    ancestry = Ancestry(graph_of([[] for _ in range(count)]), steps.append)
+    last = ancestry.add([0])
+    for below in range(1, count):
+        last = ancestry.add([last, below])
+        assert ancestry.reach(last).has(below)
+    assert sum(steps) <= 12 * count
+    assert all(ancestry.reach(last).has(below) for below in range(0, count, 7))
+    assert sum(steps) <= 20 * count
+
+
+def test_a_stream_that_makes_every_answer_far_is_refused() -> None:
+    """Reachability has no answer that is near for every question: the steps are charged, and end the stream."""
+    allowance = Allowance()
+    ancestry = Ancestry(Graph(), allowance.charge, marks_kept=0)
+    parents = far_merges(40_000)
+
+    def push() -> None:
+        for ordinal, named in enumerate(parents):
+            ancestry.add(named)
+            ancestry.reach(ordinal).has(ordinal // 5 * 2)
+            ancestry.reach(ordinal - ordinal % 2).has(ordinal // 3)
+
+    with pytest.raises(LimitExceeded, match="steps of work for one request"):
+        push()
+    assert STEPS < allowance.steps <= STEPS + 3 * len(parents)
+
+
+def test_a_walk_ends_when_its_client_is_gone() -> None:
+    allowance = Allowance()
+    ancestry = Ancestry(graph_of(far_merges(40_000)), allowance.charge)
+    last = ancestry.add([39_999])
+    allowance.cancelled = True
+    with pytest.raises(Cancelled):
+        ancestry.reach(last).has(0)
+    allowance.cancelled = False
+    assert ancestry.reach(last).has(1)
+
+
+def test_memory_of_the_ancestry_of_much_history() -> None:
+    tracemalloc.start()
+    try:
+        ancestry = Ancestry(Graph())
+        for ordinal in range(125_000):
+            ancestry.add([ordinal - 1, *([max(0, ordinal - 40)] if ordinal % 5 == 0 else [])] if ordinal else [])
+            if ordinal % 5 == 0:
+                ancestry.reach(ordinal).has(ordinal // 2 | 1)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 32 << 20

@@ -10,11 +10,12 @@ from builders import push as push_git
 from bzr_builders import KINDS, TRUNK, BzrHistory
 
 from smartserver.client.content import Part, read_content
-from smartserver.errors import CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
+from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
 from smartserver.records.bzr_content import BzrContent
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
+from smartserver.store.allowance import Allowance
 from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan, Trees
 from smartserver.store.open_pack import pack_path
@@ -37,8 +38,8 @@ class Stored:
         self.history.push(self.repository, self.line[:2], {TRUNK: Tip(self.line[1])})
         self.history.push(self.repository, [*self.line[2:], self.side, self.merged], {TRUNK: Tip(self.merged)})
 
-    def begin(self) -> RepositoryTransaction:
-        return self.repository.begin(b"", "user")
+    def begin(self, allowance: Allowance | None = None) -> RepositoryTransaction:
+        return self.repository.begin(b"", "user", allowance=allowance)
 
     def reader(self, plan: ContentPlan) -> ContentReader:
         body = self.begin().open_body(plan)
@@ -209,8 +210,14 @@ def test_who_changed_each_entry_last_is_told_without_reading_a_page_more(
 
     def read(*, bringers: bool) -> tuple[int, list[Record]]:
         asked: list[None] = []
+
+        class Counted(Allowance):
+            def __call__(self) -> None:
+                asked.append(None)
+
         trees = Trees((*stored.line, stored.merged), paths=paths, bringers=bringers)
-        body = stored.begin().open_body(stored.begin().plan_content([], trees=trees), lambda: asked.append(None))
+        transaction = stored.begin(Counted())
+        body = transaction.open_body(transaction.plan_content([], trees=trees))
         records = stored.records(list(read_content(iter(lambda: body.read(1000), b""), KINDS)))
         return len(asked), records
 
@@ -332,14 +339,15 @@ def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> 
     plan = stored.begin().plan_content([], trees=Trees((stored.merged,)))
     read = 0
 
-    def go_on() -> None:
-        nonlocal read
-        read += 1
-        if read > 3:
-            raise InterruptedError
+    class Impatient(Allowance):
+        def __call__(self) -> None:
+            nonlocal read
+            read += 1
+            self.cancelled = read > 3
+            super().__call__()
 
-    body = stored.begin().open_body(plan, go_on)
-    with pytest.raises(InterruptedError):
+    body = stored.begin(Impatient()).open_body(plan)
+    with pytest.raises(Cancelled):
         body.read(1 << 20)
     assert read == 4
 

@@ -97,7 +97,8 @@ def test_is_ancestor() -> None:
     for revision, ancestors in reach.items():
         for name in b"abcdefg":
             expected = name in ancestors
-            assert GRAPH.is_ancestor(*ordinals(GRAPH, bytes((name,)) + revision)) is expected
+            ancestor, descendant = ordinals(GRAPH, bytes((name,)) + revision)
+            assert GRAPH.is_ancestor(ancestor, descendant) is expected
 
 
 @pytest.mark.parametrize(

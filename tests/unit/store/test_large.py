@@ -8,9 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from builders import MAIN, History, Repeatable, push, upload
 
-from smartserver.errors import CorruptRecord
+from smartserver.errors import Cancelled, CorruptRecord
 from smartserver.records import delta
 from smartserver.store import incoming, large
+from smartserver.store.allowance import Allowance
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -25,14 +26,27 @@ class Turn:
         self.asked = threading.Semaphore(0)
         self.count = 0
         self._lock = threading.Lock()
+        self._waiting: set[int] = set()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        here = threading.get_ident()
+        if here not in self._waiting:
+            self._waiting.add(here)
+            self.count += 1
+            self.asked.release()
+        if not self._lock.acquire(timeout=timeout):
+            return False
+        self._waiting.discard(here)
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
 
     def __enter__(self) -> None:
-        self.count += 1
-        self.asked.release()
-        self._lock.acquire()
+        self.acquire()
 
     def __exit__(self, *exc: object) -> None:
-        self._lock.release()
+        self.release()
 
 
 @pytest.fixture
@@ -107,3 +121,12 @@ def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> N
         upload(repository, bytes(segment), 1)
     push(repository, history, [tip], {MAIN: tip})
     assert repository.snapshot().view.refs()[MAIN][0].id == tip
+
+
+def test_who_waits_for_a_turn_and_is_gone_waits_no_longer(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large, "LOOK", 0.001)
+    allowance = Allowance()
+    allowance.cancelled = True
+    with turn, pytest.raises(Cancelled), large.turn(1 << 20, LARGE + 1, lambda: 0, allowance):
+        pass
+    assert turn.count == 2

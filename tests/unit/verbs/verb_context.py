@@ -42,6 +42,7 @@ class NotedContext:
         self.asked: list[tuple[Permission, bytes]] = []
         self.plans: list[PullPlan | ContentPlan] = []
         self.listed: list[tuple[str, int]] = []
+        self.gathered = 0
 
     @property
     def files(self) -> Files:
@@ -51,6 +52,9 @@ class NotedContext:
         self.asked.append((permission, ref))
         if permission in self.denied:
             raise AccessDenied(permission.value, "the test says so")
+
+    def gather(self, size: int) -> None:
+        self.gathered += size
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
         self.plans.append(plan)

@@ -1,0 +1,212 @@
+"""The announced graph of a push: read once, kept as it came and found by id, in a few times its own bytes.
+
+A graph of 64 MiB names up to three million revisions. As Python objects they would take gigabytes, and the collector
+would stop everything to walk them. So the bytes are kept, and beside them columns of integers: where each id lies, the
+parents of each revision, and a hash table with open addressing over the ids. What is asked for is made from these.
+
+    graph = length count (revision, count (0 parent | distance)*)*
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, overload
+
+from smartserver.errors import LimitExceeded, shown
+from smartserver.records import limits
+from smartserver.records.model import Announced, Parent, RevisionId
+from smartserver.records.varint import Malformed, decode
+
+BYTES_OF_GRAPH: Final = "bytes of an announced graph"
+REVISIONS_OF_GRAPH: Final = "revisions of an announced graph"
+PARENTS_OF_GRAPH: Final = "parents of an announced graph"
+
+CHARGED: Final = 4096
+"""Revisions and parents that are read before they are charged: some milliseconds."""
+
+_ABSENT: Final = 1 << 31
+_MENTIONED: Final = 0xFFFFFFFF
+"""In the column of places: an id named only as a parent that is absent."""
+_OUTSIDE: Final = 0xFFFFFFFE
+"""An id named as a parent that is elsewhere: a revision of that id cannot follow."""
+
+
+class AnnouncedGraph(Sequence[Announced]):
+    """The revisions of a graph block, parents before children."""
+
+    def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
+        """`charge` is told how many revisions and parents were read, as they are.
+
+        Raises:
+            Malformed: this is no graph block, or a revision is listed twice or after its child.
+            LimitExceeded: a length or count is over its limit.
+        """
+        self._block = block
+        self._offsets = array("I")
+        """Of each id, where it lies."""
+        self._lengths = array("H")
+        self._places = array("I")
+        """Of each id, its place among the revisions, or one of the two values for those that are none."""
+        self._slots = array("I", bytes(4 * 64))
+        """The hash table: numbers of ids, plus one."""
+        self._listed = array("I")
+        """Of each revision, the number of its id."""
+        self._starts = array("I", (0,))
+        self._parents = array("I")
+        """Of each revision, the numbers of its parents' ids; `_ABSENT` in those that are marked so."""
+        self._read(charge)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @overload
+    def __getitem__(self, place: int) -> Announced: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Announced]: ...
+    def __getitem__(self, place: int | slice) -> Announced | list[Announced]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        number = self._listed[place]  # Raises where there is no such place.
+        place %= len(self)
+        named = self._parents[self._starts[place] : self._starts[place + 1]]
+        parents = [Parent(self._id(parent & ~_ABSENT), parent & _ABSENT != 0) for parent in named]
+        return Announced(self._id(number), tuple(parents))
+
+    def __iter__(self) -> Iterator[Announced]:
+        return map(self.__getitem__, range(len(self)))
+
+    def revision(self, place: int) -> RevisionId:
+        """The id of the revision at a place."""
+        return self._id(self._listed[place])
+
+    def find(self, revision: RevisionId) -> int | None:
+        """The place of a revision; None where it is not listed."""
+        number = self._slots[self._slot(revision)]
+        place = self._places[number - 1] if number else _OUTSIDE
+        return place if place < _OUTSIDE else None
+
+    def _id(self, number: int) -> bytes:
+        at = self._offsets[number]
+        return self._block[at : at + self._lengths[number]]
+
+    def _slot(self, name: bytes) -> int:
+        """Where the number of an id is in the table, or belongs."""
+        slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
+        mask = len(slots) - 1
+        at = hash(name) & mask
+        size = len(name)
+        while number := slots[at]:
+            begin = offsets[number - 1]
+            if lengths[number - 1] == size and block[begin : begin + size] == name:
+                break
+            at = at + 1 & mask
+        return at
+
+    def _number(self, begin: int, end: int) -> int:
+        """The number of the id that lies there; a new one where it was not named before."""
+        slot = self._slot(self._block[begin:end])
+        number = self._slots[slot]
+        if not number:
+            self._offsets.append(begin)
+            self._lengths.append(end - begin)
+            self._places.append(_MENTIONED)
+            number = self._slots[slot] = len(self._offsets)
+            if 2 * number > len(self._slots):
+                self._grow()
+        return number - 1
+
+    def _grow(self) -> None:
+        """Make the table twice as long."""
+        self._slots = array("I", bytes(8 * len(self._slots)))
+        slots, mask = self._slots, len(self._slots) - 1
+        for number in range(len(self._offsets)):
+            at = hash(self._id(number)) & mask
+            while slots[at]:
+                at = at + 1 & mask
+            slots[at] = number + 1
+
+    def _read(self, charge: Callable[[int], None]) -> None:
+        block = self._block
+        length, at = decode(block, 0)
+        _limit(BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
+        if at + length != len(block):
+            raise Malformed(0, f"a graph of {length} bytes in {len(block) - at}")
+        count, at = decode(block, at)
+        _limit(REVISIONS_OF_GRAPH, count, limits.MAX_ANNOUNCED)
+        charged = 0
+        for place in range(count):
+            at = self._read_revision(place, at)
+            if place + len(self._parents) - charged >= CHARGED:
+                charge(place + len(self._parents) - charged)
+                charged = place + len(self._parents)
+        if at != len(block):
+            raise Malformed(at, "bytes after the last revision of a graph")
+
+    def _read_revision(self, place: int, at: int) -> int:
+        block = self._block
+        begin, end = _place_of_id(block, at, *decode(block, at), "revision id")
+        number = self._number(begin, end)
+        if self._places[number] != _MENTIONED:
+            raise Malformed(at, f"revision {shown(self._id(number))} is listed twice or after its child")
+        # Its place is noted below: a revision that names itself is not one that was listed before.
+        count, at = decode(block, end)
+        _limit("parents of a revision", count, limits.MAX_PARENTS)
+        if count > len(block) - at:
+            raise Malformed(at, f"parents of a revision: {count} cannot lie in {len(block) - at} bytes")
+        _limit(PARENTS_OF_GRAPH, len(self._parents) + count, limits.MAX_ANNOUNCED_PARENTS)
+        for _ in range(count):
+            distance, at = decode(block, at)
+            if distance > place:
+                raise Malformed(at, "a parent lies before the first revision")
+            if distance:
+                self._parents.append(self._listed[place - distance])
+                continue
+            tag, begin = decode(block, at)
+            begin, end = _place_of_id(block, at, tag >> 1, begin, "parent's id")
+            parent = self._number(begin, end)
+            if parent == number:
+                raise Malformed(at, f"revision {shown(self._id(number))} is its own parent")
+            if tag & 1:
+                parent |= _ABSENT
+            elif self._places[parent] < _OUTSIDE:
+                named = shown(self._id(parent))
+                raise Malformed(at, f"parent {named} is listed before, and not named by its distance")
+            else:
+                self._places[parent] = _OUTSIDE
+            self._parents.append(parent)
+            at = end
+        self._places[number] = place
+        self._listed.append(number)
+        self._starts.append(len(self._parents))
+        return at
+
+
+class AnnouncedRevisions(list[Announced]):
+    """The same of revisions that were not read from a block: few, or the sender's own."""
+
+    def __init__(self, revisions: Sequence[Announced]) -> None:
+        super().__init__(revisions)
+        self._places = {each.revision: place for place, each in reversed(list(enumerate(self)))}
+
+    def revision(self, place: int) -> RevisionId:
+        """The id of the revision at a place."""
+        return self[place].revision
+
+    def find(self, revision: RevisionId) -> int | None:
+        """The first place of a revision; None where it is not listed."""
+        return self._places.get(revision)
+
+
+def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
+    """Where an id of that length begins and ends."""
+    _limit(f"bytes of a {what}", length, limits.MAX_ID)
+    end = begin + length
+    if not length or end > len(block):
+        raise Malformed(at, f"a {what} is empty or cut off")
+    return begin, end
+
+
+def _limit(what: str, value: int, most: int) -> None:
+    if value > most:
+        raise LimitExceeded(what, value, most)

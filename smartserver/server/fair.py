@@ -1,0 +1,70 @@
+"""Whose turn it is: work that waits for the threads of one lane, in turn over addresses and then over connections.
+
+The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
+locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
+threads than are free (the dynamic threshold of Choudhury and Hahne's switches): alone it gets half of them, two busy
+ones get a third each, and a newcomer finds a free one. Those that may begin a job take turns, and so do the connections
+of one address.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Client:
+    """One connection as the threads know it. Connections of one `address` share; one without shares with nobody."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: str = "") -> None:
+        self.address = address
+
+    @property
+    def share(self) -> object:
+        """What is compared to tell whether two clients share."""
+        return self.address or self
+
+
+class FairQueue(Generic[T]):
+    """Jobs that wait, and how many of each address run; for one thread at a time."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._waiting: OrderedDict[object, OrderedDict[Client, deque[T]]] = OrderedDict()
+        """By address, then connection: the one whose turn is next first."""
+        self._running: Counter[object] = Counter()
+
+    def put(self, client: Client, job: T) -> None:
+        """Add a job behind those of its connection."""
+        self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
+
+    def take(self) -> tuple[Client, T] | None:
+        """The next job, which counts as running until `ended`; None where none may begin now."""
+        free = self._threads - self._running.total()
+        for share, clients in self._waiting.items():
+            if self._running[share] < free:
+                client, jobs = next(iter(clients.items()))
+                job = jobs.popleft()
+                clients.move_to_end(client)
+                self._waiting.move_to_end(share)
+                if not jobs:
+                    del clients[client]
+                if not clients:
+                    del self._waiting[share]
+                self._running[share] += 1
+                return client, job
+        return None
+
+    def ended(self, client: Client) -> None:
+        """A job that was taken has ended."""
+        self._running[client.share] -= 1
+        if not self._running[client.share]:
+            del self._running[client.share]
+
+    def clear(self) -> None:
+        """Forget the jobs that wait."""
+        self._waiting.clear()

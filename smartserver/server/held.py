@@ -1,0 +1,67 @@
+"""What a connection can make the server hold in memory: one row for each thing, with the limit it comes from.
+
+`doc/howto/run_a_server.md` shows this table, and `tests/sockets/test_held_memory.py` measures a real server. None of
+the rows is there for a client that may not do the thing; those of a push need the permission to write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smartserver.records.limits import MAX_GRAPH, MAX_TAKEN
+from smartserver.server.exchange import CALL_COST, REQUEST_COST
+from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
+from smartserver.store.ancestry import MARKS_KEPT
+from smartserver.store.arrivals import TEXT_BYTES
+from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
+
+GRAPH_TIMES = 4
+"""Times its bytes that a graph takes while it is read and compared: 2,600,000 revisions in 60 MB took 228 MB."""
+
+TEXT_TIMES = 2.3
+"""Times its length that a large record takes while it is checked: its text, a copy as zstd hands it over, its frame."""
+
+RESULT_TIMES = 10
+"""Times its encoded length that a result takes while it is made: a parent's id of 20 bytes takes 190 as objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One row."""
+
+    what: str
+    most: int
+    """Bytes."""
+    limits: str
+    """Where the number comes from."""
+
+    @property
+    def row(self) -> str:
+        """As the documentation shows it."""
+        shown = f"{self.most // MIB:,} MiB" if self.most >= MIB else f"{self.most // KIB} KiB"
+        return f"| {self.what} | {shown} | {self.limits} |"
+
+
+IDLE = Held("a connection on which nothing is asked", 16 * KIB, "measured: 4 KB")
+WAITING = Held(
+    "requests that wait or are carried out, cancelled ones too, and parts of uploads that wait to be checked",
+    BACKLOG_HIGH + CANCELLED_HIGH * REQUEST_COST,
+    "`BACKLOG_HIGH`, `CANCELLED_HIGH`",
+)
+LARGEST = Held(
+    "the largest request besides: 65,536 calls in 8 MiB",
+    MAX_REQUEST + CALL_COST * MAX_CALLS,
+    "`MAX_REQUEST`, `MAX_CALLS`, `CALL_COST`",
+)
+RESULT = Held("the results of a request while they are made", RESULT_TIMES * MAX_RESULTS, "`MAX_RESULTS`")
+UNREAD = Held("answers that the client does not take", UNREAD_BYTES + MAX_MESSAGE, "`UNREAD_BYTES`, `MAX_MESSAGE`")
+GRAPH = Held("a push: its announced graph, of up to 64 MiB", GRAPH_TIMES * MAX_GRAPH, "`MAX_GRAPH`, `MAX_ANNOUNCED`")
+SEGMENT = Held("a push: the segment that is on its way or checked", MAX_TAKEN, "`MAX_TAKEN`")
+RECENT = Held("a push: texts decoded lately, and ancestry", TEXT_BYTES + MARKS_KEPT, "`TEXT_BYTES`, `MARKS_KEPT`")
+LARGE = Held(
+    "all pushes together: a record over 32 MiB that is decoded, one at a time",
+    int(TEXT_TIMES * MAX_TAKEN),
+    "`MAX_TAKEN`, `LARGE`",
+)
+
+TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, GRAPH, SEGMENT, RECENT, LARGE)

@@ -1,0 +1,114 @@
+"""What one request may still cost, and whether its client still waits for it.
+
+The problem: a few bytes can ask for minutes of work. The rule: whoever works for a client charges what it does to the
+request's `Allowance`, in every loop over what the client sent or over what is stored. An allowance has a limit on steps
+and one on decoded bytes, both in proportion to the bytes that came and to what is stored. A charge beyond a limit ends
+the request with one error; a charge for a client that is gone ends it with `Cancelled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from smartserver.errors import Cancelled, LimitExceeded
+
+STEPS: Final = 1 << 20
+"""Steps that any request may take: about half a second. A step is one revision or one parent that is looked at."""
+
+STEPS_OF_BYTE: Final = 2
+"""Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.06."""
+
+STEPS_OF_STORED: Final = 8
+"""Steps for each revision and parent of the repository. A pull walks the graph once or twice, a comparison of histories
+twice, a push once for each branch that does not move forward."""
+
+DECODED: Final = 1 << 30
+"""Bytes that a push may have decoded whatever it sent: four files of `records.limits.MAX_TAKEN`."""
+
+DECODED_OF_BYTE: Final = 1024
+"""Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
+folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
+
+CHECK: Final = 4096
+"""Steps that a loop takes before it charges them: a millisecond."""
+
+Charge = Callable[[int], None]
+"""Told how many steps were taken; ends the work by what it raises."""
+
+
+def free(steps: int) -> None:
+    """Charge nobody."""
+
+
+class Allowance:
+    """The limits of one request; charged by one thread at a time, cancelled from any."""
+
+    __slots__ = ("_decoded", "_limited", "_sent", "_steps", "_stored", "cancelled")
+
+    def __init__(self, *, limited: bool = True) -> None:
+        """`limited`: False for work that nobody asked for over a link, which can only be cancelled."""
+        self.cancelled = False
+        """Whether nobody waits for the work any more."""
+        self._limited = limited
+        self._sent = 0
+        self._stored = 0
+        self._steps = 0
+        self._decoded = 0
+
+    def __call__(self) -> None:
+        """Check that the work is still wanted.
+
+        Raises:
+            Cancelled: it is not.
+        """
+        if self.cancelled:
+            raise Cancelled
+
+    def came(self, size: int) -> None:
+        """Count bytes that the client sent."""
+        self._sent += size
+
+    def rests_on(self, stored: int) -> None:
+        """Say how many revisions and parents the repository has."""
+        self._stored = max(self._stored, stored)
+
+    def restart(self) -> None:
+        """Forget what was charged: the same work is done again, for a reason the client has no part in."""
+        self._steps = self._decoded = 0
+
+    def charge(self, steps: int) -> None:
+        """Charge steps.
+
+        Raises:
+            Cancelled: nobody waits for the work.
+            LimitExceeded: they are too many.
+        """
+        self()
+        self._steps += steps
+        most = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored
+        if self._limited and self._steps > most:
+            raise LimitExceeded("steps of work for one request", self._steps, most)
+
+    def decode(self, size: int) -> None:
+        """Charge bytes that are about to be decoded.
+
+        Raises:
+            Cancelled: nobody waits for the work.
+            LimitExceeded: they are too many.
+        """
+        self()
+        self._decoded += size
+        most = DECODED + DECODED_OF_BYTE * self._sent
+        if self._limited and self._decoded > most:
+            raise LimitExceeded("decoded bytes of one push", self._decoded, most)
+
+    @property
+    def steps(self) -> int:
+        """Charged so far."""
+        return self._steps
+
+    @property
+    def decoded(self) -> int:
+        """Bytes charged so far."""
+        return self._decoded

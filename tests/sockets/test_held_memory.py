@@ -1,0 +1,146 @@
+"""server.held: what connections of a hostile client make a real server hold, against the table it promises."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from builders import KINDS
+from dialogs import message
+from serving import Server, status_of
+from test_hard_clients import CALLS, raw
+
+from smartserver.records.announced import REVISIONS_OF_GRAPH
+from smartserver.records.check import BLOB, git_key
+from smartserver.records.delta import compress
+from smartserver.records.limits import MAX_ANNOUNCED, MAX_TAKEN
+from smartserver.records.model import BaseTag, Entry
+from smartserver.records.segment import encode_segment
+from smartserver.records.varint import encode as varint
+from smartserver.server import held
+from smartserver.server.session import CANCELLED_HIGH
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
+from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
+from smartserver.wire.limits import MAX_CALLS, MAX_FRAME, MIB
+from smartserver.wire.messages import RequestFlag, decode_failure, encode
+
+pytestmark = pytest.mark.sockets
+
+SLACK = 24 * MIB
+"""What the allocators keep of what was given back, and modules that are loaded with a first use."""
+
+
+class Hostile:
+    """One connection, by hand."""
+
+    def __init__(self, server: Server) -> None:
+        self._opened = raw(server.port)
+        self.socket, self.wire = self._opened.__enter__()
+        self._last = 0
+        self.heard: list[Event] = []
+
+    def ask(self, *calls: tuple[AnyVerb, Arguments], path: str = "p", flags: RequestFlag = RequestFlag.NONE) -> int:
+        self._last += 1
+        payload = encode(message(*calls, path=path, request=os.urandom(16), flags=flags))
+        body = bool(flags & RequestFlag.BODY)
+        for at in range(0, len(payload), MAX_FRAME):
+            more = at + MAX_FRAME < len(payload)
+            self.say(Request(self._last, payload[at : at + MAX_FRAME], body=body, more=more))
+        return self._last
+
+    def say(self, event: Event) -> None:
+        self.socket.sendall(self.wire.send(event))
+
+    def push(self, body: bytes, segments: int, flags: RequestFlag = RequestFlag.NONE) -> Event:
+        number = self.ask(*CALLS, flags=RequestFlag.BODY | flags)
+        for at in range(0, len(body), MAX_FRAME):
+            self.say(Body(number, body[at : at + MAX_FRAME]))
+        self.say(End(number, segments, len(body)))
+        return self.answer(number)
+
+    def answer(self, number: int) -> Event:
+        """The final answer, or the first frame of one."""
+        while True:
+            for event in self.heard:
+                if isinstance(event, (Reply, Error)) and event.id == number:
+                    return event
+            data = self.socket.recv(65536)
+            assert data
+            self.wire.receive_data(data)
+            while (event := self.wire.next_event()) is not None:
+                self.heard.append(event)
+
+    def close(self) -> None:
+        self._opened.__exit__(None, None, None)
+
+
+def peak(server: Server) -> int:
+    return status_of(server.process.pid)["VmHWM"] * 1024
+
+
+def test_a_graph(tmp_path: Path) -> None:
+    count = 150_000
+    ids = [hashlib.sha1(b"%d" % number).digest() for number in range(count)]
+    body = varint(count) + b"".join(b"\x14" + each + (b"\1\1" if number else b"\0") for number, each in enumerate(ids))
+    graph = varint(len(body)) + body
+    with Server(tmp_path) as server:
+        before = peak(server)
+        Hostile(server).push(graph, 0, RequestFlag.GRAPH_FIRST)
+        assert peak(server) - before < held.GRAPH_TIMES * len(graph) + SLACK
+
+
+def test_a_graph_of_too_many_revisions(tmp_path: Path) -> None:
+    body = varint(MAX_ANNOUNCED + 1) + bytes(8 * MIB)
+    with Server(tmp_path) as server:
+        before = peak(server)
+        answer = Hostile(server).push(varint(len(body)) + body, 0, RequestFlag.GRAPH_FIRST)
+        assert isinstance(answer, Error)
+        assert decode_failure(answer.payload).fault.arguments["what"] == REVISIONS_OF_GRAPH
+        assert peak(server) - before < 2 * len(body) + SLACK
+
+
+def test_zeros(tmp_path: Path) -> None:
+    """36 KB that say 1.2 GB: refused, and no more than one of them is there at a time."""
+    size, entries, frames = MAX_TAKEN // 4, [], []
+    for number in range(18):
+        text = bytes(size - number)
+        encoding, frame = compress(text)
+        key = git_key("git-sha1", BLOB, text)
+        entries.append(Entry(0, encoding, key, BLOB, BaseTag.NONE, b"", len(text), len(frame), b""))
+        frames.append(frame)
+    segment = encode_segment(b"r" * 20, (), entries, frames, KINDS)
+    with Server(tmp_path) as server:
+        before = peak(server)
+        answer = Hostile(server).push(segment, 1)
+        assert isinstance(answer, Error)
+        assert decode_failure(answer.payload).fault.arguments["what"] == "decoded bytes of one push"
+        assert peak(server) - before < held.TEXT_TIMES * size + SLACK
+
+
+def test_the_largest_request(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        before = peak(server)
+        client = Hostile(server)
+        number = client.ask(*[(server_ping, PingRequest())] * MAX_CALLS, path="")
+        assert isinstance(client.answer(number), Reply)
+        assert peak(server) - before < held.LARGEST.most + SLACK
+
+
+def test_requests_that_are_cancelled_at_once(tmp_path: Path) -> None:
+    """Each is answered; what the server holds of them is bounded, however many they are."""
+    ids = GetParentMapRequest([hashlib.sha1(b"%d" % number).digest() for number in range(4096)])
+    with Server(tmp_path) as server:
+        before = peak(server)
+        client = Hostile(server)
+        for _ in range(10 * CANCELLED_HIGH):
+            number = client.ask((repository_verify, VerifyRequest()), (repository_get_parent_map, ids))
+            client.say(Cancel(number))
+            if number % 64 == 0:
+                client.answer(number)
+        assert isinstance(client.answer(number), Error)
+        assert peak(server) - before < held.WAITING.most + held.LARGEST.most

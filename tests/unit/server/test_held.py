@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import msgspec
+
+from smartserver.records.model import Parent
+from smartserver.server.held import RESULT_TIMES, TABLE
+from smartserver.verbs.repository_get_parent_map import ParentField
+
+
+def test_the_documentation_shows_the_table() -> None:
+    page = Path(__file__).parents[3] / "doc/howto/run_a_server.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = lines.index(TABLE[0].row)
+    assert lines[start : start + len(TABLE)] == [row.row for row in TABLE]
+    assert not lines[start + len(TABLE)]
+
+
+def test_a_result_takes_some_times_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        parents = [Parent(number.to_bytes(20, "big")) for number in range(20_000)]
+        fields = [ParentField(parent.id, parent.absent) for parent in parents]
+        encoded = msgspec.msgpack.encode(fields)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < RESULT_TIMES * len(encoded)

@@ -1,0 +1,183 @@
+"""server.session, server.exchange: what is done for a connection counts until it has ended, cancelled or not."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from builders import MAIN
+from dialogs import Dialog, Served, SteppedExecutor, message
+from session_calls import INSERT, PING, code
+
+from smartserver.server import exchange
+from smartserver.server.executor import NOBODY, Lane
+from smartserver.server.fair import Client
+from smartserver.server.session import CANCELLED_HIGH
+from smartserver.server.work import RequestWork
+from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
+from smartserver.verbs.repository_missing import MissingRequest, repository_missing
+from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
+from smartserver.wire.events import Body, Cancel
+from smartserver.wire.messages import RequestFlag
+
+T = TypeVar("T")
+
+VERIFY = (repository_verify, VerifyRequest())
+
+
+class Noted(SteppedExecutor):
+    """Notes whose work it was given, and where it was to run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: set[Client] = set()
+        self.lanes: list[Lane] = []
+
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+    ) -> None:
+        self.clients.add(client)
+        self.lanes.append(lane)
+        super().run(work, done, lane, client)
+
+
+@pytest.fixture
+def executor() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+def served() -> Served:
+    served = Served()
+    line = served.history.line(4)
+    served.push(line, {MAIN: line[-1]})
+    return served
+
+
+@pytest.fixture
+def dialog(served: Served, executor: Noted) -> Dialog:
+    return Dialog(served.site, executor=executor)
+
+
+def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dialog, executor: Noted) -> None:
+    """Else two busy threads and requests that are cancelled at once make a server hold gigabytes."""
+    asked = 0
+    while dialog.reading:
+        number = dialog.begin(message(VERIFY, (repository_missing, MissingRequest(refs=[MAIN]))))
+        dialog.send(Cancel(number))
+        assert code(dialog.answer(number)) == "cancelled"
+        asked += 1
+        assert asked <= CANCELLED_HIGH + 1
+    assert asked == CANCELLED_HIGH + 1
+    assert dialog.session.idle
+    assert len(executor.waiting) == asked
+    while executor.waiting:
+        executor.step()
+    assert dialog.reading
+    assert dialog.session._backlog == 0
+    assert dialog.session._working == set()
+
+
+def test_a_cancelled_request_that_waits_holds_nothing(
+    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[RequestWork]] = []
+    begin = RequestWork.__init__
+
+    def noted(work: RequestWork, *arguments: object) -> None:
+        made.append(weakref.ref(work))
+        begin(work, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RequestWork, "__init__", noted)
+    number = dialog.begin(message(VERIFY))
+    assert made[0]() is not None
+    dialog.send(Cancel(number))
+    gc.collect()
+    assert made[0]() is None
+    executor.run_all()
+    assert code(dialog.answer(number)) == "cancelled"
+
+
+def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, executor: Noted) -> None:
+    number = dialog.begin(message(VERIFY, PING))
+    counted = dialog.session._backlog
+    assert counted >= exchange.REQUEST_COST + 2 * exchange.CALL_COST
+    dialog.send(Cancel(number))
+    assert dialog.session._backlog == counted
+    executor.run_all()
+    assert dialog.session._backlog == 0
+
+
+def test_work_for_a_lost_connection_ends_before_it_begins(
+    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the rest of a body looked at: one piece of it was given to a thread."""
+    taken: list[bytes] = []
+    monkeypatch.setattr(RequestWork, "take", lambda work, chunk: taken.append(chunk))
+    number = dialog.begin(message(INSERT, flags=RequestFlag.BODY))
+    for _ in range(5):
+        dialog.send(Body(number, b"x" * 100))
+    dialog.session.connection_lost()
+    assert len(executor.waiting) == 1
+    executor.run_all()
+    assert taken == []
+
+
+def test_all_work_of_a_connection_is_given_to_one_client(dialog: Dialog, executor: Noted, served: Served) -> None:
+    for _ in range(2):
+        dialog.begin(message(PING))
+    executor.run_all()
+    assert executor.clients == {dialog.session.client}
+    assert Dialog(served.site).session.client != dialog.session.client
+
+
+def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Noted) -> None:
+    for calls in (1, exchange.MANY_CALLS, exchange.MANY_CALLS + 1):
+        dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * calls))
+    executor.run_all()
+    assert executor.lanes == [Lane.QUICK, Lane.QUICK, Lane.CONTENT]
+
+
+def test_hundreds_of_walks_over_the_graph_are_refused(
+    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smartserver.store.allowance.STEPS", 1000)
+    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 3))
+    executor.run_all()
+    assert code(dialog.answer(number)) == "ok"
+    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 700))
+    executor.run_all()
+    assert code(dialog.answer(number)) == "ok"  # 700 calls of 30 bytes may take as many steps.
+    monkeypatch.setattr("smartserver.store.allowance.STEPS_OF_BYTE", 0)
+    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 700))
+    executor.run_all()
+    assert code(dialog.answer(number)) == "limit-exceeded"
+
+
+def test_a_result_that_is_too_long_is_never_there_whole(
+    dialog: Dialog, executor: Noted, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from smartserver.store.transaction import RepositoryTransaction
+
+    asked: list[bytes] = []
+    parents = RepositoryTransaction.parents
+
+    def noted(transaction: RepositoryTransaction, revision: bytes) -> object:
+        asked.append(revision)
+        return parents(transaction, revision)
+
+    monkeypatch.setattr(RepositoryTransaction, "parents", noted)
+    monkeypatch.setattr("smartserver.server.dispatch.MAX_RESULTS", 60)
+    ids = [served.repository().snapshot().revision(ordinal) for ordinal in range(4)]
+    for call in (
+        (repository_get_parent_map, GetParentMapRequest(ids)),
+        (repository_missing, MissingRequest(refs=[MAIN])),
+    ):
+        asked.clear()
+        number = dialog.begin(message(call))
+        executor.run_all()
+        assert code(dialog.answer(number)) == "limit-exceeded"
+        assert len(asked) == 2

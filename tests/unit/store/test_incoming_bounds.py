@@ -1,0 +1,99 @@
+"""store.incoming: what a push costs is charged as it is done, and ends when its client is gone."""
+
+from __future__ import annotations
+
+import pytest
+from builders import GIT, KINDS, SETTINGS, History, Repeatable, request_id
+
+from smartserver.errors import Cancelled, LimitExceeded
+from smartserver.records import delta, limits
+from smartserver.store import allowance as allowances
+from smartserver.store import incoming
+from smartserver.store.allowance import Allowance
+from smartserver.store.arrivals import RecentRecords
+from smartserver.store.repository import PackRepository
+from smartserver.store.upload import Upload
+from transports.memory import MemoryTransport
+
+
+def receive(allowance: Allowance, *, graph_first: bool = False) -> Upload:
+    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+    transaction = repository.begin(request_id(), "user", allowance=allowance)
+    transaction.create(GIT, KINDS, SETTINGS)
+    return repository.receive(transaction, graph_first=graph_first)
+
+
+def zeros(files: int, size: int) -> tuple[History, list[bytes]]:
+    history = History()
+    return history, [history.commit({f"file{number}": bytes(size + number) for number in range(files)}, [])]
+
+
+def test_zeros_are_decoded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowances, "DECODED", 1 << 20)
+    history, line = zeros(20, 200_000)
+    body, allowance = history.body(line), Allowance()
+    allowance.came(len(body))
+    sent = receive(allowance)
+    with pytest.raises(LimitExceeded, match="decoded bytes of one push"):
+        sent.write(body)
+    sent.abandon()
+    most = (1 << 20) + allowances.DECODED_OF_BYTE * len(body)
+    assert most < allowance.decoded < most + 210_000
+
+
+def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History()
+    line: list[bytes] = []
+    for number in range(6):
+        line.append(history.commit({"file": Repeatable(7)(50_000) + b"%d" % number}, line[-1:]))
+    charged: list[int] = []
+    for kept in (True, False):
+        allowance = Allowance()
+        sent = receive(allowance)
+        if not kept:
+            monkeypatch.setattr(sent._intake._arrivals, "recent", RecentRecords(0))
+        sent.write(history.body(line))
+        sent.abandon()
+        charged.append(allowance.decoded)
+    seen, unseen = charged
+    assert 6 * 50_000 < seen < 7 * 50_000
+    assert unseen > (1 + 2 + 3 + 4 + 5 + 6) * 50_000
+
+
+def test_a_push_ends_at_the_next_record_once_its_client_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, line = zeros(20, 1000)
+    allowance = Allowance()
+    sent = receive(allowance)
+    decoded: list[int] = []
+
+    def noted(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
+        decoded.append(length)
+        allowance.cancelled = len(decoded) == 3
+        return delta.decompress(encoding, frame, length, base)
+
+    monkeypatch.setattr(incoming, "decompress", noted)
+    with pytest.raises(Cancelled):
+        sent.write(history.body(line))
+    sent.abandon()
+    assert len(decoded) == 3
+
+
+def test_the_graph_of_a_client_that_is_gone_is_read_no_further() -> None:
+    history = History()
+    line = history.line(3000)
+    allowance = Allowance()
+    sent = receive(allowance, graph_first=True)
+    allowance.cancelled = True
+    with pytest.raises(Cancelled):
+        sent.write(history.body(line, graph_first=True))
+    assert sent.graph() is None
+    sent.abandon()
+
+
+def test_a_folder_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "MAX_REFERRING", 300)
+    history, line = zeros(20, 400)
+    sent = receive(Allowance())
+    with pytest.raises(LimitExceeded, match=f"{limits.BYTES_OF_REFERRING}: .*, expected no more than 300"):
+        sent.write(history.body(line))
+    sent.abandon()
