@@ -172,6 +172,22 @@ class Snapshot:
             self.texts.put(key, text, proved=proved)
         return Record(entry.kind, entry.key, entry.meta, text)
 
+    def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
+        """The metas of stored records, each by kind and key, from their headers, which are read in one go.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `record`.
+        """
+        rows = []
+        for kind, key in places:
+            found = self._first(record_digest(kind, key), len(self.packs))
+            if found is None:
+                raise LookupError(f"{shown(key)} is not stored")
+            rows.append(found)
+        wanted = [self._header_range(number, row, HEADER) for number, row in rows]
+        read = far.read_across(wanted)
+        return [self._header(*place, each).meta for place, each in zip(rows, read, strict=True)]
+
     def fetch(self, locations: Iterable[Location]) -> None:
         """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
 
@@ -321,25 +337,39 @@ class Snapshot:
         pack = self.packs[number]
         index = pack.index
         start, frame_at, frame_length = index.header_offsets[row], index.frame_offsets[row], index.frame_lengths[row]
-        revision = index.revision(index.row_segments[row])
         stop = frame_at + frame_length
-        fetched = self._fetched.take((number, row))
-        whole = fetched is not None or stop - start <= NEAR
-        size = stop - start if whole else min(HEADER, frame_at - start)
+        read = self._fetched.take((number, row))
+        whole = read is not None or stop - start <= NEAR
+        if read is None:
+            read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
+        entry = self._header(number, row, read)
+        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+
+    def _header_range(self, number: int, row: int, size: int) -> tuple[PackReader, int, int]:
+        """Where so many bytes of a record's header lie, or all of them where it has fewer."""
+        pack = self.packs[number]
+        start = pack.index.header_offsets[row]
+        return pack.reader, start, min(size, pack.index.frame_offsets[row] - start)
+
+    def _header(self, number: int, row: int, read: bytes) -> Entry:
+        """The header of a record, compared with the index; `read`: what was read from where it begins."""
+        pack = self.packs[number]
+        index = pack.index
+        start, most = index.header_offsets[row], index.frame_offsets[row] - index.header_offsets[row]
+        revision = index.revision(index.row_segments[row])
         while True:
-            read = pack.reader.read(start, size) if fetched is None else fetched
             try:
                 entry = decode_header(read, revision, self.root.kinds)
                 break
             except Malformed as wrong:
-                if size >= frame_at - start:
+                if len(read) >= most:
                     raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
-                size = min(size * 16, frame_at - start)
-        if entry.frame_length != frame_length or entry.length != index.lengths[row]:
+                read = pack.reader.read(start, min(len(read) * 16, most))
+        if entry.frame_length != index.frame_lengths[row] or entry.length != index.lengths[row]:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
         if record_digest(entry.kind, entry.key) != index.digest(row):
             raise _damaged(pack, start, entry, "not the key in the index")
-        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+        return entry
 
     def _decode(self, number: int, row: int, entry: Entry, frame: bytes) -> bytes:
         """The fulltext: down the chain to what is known or rests on nothing, and up again."""

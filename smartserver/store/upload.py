@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Callable
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
+from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.model import Announced, Segment
+from smartserver.records.model import Announced, Key, RevisionId, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.store.creation import Creation
@@ -41,6 +42,7 @@ class Upload:
         *,
         graph_first: bool,
         creation: Creation,
+        policy: Policy = SAFE,
     ) -> None:
         """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
 
@@ -48,7 +50,8 @@ class Upload:
         """
         self.creation = creation
         self._quarantine = quarantine
-        self._intake = Intake(transaction, quarantine)
+        self._policy = policy
+        self._intake = Intake(transaction, quarantine, policy)
         self._kinds = transaction.kinds
         self._checked = transaction.snapshot
         self._stream = SegmentStream(self._kinds, graph_first=graph_first, limit=MAX_TAKEN)
@@ -82,6 +85,15 @@ class Upload:
         if self._graph_first:
             return self._stream.graph()
         return self._seen if self._ended else None
+
+    @property
+    def warnings(self) -> dict[str, tuple[int, Key]]:
+        """Faults of what came that are no reason to refuse it: see `Judge.warnings`."""
+        return self._intake.warnings
+
+    def own_meta(self, revision: RevisionId) -> bytes | None:
+        """The meta of the own record of a revision that came; None where it did not."""
+        return self._intake.own_meta(revision)
 
     def finish(self, segments: int, size: int) -> None:
         """Make what is new durable. `segments`, `size`: what the body's end says it has.
@@ -133,7 +145,7 @@ class Upload:
             return
         quarantine = self._intake.quarantine
         assert quarantine is not None  # It holds the entry.
-        intake = Intake(transaction, self._quarantine)
+        intake = Intake(transaction, self._quarantine, self._policy)
         try:
             file = quarantine.open_pack()
             with contextlib.closing(PackReader(file, self.entry.length, quarantine.pack_path)) as pack:

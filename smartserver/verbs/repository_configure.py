@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.errors import InvalidName, LimitExceeded, NoSuchRepository, StaleEntry
 from smartserver.verbs.declare import Arguments, Context, Result, verb
 from smartserver.verbs.fields import Small, Word
 
@@ -32,7 +32,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
     old: dict[str, bytes]
 
 
-@verb("Repository.configure", own_verdict=True, errors=(LimitExceeded, NoSuchRepository, StaleEntry))
+@verb("Repository.configure", own_verdict=True, errors=(InvalidName, LimitExceeded, NoSuchRepository, StaleEntry))
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as git's `HEAD`."""
     transaction = context.transaction
