@@ -19,7 +19,7 @@ CodedError (transports.errors)
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
         ├── NoSuchRepository, NestedRepository, WrongVcs
-        ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch
+        ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch, WrongTip
         ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber, NoSuchTag
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
@@ -378,6 +378,19 @@ class MissingRevision(RepositoryError, code="missing-revision"):
 
     def __str__(self) -> str:
         return f"no revision {shown(self.revision)}"
+
+
+@dataclasses.dataclass(eq=False)
+class WrongTip(RepositoryError, code="wrong-tip"):
+    """The ref cannot point at a revision of that type: a branch of git is a commit."""
+
+    ref: bytes
+    tip: bytes
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} must point at {self.expected}; {shown(self.tip)} is {self.found}"
 
 
 @dataclasses.dataclass(eq=False)

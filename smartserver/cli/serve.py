@@ -22,6 +22,7 @@ from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import Banned
+from smartserver.records.faults import Level, Policy
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
 from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
@@ -117,6 +118,21 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/lock/*; may be "
     "repeated. Behaviours (silly, per-item...) are a client's, and banned there: -Dhpss-ban.",
 )
+@click.option(
+    "--fsck",
+    type=click.Choice([level.value for level in Level]),
+    default=Level.SAFE.value,
+    show_default=True,
+    help="Which faults of new git objects refuse a push: none, those that harm clients, or all that git fsck --strict "
+    "refuses. The others are taken with a warning.",
+)
+@click.option(
+    "--fsck-ignore",
+    "ignored",
+    multiple=True,
+    metavar="ID",
+    help="Take objects with this fault without a word; ID as git fsck says it, as hasDotgit; may be repeated.",
+)
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
@@ -133,6 +149,8 @@ def command(
     max_per_address: int,
     idle_timeout: float,
     rules: tuple[str, ...],
+    fsck: str,
+    ignored: tuple[str, ...],
     fast_open: bool,
     verbose: bool,
 ) -> None:
@@ -168,6 +186,7 @@ def command(
         _check(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
     banned = _banned(rules)
+    policy = _policy(fsck, ignored)
 
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
@@ -189,7 +208,14 @@ def command(
     reactor = cast("Reactor", untyped)
     transport = open_store(root, ctx.obj or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
-    site = Site(transport, may_create=not no_create, discipline=discipline, allows_vfs=allow_vfs, banned=banned)
+    site = Site(
+        transport,
+        may_create=not no_create,
+        discipline=discipline,
+        allows_vfs=allow_vfs,
+        banned=banned,
+        policy=policy,
+    )
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
         site.name, site.tidies = root, False
@@ -228,9 +254,9 @@ def command(
         session = stdio_shell.serve(sessions, on_streams(user(), Anonymous(anonymous) if anonymous else None))
         session.when_lost = stop
     else:
-        policy = Anonymous(anonymous or "read")
+        permitted = Anonymous(anonymous or "read")
         try:
-            listening = tcp.listen(reactor, sessions, host, port, policy)
+            listening = tcp.listen(reactor, sessions, host, port, permitted)
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -239,7 +265,7 @@ def command(
             click.echo(f"--fast-open has no effect: {unopened}", err=True)
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
-        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {policy})"
+        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {permitted})"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -338,6 +364,23 @@ def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
         return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
 
     return banned
+
+
+def _policy(level: str, ignored: tuple[str, ...]) -> Policy:
+    """What is done about faults.
+
+    Raises:
+        CommandError: one is not known.
+    """
+    if not ignored:
+        return Policy(Level(level))
+    from smartserver.records.check import known_faults
+
+    known = known_faults()
+    for fault in ignored:
+        if fault not in known:
+            raise CommandError(f"--fsck-ignore {fault!r}: no such fault; there are {', '.join(known)}")
+    return Policy(Level(level), frozenset(ignored))
 
 
 def _connections(count: int) -> str:

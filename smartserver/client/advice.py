@@ -23,6 +23,9 @@ DAY = 24 * 3600
 ENDING = ".advice"
 """What the name of the file ends with; it begins as that of the knowledge."""
 
+MOST_FAULTS = 8
+"""Faults that one line names."""
+
 MOST = 4096
 """Bytes of the file that are read: it holds a time for each kind there is."""
 
@@ -40,6 +43,8 @@ def line(advice: Advice, url: str, pack: str) -> str | None:
             words = f"it lies in {packs:,} packs: `{pack} {url}` joins them"
         case "client", {"client": str(client), "expected": str(expected)}:
             words = f"its server expects smartserver {expected} or newer here, this is {client}: update it"
+        case "faults", {"faults": dict(faults)}:
+            words = f"taken with faults that git fsck finds: {_counted(faults)}"
         case _:
             return None
     return plain(f"hpss: {url}: {words}")
@@ -54,7 +59,8 @@ def lines(
     always: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> list[str]:
-    """What is to be shown now: one line for each kind that nobody was shown within a day.
+    """What is to be shown now: one line for each kind that nobody was shown within a day. Faults are of this push, and
+    are always shown.
 
     `knowledge`: the file in which the remote is known; where nothing can be kept nothing is shown. `always`: whatever
     was shown before.
@@ -66,8 +72,24 @@ def lines(
             said.setdefault(advice.kind, words)
     if not said:
         return []
+    news = said.pop("faults", None)
+    shown = [] if news is None else [news]
+    if not said:
+        return shown
     due = _due(list(said), knowledge + ENDING, int(clock())) if knowledge is not None else []
-    return list(said.values()) if always else [said[kind] for kind in due]
+    return shown + (list(said.values()) if always else [said[kind] for kind in due])
+
+
+def _counted(faults: dict[object, object]) -> str:
+    """Faults by name: how many records have each, and the first of them."""
+    parts = []
+    for fault, said in list(faults.items())[:MOST_FAULTS]:
+        match said:
+            case [int(count), str(first)]:
+                parts.append(f"{fault} in {first}" + (f" and {count - 1:,} more" if count > 1 else ""))
+            case _:
+                parts.append(str(fault))
+    return ", ".join(parts)
 
 
 def _due(kinds: Sequence[str], path: str, now: int) -> list[str]:

@@ -23,6 +23,7 @@ from smartserver.plugins.git_options import Options
 from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
+from smartserver.records.check import rules_of
 from smartserver.vcs.git import GitRepository
 
 if TYPE_CHECKING:
@@ -157,13 +158,23 @@ class GitRemote:
             except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
                 raise CannotGoOn(f"{wrong}{BY_ID}") from None
         self._check_vcs()
-        refs = {name: value for name, value in self._knowledge.refs().items() if _sayable(name)}
+        refs = {name: value for name, value in self._knowledge.refs().items() if self._may_list(name)}
         lines = _format(self._knowledge.vcs.partition(" ")[2])
         head = self._knowledge.settings.get(HEAD, b"")
         if head in refs:
             lines.append(b"@" + head + b" HEAD")
         lines += [value[0].id.hex().encode() + b" " + name for name, value in sorted(refs.items())]
         self._answer(*lines, b"")
+
+    def _may_list(self, name: bytes) -> bool:
+        """Whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
+        if not _sayable(name):
+            return False
+        problem = rules_of(self._knowledge.vcs).ref_problem(name)
+        if problem:
+            shown = name.decode("utf-8", "backslashreplace")
+            self.terminal.say(f"hpss: {self._location.key}: the ref {shown!r} is left out: {problem}")
+        return not problem
 
     def _check_vcs(self) -> None:
         vcs = self._knowledge.vcs

@@ -25,6 +25,7 @@ from smartserver.records.check_git import GIT_CHECKS, GitRules
 from smartserver.records.check_git import TAG as TAG
 from smartserver.records.check_git import TREE as TREE
 from smartserver.records.check_git import git_key as git_key
+from smartserver.records.faults import FaultChecker
 from smartserver.records.model import Key, Kind
 from smartserver.records.rules import Rules
 
@@ -56,6 +57,21 @@ def rules_of(vcs: str) -> Rules:
 
         return BzrRules()
     return GitRules(f"git-{vcs.removeprefix('git ')}") if vcs in ("git sha1", "git sha256") else Rules()
+
+
+@functools.lru_cache(maxsize=16)
+def faults_of(vcs: str) -> FaultChecker:
+    """What looks for the faults of records of this system; it finds none where none are known."""
+    if vcs not in ("git sha1", "git sha256"):
+        return FaultChecker()
+    from smartserver.records.fsck_git import GitFaults  # Not before: git's helper judges nothing.
+
+    return GitFaults(32 if vcs == "git sha256" else 20)
+
+
+def known_faults() -> list[str]:
+    """The ids of all faults that are looked for, of any system."""
+    return sorted({fault for vcs in KINDS_OF for fault in faults_of(vcs).severities})
 
 
 def check_bytes(kind: Kind) -> int:

@@ -49,23 +49,24 @@ class BzrRules(Rules):
             raise ValueError("its meta is not empty")
         if kind == CHK:
             if is_node(text):
-                return CHK, list(read_node(text).children.values())
-            return TEXT, list(leaf_texts(text))
+                return ((CHK, None, list(read_node(text).children.values())),)
+            return ((TEXT, None, list(leaf_texts(text))),)
         if kind == INVENTORY:
             inventory = read_inventory(text)
             if inventory.revision != key:
                 raise ValueError(f"its text is the inventory of {shown(inventory.revision)}")
-            return CHK, (inventory.id_to_entry, inventory.by_name)
+            return ((CHK, None, (inventory.id_to_entry, inventory.by_name)),)
         if kind == REVISION:
-            return INVENTORY, (key,)
+            return ((INVENTORY, None, (key,)),)
         return NOTHING
 
     def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
         """Of a page, what the items name that differ."""
         if kind != CHK or meta:
             return None
-        if is_node(text):
-            found = node_changes(text, base)
-            return None if found is None else (CHK, *found)
-        found = leaf_changes(text, base)
-        return None if found is None else (TEXT, *found)
+        target = CHK if is_node(text) else TEXT
+        found = node_changes(text, base) if target == CHK else leaf_changes(text, base)
+        if found is None:
+            return None
+        now, before = found
+        return ((target, None, now),), ((target, None, before),)

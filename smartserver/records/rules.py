@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from smartserver.records.model import Key, RevisionId
 
-References = tuple[int, Sequence[Key]]
-"""The kind a record refers to, and the keys."""
+References = Sequence[tuple[int, bytes | None, Collection[Key]]]
+"""What a record refers to, in groups: the kind, the meta those records must have (None: any), and the keys."""
 
-NOTHING: Final[References] = (0, ())
+NOTHING: Final[References] = ()
 
-Changes = tuple[int, frozenset[Key], frozenset[Key]]
-"""The kind that two versions of a record refer to, and the keys that only the newer one and only the older one does."""
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+Changes = tuple[References, References]
+"""Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
 
 
 class Rules:
@@ -36,6 +39,27 @@ class Rules:
 
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
+
+    refs_are_files = False
+    """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+
+    def ref_problem(self, name: bytes) -> str:
+        """Why a ref cannot have this name; empty where it can. NUL and the length were checked before."""
+        return "it has a control character" if _CONTROL.search(name) else ""
+
+    def setting_problem(self, name: str, value: bytes) -> str:
+        """Why a setting cannot have this value; empty where it can."""
+        del name, value
+        return ""
+
+    def tip_meta(self, ref: bytes) -> bytes | None:
+        """The meta that the own record of this ref's tip must have; None: any."""
+        del ref
+        return None
+
+    def type_name(self, meta: bytes) -> str:
+        """What a record with this meta is called in a message."""
+        return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents a revision's own record names.
@@ -61,7 +85,7 @@ class Rules:
         return NOTHING
 
     def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
-        """What a record refers to that its base, of the same kind, does not; None: `references` of both say it.
+        """What a record refers to and its base, of the same kind and meta, does not; None: `references` of both say.
 
         `base`: the text of a record whose references were read before, for it was proved.
 

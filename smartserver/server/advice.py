@@ -6,9 +6,12 @@ Each gives nothing where there is nothing to say, which is nearly always: an ans
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
+from smartserver.errors import shown
+from smartserver.records.model import Key
 from smartserver.store import format as formats
 from smartserver.store.document import Root
 from smartserver.store.format import Format
@@ -48,6 +51,13 @@ def of_client(agent: msgspec.Raw | None) -> Advice | None:
     if said is None or _numbers(said[1]) >= _numbers(OLDEST_CLIENT):
         return None
     return Advice("client", {"client": said[1], "expected": OLDEST_CLIENT})
+
+
+def of_faults(found: Mapping[str, tuple[int, Key]]) -> Advice | None:
+    """What is said of a push whose records have faults that are no reason to refuse it."""
+    if not found:
+        return None
+    return Advice("faults", {"faults": {fault: [count, shown(first)] for fault, (count, first) in found.items()}})
 
 
 def _numbers(version: str) -> list[int]:

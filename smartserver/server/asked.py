@@ -143,13 +143,20 @@ class Asked:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
 
-    def reply(self, outcomes: list[Outcome], changes: Changes | None, root: Root | None = None) -> Reply:
-        """The message of an answer; None where there is no repository. `root`: the one it was made from."""
+    def reply(
+        self,
+        outcomes: list[Outcome],
+        changes: Changes | None,
+        root: Root | None = None,
+        advice: Advice | None = None,
+    ) -> Reply:
+        """The message of an answer; None where there is no repository. `root`: the one it was made from; `advice`: what
+        is to be said besides."""
         return Reply(
             outcomes,
             None if changes is None else state_of(changes),
             capabilities=self.capabilities(),
-            advice=[] if root is None else self._advice(root),
+            advice=[*([] if root is None else self._advice(root)), *([] if advice is None else [advice])],
         )
 
     def _advice(self, root: Root) -> list[Advice]:

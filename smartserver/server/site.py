@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import smartserver
 from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
+from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
 from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
@@ -106,6 +107,8 @@ class Site:
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
     """Dates changes, in seconds since the epoch."""
+    policy: Policy = SAFE
+    """What is done about faults of new records."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
@@ -316,5 +319,10 @@ class Site:
         with self._guard:
             repository = self._open.get(name)
         return repository or PackRepository(
-            self._counted, name, discipline=self.discipline, clock=self.wall_clock, texts=self.texts
+            self._counted,
+            name,
+            discipline=self.discipline,
+            clock=self.wall_clock,
+            texts=self.texts,
+            policy=self.policy,
         )

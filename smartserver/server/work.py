@@ -13,6 +13,7 @@ from smartserver.errors import CorruptRecord
 from smartserver.records.model import Announced
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
+from smartserver.server.advice import of_faults
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.executor import Lane
@@ -25,7 +26,7 @@ from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload
 from smartserver.verbs.declare import Body
-from smartserver.wire.messages import Failure, Outcome, Reply, RequestFlag
+from smartserver.wire.messages import Advice, Failure, Outcome, Reply, RequestFlag
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -155,20 +156,22 @@ class RequestWork:
 
         repository = asked.find().repository
         # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
-        return self._committed(
-            repository.commit(asked.id, asked.age(), asked.access.user, plan, upload, asked.progress)
-        )
+        committed = repository.commit(asked.id, asked.age(), asked.access.user, plan, upload, asked.progress)
+        advice = None if upload is None else of_faults(upload.warnings)
+        if advice is not None:
+            log.info("%s by %s: taken with faults: %s", self.description, asked.access.user, advice.arguments["faults"])
+        return self._committed(committed, advice)
 
-    def _committed(self, committed: Committed) -> Answer:
+    def _committed(self, committed: Committed, advice: Advice | None = None) -> Answer:
         asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
         try:
             gone = committed.view.root.deleted  # By this request, or since it was carried out.
             changes = None if gone else committed.changes_since(asked.known)
-            reply = asked.reply(outcomes, changes, None if gone else committed.view.root)
+            reply = asked.reply(outcomes, changes, None if gone else committed.view.root, advice)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)
-            reply = asked.reply(outcomes, None)
+            reply = asked.reply(outcomes, None, advice=advice)
         return Answer(reply, changed=asked.find().repository if committed.swapped else None)
 
     # -- refusals

@@ -150,6 +150,11 @@ class Arrivals:
             and self._read(self._offsets[number], place.size) == frame
         )
 
+    def meta(self, kind: int, key: Key) -> bytes | None:
+        """The meta of a record's first copy; None where it did not come."""
+        number = self.first(kind, key)
+        return None if number is None else self._known_metas[self._metas[number]]
+
     def length(self, kind: int, key: Key) -> int:
         """Bytes of a record's text; 0 where it did not come."""
         number = self.first(kind, key)

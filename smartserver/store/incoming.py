@@ -9,13 +9,14 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import check_bytes, rules_of, verify_record
 from smartserver.records.delta import compress, decompress
+from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import (
     BYTES_OF_RECORD,
     BYTES_OF_REFERRING,
@@ -33,6 +34,7 @@ from smartserver.store.document import PackEntry
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
+from smartserver.store.judge import Judge
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Location, Snapshot
@@ -55,8 +57,10 @@ TWICE = "its revision is sent twice"
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
-    def __init__(self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine]) -> None:
-        """`quarantine` makes one; asked for with the first new segment."""
+    def __init__(
+        self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE
+    ) -> None:
+        """`quarantine` makes one; asked for with the first new segment. `policy`: what is done about faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
         self._checks = [check_bytes(kind) for kind in self._kinds]
@@ -70,6 +74,9 @@ class Intake:
         self._ordinals: dict[RevisionId, int] = {}
         self._references = ReferenceCache()
         self._arrivals = Arrivals(self._read, self._stored_record)
+        self._judge = Judge(
+            transaction.vcs, policy, self._is_stored, lambda kind, key: self._arrivals.record(kind, key)
+        )
         self._make_quarantine = quarantine
         self._draft: DraftPack | None = None
         self._content = b""
@@ -83,6 +90,16 @@ class Intake:
     def quarantine(self) -> Quarantine | None:
         """Where the new segments are; None while there are none."""
         return None if self._draft is None else self._draft.quarantine
+
+    @property
+    def warnings(self) -> dict[str, tuple[int, Key]]:
+        """Faults of new records that are no reason to refuse them: see `Judge.warnings`."""
+        return self._judge.warnings
+
+    def own_meta(self, revision: RevisionId) -> bytes | None:
+        """The meta of the own record of a revision that came; None where it did not."""
+        kind = self._rules.own_kind
+        return None if kind is None else self._arrivals.meta(kind, revision)
 
     def take(self, segment: Segment, content: bytes) -> None:
         """Check one segment; a new one is written, unless a base was missing before.
@@ -174,7 +191,7 @@ class Intake:
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds, lambda kind, key: self._stored_row(kind, key) is not None)
+            return DraftPack(quarantine, self._kinds, self._is_stored)
         except BaseException:
             quarantine.discard()
             raise
@@ -197,7 +214,8 @@ class Intake:
         return parents
 
     def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
-        return SegmentProof(self._rules, segment, self._ancestry.reach(ordinal), self._copies, self._references)
+        reach = self._ancestry.reach(ordinal)
+        return SegmentProof(self._rules, segment, reach, self._copies, self._metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         if self._snapshot is not None and self._snapshot.far:
@@ -238,6 +256,7 @@ class Intake:
             at += entry.frame_length
         check_own_record(self._rules, segment, proof.own)
         proof.finish()
+        self._judge.finish(segment.revision)
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
@@ -260,6 +279,7 @@ class Intake:
         base = None if base_key is None else self._base(entry.kind, base_key)
         record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
+        self._judge.look(proof.revision, record, base)
         if self._conflicts[entry.kind]:
             self._refuse_conflict(entry, record)
         if self._kinds[entry.kind].base:
@@ -400,6 +420,13 @@ class Intake:
         came = self._arrivals.ordinals(kind, key)
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
+    def _metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
+        """The metas of records that are in the stream or stored."""
+        came = [self._arrivals.meta(*place) for place in places]
+        stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
+        rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
+        return [next(rest) if meta is None else meta for meta in came]
+
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
         if found is None:
@@ -411,6 +438,9 @@ class Intake:
         if location is None or self._snapshot is None:
             return None
         return self._snapshot.record(location)
+
+    def _is_stored(self, kind: int, key: Key) -> bool:
+        return self._stored_row(kind, key) is not None
 
     def _stored_row(self, kind: int, key: Key) -> Row | None:
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)

@@ -141,7 +141,7 @@ class Transaction(Protocol):
         """
 
     def nested(self, name: bytes) -> bytes | None:
-        """A ref of which `name` would be a part (of `a/b`, `a` is one) or that would be a part of it, or None."""
+        """A ref that cannot be there with `name`: a client that keeps refs in files has no place for `a` and `a/b`."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Whether it is stored or announced."""
@@ -162,6 +162,7 @@ class Transaction(Protocol):
         Raises:
             Unsupported: a kind's check is not one this release knows.
             WrongVcs: one of another `vcs` exists.
+            InvalidName: a setting names a ref that cannot be one.
         """
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
@@ -169,8 +170,9 @@ class Transaction(Protocol):
 
         Raises:
             NoSuchRepository: there is none.
-            InvalidName: not 1 to 1,024 bytes, or NUL in it.
+            InvalidName: not 1 to 1,024 bytes, NUL in it, or not a name the repository's VCS allows.
             MissingRevision: a tip is neither stored nor announced.
+            WrongTip: a tip is of a type that this ref cannot point at.
         """
 
     def map_kind(self, name: str) -> str | None:
@@ -284,6 +286,7 @@ class Transaction(Protocol):
 
         Raises:
             NoSuchRepository: there is none.
+            InvalidName: it names a ref that cannot be one.
         """
 
     def delete(self) -> None:

@@ -9,10 +9,11 @@ on down to the files.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
+from smartserver.records import rules
 from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
 from smartserver.records.rules import Rules
 from smartserver.store.ancestry import Reach
@@ -20,10 +21,16 @@ from smartserver.store.ancestry import Reach
 REFERENCES_KEPT = 200_000
 """Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago."""
 
-References = tuple[int, frozenset[Key]]
-"""The kind a record refers to, and the keys."""
+Group = tuple[int, bytes | None, frozenset[Key]]
+"""The kind a record refers to, the meta those records must have (None: any), and the keys."""
 
-NOTHING: Final[References] = (0, frozenset())
+References = tuple[Group, ...]
+"""What a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
+
+NOTHING: Final[References] = ()
+
+Place = tuple[int, Key]
+"""The kind and the key of a record."""
 
 
 class ReferenceCache:
@@ -32,25 +39,47 @@ class ReferenceCache:
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._limit = limit
         self._size = 0
-        self._found: OrderedDict[tuple[int, Key], tuple[bytes, References]] = OrderedDict()
+        self._found: OrderedDict[tuple[int, Key, Key], tuple[bytes, References, References]] = OrderedDict()
 
     def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
         """What is kept of that record; nothing where it had another meta, which the key need not prove."""
-        found = self._found.get((kind, key))
-        if found is None or (meta is not None and found[0] != meta):
-            return None
-        self._found.move_to_end((kind, key))
-        return found[1]
+        found = self.get_changes(kind, key, b"", meta)
+        return None if found is None else found[0]
 
     def put(self, kind: int, key: Key, meta: bytes, found: References) -> None:
         """Keep what a record refers to."""
-        if (kind, key) in self._found:
+        self.put_changes(kind, key, b"", meta, (found, NOTHING))
+
+    def get_changes(
+        self, kind: int, key: Key, base: Key, meta: bytes | None = None
+    ) -> tuple[References, References] | None:
+        """What is kept of a record on that base: what only the record and what only the base refers to."""
+        place = (kind, key, base)
+        found = self._found.get(place)
+        if found is None or (meta is not None and found[0] != meta):
+            return None
+        self._found.move_to_end(place)
+        return found[1:]
+
+    def put_changes(self, kind: int, key: Key, base: Key, meta: bytes, changes: tuple[References, References]) -> None:
+        """Keep how a record differs from its base in what it refers to."""
+        place = (kind, key, base)
+        if place in self._found:
             return
-        self._found[kind, key] = meta, found
-        self._size += len(found[1]) + 1
+        self._found[place] = (meta, *changes)
+        self._size += _count(changes)
         while self._size > self._limit:
-            _, (_, dropped) = self._found.popitem(last=False)
-            self._size -= len(dropped[1]) + 1
+            _, (_, *dropped) = self._found.popitem(last=False)
+            self._size -= _count(dropped)
+
+
+def _count(changes: Sequence[References]) -> int:
+    """What an entry of the cache counts for."""
+    count = 1
+    for groups in changes:
+        for _, _, keys in groups:
+            count += len(keys)
+    return count
 
 
 def check_own_record(rules: Rules, segment: Segment, own: Record | None) -> None:
@@ -83,7 +112,7 @@ class SegmentProof:
     """The proof of one segment: its entries in order, then `finish`.
 
     `reach`: the revision and its ancestors. `copies`: the ordinals of the revisions before this one that introduced a
-    record.
+    record. `metas`: the metas of records that an ancestor introduced, asked for together.
     """
 
     def __init__(
@@ -92,6 +121,7 @@ class SegmentProof:
         segment: Segment,
         reach: Reach,
         copies: Callable[[int, Key], Iterable[int]],
+        metas: Callable[[Sequence[Place]], Sequence[bytes]],
         cache: ReferenceCache,
     ) -> None:
         self.revision = segment.revision
@@ -100,13 +130,17 @@ class SegmentProof:
         self._segment = segment
         self._reach = reach
         self._copies = copies
+        self._metas = metas
         self._cache = cache
         self.own: Record | None = None
         """The record that is the revision itself, once it came."""
-        self._own: set[tuple[int, Key]] = set()
-        self._granted: list[References] = []
+        self._own: dict[Place, bytes] = {}
+        """The records of this revision so far, with their metas."""
+        self._bases: dict[Place, bytes] = {}
+        """Records that some of them are based on, with their metas."""
+        self._granted: list[Group] = []
         """What records of ancestors refer to."""
-        self._needed: list[tuple[Entry, References]] = []
+        self._needed: list[tuple[Entry, Group]] = []
 
     def base(self, entry: Entry) -> Key | None:
         """The key of an entry's base; None where it has none.
@@ -127,7 +161,7 @@ class SegmentProof:
 
     def claim(self, entry: Entry) -> None:
         """Take an entry as introduced without looking at what it is."""
-        self._own.add((entry.kind, entry.key))
+        self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
         """Take an entry that was found to be what its key says; `base`: the record it is based on, if any.
@@ -135,7 +169,9 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        if base is None or entry.kind not in self._rules.content_keys:
+        if base is not None:
+            self._bases[base.kind, base.key] = base.meta
+        if base is None or entry.kind not in self._rules.content_keys or base.meta != entry.meta:
             # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
             self._need(entry, self.references(record), NOTHING)
             return
@@ -145,34 +181,40 @@ class SegmentProof:
             raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
         if changes is None:
             self._need(entry, self.references(record), self.references(base))
-        else:
-            kind, now, before = changes
-            self._need(entry, (kind, now), (kind, before))
+            return
+        now, before = (_frozen(groups) for groups in changes)
+        if self._rules.may_refer(entry.kind, entry.meta):
+            self._cache.put_changes(entry.kind, entry.key, base.key, entry.meta, (now, before))
+        self._need(entry, now, before)
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
-        needed = NOTHING
+        needed, granted = NOTHING, NOTHING
         if self._rules.may_refer(entry.kind, entry.meta):
-            cached = self._cache.get(entry.kind, entry.key, entry.meta)
-            if cached is None:
-                return False
-            needed = cached
-        granted = self._cache.get(entry.kind, base_key) if needed[1] and base_key is not None else None
-        self._need(entry, needed, granted or NOTHING)
+            changes = None if base_key is None else self._cache.get_changes(entry.kind, entry.key, base_key, entry.meta)
+            if changes is not None:
+                needed, granted = changes
+            else:
+                cached = self._cache.get(entry.kind, entry.key, entry.meta)
+                if cached is None:
+                    return False
+                needed = cached
+                if needed and base_key is not None:
+                    granted = self._cache.get(entry.kind, base_key) or NOTHING
+        self._need(entry, needed, granted)
         return True
 
     def _need(self, entry: Entry, needed: References, granted: References) -> None:
         """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
         self.claim(entry)
-        kind, keys = needed
-        if granted[1]:
-            base = (entry.kind, self._segment.base_of(entry))
-            if base not in self._own:
-                self._granted.append(granted)
-            if granted[0] == kind:
-                keys -= granted[1]
-        if keys:
-            self._needed.append((entry, (kind, keys)))
+        if granted and (entry.kind, self._segment.base_of(entry)) not in self._own:
+            self._granted += granted
+        for kind, meta, keys in needed:
+            for granted_kind, granted_meta, known in granted:
+                if granted_kind == kind and granted_meta == meta:
+                    keys -= known
+            if keys:
+                self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
         """What a record refers to.
@@ -182,35 +224,67 @@ class SegmentProof:
         """
         found = self._cache.get(record.kind, record.key, record.meta)
         if found is None:
-            rules = self._rules
             try:
-                kind, keys = rules.references(record.kind, record.key, record.meta, record.text)
+                groups = self._rules.references(record.kind, record.key, record.meta, record.text)
             except ValueError as wrong:
                 raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
-            found = (kind, frozenset(keys)) if keys else NOTHING
-            if record.kind in rules.content_keys and rules.may_refer(record.kind, record.meta):
+            found = _frozen(groups)
+            if record.kind in self._rules.content_keys and self._rules.may_refer(record.kind, record.meta):
                 self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
     def finish(self) -> None:
-        """Prove that everything referred to is here.
+        """Prove that everything referred to is here and of the type it must have.
 
         Raises:
-            MissingReference: it is not.
+            MissingReference: it is not here.
+            CorruptRecord: it is of another type.
+            CorruptFile, TransportError: the store is damaged or failed.
         """
-        proved: set[tuple[int, Key]] = set()
-        for entry, (kind, keys) in self._needed:
+        own, bases = self._own, self._bases
+        proved: set[tuple[int, bytes | None, Key]] = set()
+        # An ancestor introduced these, but nothing of an ancestor that was looked at says what they are.
+        unknown: dict[Place, list[tuple[Entry, bytes]]] = {}
+        for entry, (kind, meta, keys) in self._needed:
             for key in keys:
                 place = (kind, key)
-                if place in self._own or place in proved:
-                    continue
-                if not self._reaches(kind, key):
-                    raise MissingReference(self.revision, entry.key, key)
-                proved.add(place)
+                found = own.get(place)
+                if found is None:
+                    if (kind, meta, key) in proved:
+                        continue
+                    proved.add((kind, meta, key))
+                    if self._is_granted(kind, meta, key):
+                        continue
+                    found = bases.get(place)
+                    if found is None:
+                        if not self._reaches(kind, key):
+                            raise MissingReference(self.revision, entry.key, key)
+                        if meta is not None:
+                            unknown.setdefault(place, []).append((entry, meta))
+                        continue
+                if meta is not None and found != meta:
+                    raise self._wrong_type(entry, key, found, meta)
+        if unknown:
+            for (place, wanted), found in zip(unknown.items(), self._metas(list(unknown)), strict=True):
+                for entry, meta in wanted:
+                    if found != meta:
+                        raise self._wrong_type(entry, place[1], found, meta)
+
+    def _wrong_type(self, entry: Entry, key: Key, found: bytes, wanted: bytes) -> CorruptRecord:
+        name = self._rules.type_name
+        why = f"it refers to {shown(key)} as {name(wanted)}, which is {name(found)}"
+        return CorruptRecord(self.revision, entry.key, why)
+
+    def _is_granted(self, kind: int, meta: bytes | None, key: Key) -> bool:
+        """Whether a record of an ancestor refers to that one as a record of that type."""
+        for granted_kind, granted_meta, keys in self._granted:
+            if granted_kind == kind and granted_meta == meta and key in keys:
+                return True
+        return False
 
     def _reaches(self, kind: int, key: Key) -> bool:
         # Loops, not `any`: asked three times a record.
-        for granted, keys in self._granted:
+        for granted, _, keys in self._granted:
             if kind == granted and key in keys:
                 return True
         has = self._reach.has
@@ -218,6 +292,10 @@ class SegmentProof:
             if has(ordinal):
                 return True
         return False
+
+
+def _frozen(groups: rules.References) -> References:
+    return tuple([(kind, meta, frozenset(keys)) for kind, meta, keys in groups if keys])
 
 
 class UnreachableBase(Exception):

@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.records.faults import SAFE, Policy
 from smartserver.records.model import Announced
 from smartserver.store import recovery, upkeep
 from smartserver.store.allowance import Allowance
@@ -76,9 +77,11 @@ class PackRepository:
         clock: Callable[[], float] = time.time,
         randomness: Callable[[int], bytes] = os.urandom,
         texts: TextCache | None = None,
+        policy: Policy = SAFE,
     ) -> None:
         """`discipline`: how its root will be swapped if it is made here; None: `file` where the store can lock files,
-        else `folder`. `clock`: seconds since the epoch; `texts`: a cache to share with other repositories.
+        else `folder`. `clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`:
+        what is done about faults of new records.
         """
         self.path = path
         self.folder = transport.child(path) if path else transport
@@ -89,6 +92,7 @@ class PackRepository:
         self.clock = clock
         self.randomness = randomness
         self._states = States(self.file, texts if texts is not None else TextCache())
+        self._policy = policy
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -217,6 +221,7 @@ class PackRepository:
             partial(self._quarantine, request, creation),
             graph_first=graph_first,
             creation=creation,
+            policy=self._policy,
         )
 
     def earlier(self, request: bytes, age: int) -> Committed | None:
@@ -457,7 +462,9 @@ class PackRepository:
     def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
         allowance = None if upload is None else upload.allowance
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced, self.file.line, allowance)
+        own_meta = None if upload is None else upload.own_meta
+        line = self.file.line
+        transaction = RepositoryTransaction(self.path, state.snapshot, announced, line, allowance, own_meta)
         return transaction, plan(transaction)
 
     def _view(self, state: State) -> RootView:

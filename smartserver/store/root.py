@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import RefValue
 from smartserver.store import log as swap_log
 from smartserver.store.document import (
@@ -34,6 +34,7 @@ from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
 from smartserver.store.model import Changes, RefChange, Seen
 from smartserver.store.tables import (
     INLINE,
+    OVERHEAD,
     DraftTable,
     Lookup,
     OpenTable,
@@ -48,6 +49,10 @@ from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
+MAX_STATE = 60 << 20
+"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
+1,000,000 refs of 60 bytes are 57.2 MiB; 4 MiB are left for what else a reply says."""
+
 DROPPED_KEPT = 24 * 3600 * 1000
 """Milliseconds a file no root names any more is kept for those who read an older root."""
 
@@ -352,6 +357,8 @@ class DraftRoot:
         self.incarnation = root.incarnation
         self.entry: LogEntry | None = None
         """What the log will say of this change."""
+        self._grown = 0
+        """Bytes by which refs and entries of maps grew."""
         self._changed: list[LogChange] = []
         self._described: list[LogChange] = []
         """Changes of settings and new maps, which may be made without an entry of the log."""
@@ -375,6 +382,8 @@ class DraftRoot:
             raise ValueError(f"the map {table.removeprefix(MAP)!r} was never declared")
         old = self.tables[table].get(key)
         if old != new:
+            self._grown += len(new or b"") - len(old or b"") + (len(key) if old is None else 0)
+            self._grown -= len(key) if new is None else 0
             self.tables[table].put(key, new)
             self._changed.append(LogChange(table, key, old, new))
 
@@ -420,9 +429,11 @@ class DraftRoot:
         """The document, and the files to be made durable before it.
 
         Raises:
-            LimitExceeded: it would take more than 64 KiB although everything that can lies in files.
+            LimitExceeded: it would take more than 64 KiB although everything that can lies in files, or its refs and
+                maps would take more than a reply can carry.
             CorruptFile, TransportError: a table that must be folded cannot be read.
         """
+        self._check_state()
         for name, table in list(self.tables.items()):
             if table.file is None and table.size() >= INLINE:
                 self._fold_table(name)
@@ -431,6 +442,17 @@ class DraftRoot:
             if len(_encode(root)) <= FOLD_AT or not self._fold_largest():
                 encode_root(root)  # Refuses what is too large before anything is written.
                 return root, files
+
+    def _check_state(self) -> None:
+        """Refuse more than a reply can carry; what is too large already may become smaller.
+
+        A table's file has ten bytes an entry besides key and value, a reply at most eight. What a change replaces or
+        removes of a file is counted until the file is written again: 64 KiB at most.
+        """
+        size = sum(table.held() for name, table in self.tables.items() if name != DROPPED)
+        size += sum(len(name.encode()) + len(value) + OVERHEAD for name, value in self.settings.items())
+        if size > MAX_STATE and self._grown > 0:
+            raise LimitExceeded("bytes of refs, map entries and settings of a repository", size, MAX_STATE)
 
     def _fold_largest(self) -> bool:
         """Move what takes most of the root to a file; False when nothing is left to move."""

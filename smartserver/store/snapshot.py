@@ -209,6 +209,27 @@ class Snapshot:
             self.texts.put(key, text, proved=proved)
         return Record(entry.kind, entry.key, entry.meta, text)
 
+    def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
+        """The metas of stored records, each by kind and key, from their headers, which are read in one go.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `record`.
+        """
+        rows: list[tuple[int, IndexRow, bytes]] = []
+        for kind, key in places:
+            digest = record_digest(kind, key)
+            found = self._first(digest, len(self.packs))
+            if found is None:
+                raise LookupError(f"{shown(key)} is not stored")
+            rows.append((found[0], self.packs[found[0]].index.at(found[1]), digest))
+        read = far.read_across(
+            [
+                (self.packs[number].reader, said.header_offset, min(HEADER, said.frame_offset - said.header_offset))
+                for number, said, _ in rows
+            ]
+        )
+        return [self._header(*row, each).meta for row, each in zip(rows, read, strict=True)]
+
     def fetch(self, locations: Iterable[Location]) -> None:
         """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
 
@@ -370,27 +391,33 @@ class Snapshot:
     def _load(self, number: int, row: int, said: IndexRow, digest: bytes) -> tuple[Entry, bytes]:
         """The header and the frame of a record, compared with what the index says of it."""
         pack = self.packs[number]
-        index = pack.index
-        start, frame_at, frame_length, length, _, segment, *_ = said
-        revision = index.revision(segment)
+        start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
         stop = frame_at + frame_length
-        fetched = self._fetched.take((number, row))
-        whole = fetched is not None or stop - start <= NEAR
-        size = stop - start if whole else min(HEADER, frame_at - start)
+        read = self._fetched.take((number, row))
+        whole = read is not None or stop - start <= NEAR
+        if read is None:
+            read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
+        entry = self._header(number, said, digest, read)
+        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+
+    def _header(self, number: int, said: IndexRow, digest: bytes, read: bytes) -> Entry:
+        """The header of a record, compared with the index; `read`: what was read from where it begins."""
+        pack = self.packs[number]
+        start, most = said.header_offset, said.frame_offset - said.header_offset
+        revision = pack.index.revision(said.segment)
         while True:
-            read = pack.reader.read(start, size) if fetched is None else fetched
             try:
                 entry = decode_header(read, revision, self.root.kinds)
                 break
             except Malformed as wrong:
-                if size >= frame_at - start:
+                if len(read) >= most:
                     raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
-                size = min(size * 16, frame_at - start)
-        if entry.frame_length != frame_length or entry.length != length:
+                read = pack.reader.read(start, min(len(read) * 16, most))
+        if entry.frame_length != said.frame_length or entry.length != said.length:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
         if record_digest(entry.kind, entry.key) != digest:
             raise _damaged(pack, start, entry, "not the key in the index")
-        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+        return entry
 
     def _decode(self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes) -> bytes:
         """The fulltext: down the chain to what is known or rests on nothing, and up again."""

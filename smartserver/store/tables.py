@@ -367,6 +367,10 @@ class DraftTable:
         held: Mapping[bytes, bytes | None] = self.inline if self.file is None else self.changes
         return sum(len(key) + len(value or b"") + OVERHEAD for key, value in held.items())
 
+    def held(self) -> int:
+        """Bytes of its keys and values with what any encoding adds to them, at most."""
+        return (0 if self.file is None else self.file.length) + self.size()
+
     def fold(self, name: bytes, *, into_file: bool = False) -> bytes | None:
         """Apply the changes: into the root where the result is small, else into a new file with that name.
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
+    InvalidName,
     MissingParents,
     MissingRevision,
     NoSuchRepository,
     Unsupported,
     WrongMapKind,
+    WrongTip,
     WrongVcs,
 )
 from smartserver.records.check import CHECKS, KINDS_OF, rules_of
 from smartserver.records.content import READABLE, Content, content_of
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.records.rules import Rules
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
@@ -48,8 +51,10 @@ class RepositoryTransaction:
         announced: Sequence[Announced] = (),
         line: str = "",
         allowance: Allowance | None = None,
+        own_meta: Callable[[RevisionId], bytes | None] | None = None,
     ) -> None:
-        """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out."""
+        """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out. `own_meta`: the
+        meta of the own record of a revision that came."""
         self.allowance = allowance or Allowance(limited=False)
         """What the request may still cost."""
         self.snapshot = snapshot
@@ -75,6 +80,7 @@ class RepositoryTransaction:
         self._lines: dict[RevisionId, LeftHand] = {}
         self._path = path
         self._format = line
+        self._own_meta = own_meta
         self._announced = announced
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
@@ -130,6 +136,8 @@ class RepositoryTransaction:
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
+        if not rules_of(self.vcs).refs_are_files:
+            return None
         for above in _folders_of(name):
             if self.ref(above) is not None:
                 return above
@@ -154,6 +162,8 @@ class RepositoryTransaction:
         if known is not None and known != tuple(kinds):
             raise WrongVcs(self._path, _described(vcs, known), _described(vcs, kinds))
         if not self.exists:
+            for name, value in settings.items():
+                _check_setting(vcs, name, value)
             self.created = (vcs, tuple(kinds), dict(settings))
             return True
         if self.vcs != vcs:
@@ -165,8 +175,8 @@ class RepositoryTransaction:
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
         stored = self._stored_ref(name)
         check_name(name)
-        for tip in value or ():
-            self._ordinal(tip.id)
+        if value:
+            self._check_ref(name, value)
         if value is not None:
             value = tuple(sorted(value, key=lambda tip: tip.id))
         if self._folders is not None:
@@ -177,6 +187,26 @@ class RepositoryTransaction:
             self.changes.pop(name, None)
         else:
             self.changes[name] = value or None
+
+    def _check_ref(self, name: bytes, value: RefValue) -> None:
+        """Check that a ref may have this name and these tips."""
+        rules = rules_of(self.vcs)
+        problem = rules.ref_problem(name)
+        if problem:
+            raise InvalidName(name, problem)
+        wanted = rules.tip_meta(name)
+        for tip in value:
+            self._ordinal(tip.id)
+            found = None if wanted is None else self._meta_of(rules, tip.id)
+            if wanted is not None and found is not None and found != wanted:
+                raise WrongTip(name, tip.id, rules.type_name(found), rules.type_name(wanted))
+
+    def _meta_of(self, rules: Rules, revision: RevisionId) -> bytes | None:
+        """The meta of a revision's own record; None where that is still on its way."""
+        found = None if self._own_meta is None else self._own_meta(revision)
+        if found is None and rules.own_kind is not None and self.is_stored(revision):
+            (found,) = self._present().metas([(rules.own_kind, revision)])
+        return found
 
     def maps(self) -> list[str]:
         stored = [] if self.created is not None else self._present().view.maps
@@ -336,6 +366,8 @@ class RepositoryTransaction:
         )
 
     def set_setting(self, name: str, value: bytes | None) -> None:
+        if value is not None:
+            _check_setting(self.vcs, name, value)
         if self.created is not None:
             self.created[2].pop(name, None)
             if value is not None:
@@ -463,6 +495,12 @@ def _folders_of(name: bytes) -> list[bytes]:
     """What of a ref's name could be another ref: `a/b/c` lies below `a/b` and `a`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def _check_setting(vcs: str, name: str, value: bytes) -> None:
+    problem = rules_of(vcs).setting_problem(name, value)
+    if problem:
+        raise InvalidName(value, f"{name} cannot name it: {problem}")
 
 
 def _described(vcs: str, kinds: Sequence[Kind]) -> str:

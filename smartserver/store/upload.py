@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
+from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.model import Announced, Segment
+from smartserver.records.model import Announced, Key, RevisionId, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.store.creation import Creation
@@ -42,6 +43,7 @@ class Upload:
         *,
         graph_first: bool,
         creation: Creation,
+        policy: Policy = SAFE,
     ) -> None:
         """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
 
@@ -51,7 +53,8 @@ class Upload:
         self.allowance = transaction.allowance
         """What it may still cost."""
         self._quarantine = quarantine
-        self._intake = Intake(transaction, quarantine)
+        self._policy = policy
+        self._intake = Intake(transaction, quarantine, policy)
         self._kinds = transaction.kinds
         self._checked = transaction.snapshot
         self._stream = SegmentStream(
@@ -90,6 +93,15 @@ class Upload:
         if self._graph_first:
             return self._stream.graph()
         return self._seen if self._ended else None
+
+    @property
+    def warnings(self) -> dict[str, tuple[int, Key]]:
+        """Faults of what came that are no reason to refuse it: see `Judge.warnings`."""
+        return self._intake.warnings
+
+    def own_meta(self, revision: RevisionId) -> bytes | None:
+        """The meta of the own record of a revision that came; None where it did not."""
+        return self._intake.own_meta(revision)
 
     def finish(self, segments: int, size: int) -> None:
         """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has.
@@ -139,7 +151,7 @@ class Upload:
             return
         quarantine = self._intake.quarantine
         assert quarantine is not None  # It holds the entry.
-        intake = Intake(transaction, self._quarantine)
+        intake = Intake(transaction, self._quarantine, self._policy)
         try:
             with contextlib.closing(quarantine.open_pack()) as file:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)

@@ -248,7 +248,7 @@ class _Verification:
         self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
     ) -> None:
         reach = self._ancestry.reach(ordinal)
-        proof = SegmentProof(self._rules, segment, reach, snapshot.introducers, self._references)
+        proof = SegmentProof(self._rules, segment, reach, snapshot.introducers, snapshot.metas, self._references)
         own: Record | None = None
         at = offset + segment.frames_at
         whole = True
@@ -279,6 +279,8 @@ class _Verification:
             proof.finish()
         except (CorruptRecord, WrongParents, MissingReference) as wrong:
             self._at(pack, offset, wrong)
+        except (CorruptFile, TransportError) as wrong:
+            self._at(pack, offset, f"what it refers to cannot be read: {damage(wrong)}")
 
     def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         kind = self._root.kinds[entry.kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository
+from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip
 from smartserver.records.model import Tip
 from smartserver.verbs.declare import Arguments, Context, Result, verb
 from smartserver.verbs.fields import Id, RefName, Small
@@ -26,7 +26,7 @@ class BranchCreateResult(Result, frozen=True, array_like=True):
 @verb(
     "Branch.create",
     own_verdict=True,
-    errors=(AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository),
+    errors=(AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip),
 )
 def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
     """Make a ref with its content, tip and attributes at once: nothing empty or half-made is ever visible.

@@ -11,6 +11,7 @@ from smartserver.errors import (
     NoSuchBranch,
     NoSuchRepository,
     StaleLease,
+    WrongTip,
 )
 from smartserver.records.model import Tip
 from smartserver.verbs.declare import Arguments, Context, Result, verb
@@ -47,6 +48,7 @@ class SetLastRevisionResult(Result, frozen=True, array_like=True):
         NoSuchBranch,
         NoSuchRepository,
         StaleLease,
+        WrongTip,
     ),
 )
 def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.errors import AccessDenied, InvalidName, LimitExceeded, NoSuchRepository, StaleEntry
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import Small, Word
 
@@ -32,7 +32,11 @@ class ConfigureResult(Result, frozen=True, array_like=True):
     old: dict[str, bytes]
 
 
-@verb("Repository.configure", own_verdict=True, errors=(AccessDenied, LimitExceeded, NoSuchRepository, StaleEntry))
+@verb(
+    "Repository.configure",
+    own_verdict=True,
+    errors=(AccessDenied, InvalidName, LimitExceeded, NoSuchRepository, StaleEntry),
+)
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as git's `HEAD`.
 

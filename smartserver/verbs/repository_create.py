@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, LimitExceeded, NestedRepository, Unsupported, WrongVcs
+from smartserver.errors import AccessDenied, InvalidName, LimitExceeded, NestedRepository, Unsupported, WrongVcs
 from smartserver.records.model import Kind
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import MAX_KINDS, Small, Word
@@ -35,7 +35,7 @@ class CreateResult(Result, frozen=True, array_like=True):
     created: bool
 
 
-@verb("Repository.create", errors=(AccessDenied, LimitExceeded, NestedRepository, Unsupported, WrongVcs))
+@verb("Repository.create", errors=(AccessDenied, InvalidName, LimitExceeded, NestedRepository, Unsupported, WrongVcs))
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Make a repository, or accept one of the same VCS that is there.
 

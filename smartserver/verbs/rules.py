@@ -38,8 +38,9 @@ def move(
     Raises:
         NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.
         AccessDenied: the user may not.
-        InvalidName: another ref has the name as a part of its own, or the other way round.
+        InvalidName: no ref can have the name, or another has it as a part of its own, or the other way round.
         MissingRevision: the tip is neither stored nor sent.
+        WrongTip: the ref cannot point at a revision of that type.
         NoSuchRepository: there is none.
     """
     transaction = context.transaction
@@ -57,8 +58,7 @@ def move(
         if create is Create.NO:
             raise NoSuchBranch(name)
         context.require(Permission.CREATE, name)
-        # A client that keeps refs in files has no place for both: nobody could clone the repository.
-        other = transaction.nested(name) if transaction.vcs.startswith("git ") else None
+        other = transaction.nested(name)
         if other is not None:
             raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
     else:

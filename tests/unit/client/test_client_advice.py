@@ -22,6 +22,11 @@ FORMAT = Advice("format", {"format": "1", "newest": "2"})
         (PACKS, "it lies in 1,234 packs: `brz pack hpss://h:1/project` joins them"),
         (CLIENT, "its server expects smartserver 0.2 or newer here, this is 0.1: update it"),
         (FORMAT, "its format is 1, the newest is 2: on its server `smartserver upgrade` renews it"),
+        (
+            Advice("faults", {"faults": {"badTimezone": [3, "ab12"], "badEmail": [1, "cd34"]}}),
+            "taken with faults that git fsck finds: badTimezone in ab12 and 2 more, badEmail in cd34",
+        ),
+        (Advice("faults", {"faults": {"x": "?"}}), "taken with faults that git fsck finds: x"),
         (Advice("client", {"client": "0.1\n\x1b[2J", "expected": "0.2"}), None),
     ],
 )
@@ -75,3 +80,12 @@ def test_where_nothing_can_be_kept_nothing_is_shown(tmp_path: Path) -> None:
     for known in (None, f"{tmp_path}/absent/known"):
         assert lines([PACKS], URL, "brz pack", known) == []
         assert len(lines([PACKS], URL, "brz pack", known, always=True)) == 1
+
+
+def test_faults_are_of_this_push_and_always_shown(tmp_path: Path) -> None:
+    faults = Advice("faults", {"faults": {"badTimezone": [3, "ab12"]}})
+    for knowledge in (str(tmp_path / "known"), None):
+        for _ in range(2):
+            assert len(lines([faults], URL, "brz pack", knowledge)) == 1
+    assert len(lines([faults, PACKS], URL, "brz pack", str(tmp_path / "known"))) == 2
+    assert len(lines([faults, PACKS], URL, "brz pack", str(tmp_path / "known"))) == 1

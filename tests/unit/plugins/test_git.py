@@ -77,6 +77,15 @@ def test_an_object_format_that_is_none_is_no_word_of_a_line(vcs: str) -> None:
     assert conversation.answers.getvalue() == b""
 
 
+@pytest.mark.parametrize("name", [b"refs/heads/a..b", b"refs/heads/../../x", b"trunk", b"refs/heads/" + b"n" * 251])
+def test_a_ref_that_git_refuses_is_left_out_and_said(name: bytes) -> None:
+    """One that an older server took: git would refuse the whole list for it, or the files of the others."""
+    conversation = Conversation("list\n", FakeRemote({MAIN: key(1), name: key(2)}))
+    assert conversation.run() == ["@refs/heads/main HEAD", f"{key(1).hex()} refs/heads/main", ""]
+    (said,) = conversation.said
+    assert said.startswith(f"hpss: hpss://h:1/x: the ref {name.decode()!r} is left out: ")
+
+
 def test_a_repository_of_another_system() -> None:
     remote = FakeRemote({}, vcs="hg")
     for lines, here in (

@@ -124,4 +124,4 @@ def test_of_another_system_nothing_is_known() -> None:
     assert not rules.content_keys | rules.of_revision
     assert not rules.may_refer(0, COMMIT)
     assert rules.own_parents(b"key", COMMIT, b"tree") == ()
-    assert rules.references(0, b"key", COMMIT, b"tree") == (0, ())
+    assert rules.references(0, b"key", COMMIT, b"tree") == ()

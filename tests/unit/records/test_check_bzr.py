@@ -55,20 +55,20 @@ def test_a_revision_under_another_key() -> None:
     ],
 )
 def test_references(record: Record, kind: int, keys: list[bytes]) -> None:
-    found, needed = RULES.references(*record)
-    assert (found, list(needed)) == (kind, keys)
+    ((found, meta, needed),) = RULES.references(*record)
+    assert (found, meta, list(needed)) == (kind, None, keys)
     assert RULES.may_refer(record.kind, record.meta)
 
 
 def test_a_page_of_pages_refers_to_pages() -> None:
     pages = [b"sha1:" + b"%040x" % number for number in range(3)]
     text = b"chknode:\n65536\n1\n700\n\n\0\0%b\n0\0%b\n\xff\0%b\n" % tuple(pages)
-    assert RULES.references(CHK, b"key", b"", text) == (CHK, pages)
+    assert RULES.references(CHK, b"key", b"", text) == ((CHK, None, pages),)
 
 
 @pytest.mark.parametrize("record", [NAMES_1, README_2, Record(SIGNATURE, b"joe@example.org-1", b"", b"signed")])
 def test_no_references(record: Record) -> None:
-    assert not RULES.references(*record)[1]
+    assert not any(keys for _, _, keys in RULES.references(*record))
 
 
 def test_texts_and_signatures_refer_to_nothing() -> None:

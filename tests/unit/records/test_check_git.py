@@ -6,6 +6,8 @@ import hashlib
 from binascii import hexlify
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from smartserver.records.check_git import BLOB, COMMIT, TAG, TREE, GitRules
 
@@ -30,6 +32,11 @@ def entry(mode: bytes, name: bytes, key: bytes) -> bytes:
     return mode + b" " + name + b"\0" + key
 
 
+def needs(meta: bytes, text: bytes, rules: GitRules = GIT) -> dict[bytes, list[bytes]]:
+    """What an object needs, by the type that must be."""
+    return {wanted: list(keys) for _, wanted, keys in rules.references(0, A, meta, text) if wanted and keys}
+
+
 # ---- parents
 
 
@@ -49,16 +56,19 @@ def test_a_parent_may_come_twice() -> None:
 def test_sha256_parents() -> None:
     text = b"tree " + hexlify(A256) + b"\nparent " + hexlify(B256) + b"\nauthor x\n\n"
     assert GIT256.own_parents(A256, COMMIT, text) == (B256,)
-    assert GIT256.references(0, A256, COMMIT, text) == (0, (A256,))
+    assert needs(COMMIT, text, GIT256) == {TREE: [A256], COMMIT: [B256]}
     with pytest.raises(ValueError, match="commit"):
         GIT.own_parents(A, COMMIT, text)
 
 
-@pytest.mark.parametrize(("target", "parents"), [(b"commit", (B,)), (b"tag", (B,)), (b"tree", ()), (b"blob", ())])
-def test_parents_of_a_tag(target: bytes, parents: tuple[bytes, ...]) -> None:
+@pytest.mark.parametrize(
+    ("target", "meta", "parents"),
+    [(b"commit", COMMIT, (B,)), (b"tag", TAG, (B,)), (b"tree", TREE, ()), (b"blob", BLOB, ())],
+)
+def test_parents_of_a_tag(target: bytes, meta: bytes, parents: tuple[bytes, ...]) -> None:
     text = b"object " + hexlify(B) + b"\ntype " + target + b"\ntag v1\ntagger x\n\nwords\n"
     assert GIT.own_parents(A, TAG, text) == parents
-    assert GIT.references(0, A, TAG, text) == (0, (B,))
+    assert needs(TAG, text) == {meta: [B]}
 
 
 @pytest.mark.parametrize("meta", [TREE, BLOB])
@@ -103,45 +113,123 @@ def test_all_but_blobs_may_refer() -> None:
 # ---- references
 
 
-def test_commit_refers_to_its_tree_only() -> None:
-    assert GIT.references(0, A, COMMIT, SIGNED_MERGE) == (0, (A,))
+def test_commit_refers_to_its_tree_and_parents() -> None:
+    assert needs(COMMIT, SIGNED_MERGE) == {TREE: [A], COMMIT: [B, C]}
 
 
 def test_tree_refers_to_all_but_submodules() -> None:
     text = entry(b"100644", b"a", A) + entry(b"160000", b"module", B) + entry(b"40000", b"sub", C)
-    assert list(GIT.references(0, A, TREE, text)[1]) == [A, C]
+    assert needs(TREE, text) == {BLOB: [A], TREE: [C]}
 
 
 def test_submodule_mode_in_a_name_is_no_submodule() -> None:
     text = entry(b"100644", b"160000 x", A) + entry(b"100644", b"b", B)
-    assert list(GIT.references(0, A, TREE, text)[1]) == [A, B]
+    assert needs(TREE, text) == {BLOB: [A, B]}
 
 
-@pytest.mark.parametrize("mode", [b"100664", b"100600", b"040000", b"0100644", b"120000", b"755", b"0"])
-def test_odd_modes_are_read(mode: bytes) -> None:
-    assert list(GIT.references(0, A, TREE, entry(mode, b".git", A) + entry(b"100644", b"..", B))[1]) == [A, B]
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        (b"100664", BLOB),
+        (b"100600", BLOB),
+        (b"0100644", BLOB),
+        (b"120000", BLOB),
+        (b"040000", TREE),
+        (b"40755", TREE),
+        # Git takes what is neither file, link nor folder for a submodule.
+        (b"755", None),
+        (b"0", None),
+        (b"60000", None),
+        (b"0160000", None),
+    ],
+)
+def test_odd_modes_are_read_as_git_reads_them(mode: bytes, wanted: bytes | None) -> None:
+    text = entry(mode, b".git", A) + entry(b"100644", b"..", B)
+    expected = {BLOB: [B]} if wanted is None else {BLOB: [A, B]} if wanted == BLOB else {BLOB: [B], TREE: [A]}
+    assert needs(TREE, text) == expected
+
+
+def test_a_mode_that_git_cuts_off_is_none() -> None:
+    """Git keeps the lower bits of it: a folder to git, which nobody would have proved to be there."""
+    with pytest.raises(ValueError, match="tree"):
+        GIT.references(0, A, TREE, entry(b"1040000", b"a", A))
+
+
+def test_a_line_that_is_half_a_parent_is_refused() -> None:
+    """Git's clients read no such commit."""
+    text = b"tree " + hexlify(A) + b"\nparent 12\nauthor x\n\n"
+    with pytest.raises(ValueError, match="commit"):
+        GIT.own_parents(A, COMMIT, text)
+
+
+@pytest.mark.parametrize("rest", [b"\ntype commit\ntagger x", b"\ntype tag\ntag \n"])
+def test_a_tag_that_no_client_reads(rest: bytes) -> None:
+    with pytest.raises(ValueError, match="tag"):
+        GIT.own_parents(A, TAG, b"object " + hexlify(A) + rest)
+
+
+# ---- how a tree differs from its base
+
+
+def test_a_tree_with_other_objects_under_its_names() -> None:
+    before = entry(b"100644", b"a", A) + entry(b"40000", b"b", B) + entry(b"160000", b"m", A)
+    after = entry(b"100644", b"a", C) + entry(b"40000", b"b", A) + entry(b"160000", b"m", B)
+    assert GIT.changes(0, TREE, after, before) == (
+        ((0, BLOB, {C}), (0, TREE, {A})),
+        ((0, BLOB, {A}), (0, TREE, {B})),
+    )
+    assert GIT.changes(0, TREE, after, after) == ((), ())
+    assert GIT.changes(0, COMMIT, after, before) is None
+
+
+def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
+    before = entry(b"100644", b"a", A) + entry(b"100644", b"b", B)
+    others = [
+        before + entry(b"100644", b"c", A),
+        entry(b"100644", b"x", A) + entry(b"100644", b"b", B),
+        entry(b"100755", b"a", A) + entry(b"100644", b"b", B),
+        entry(b"40000", b"ab", A) + entry(b"100644", b"b", B),
+    ]
+    assert [GIT.changes(0, TREE, each, before) for each in others] == [None] * 4
+
+
+@given(st.data())
+def test_changes_are_the_difference_of_the_references(data: st.DataObject) -> None:
+    ids = st.binary(min_size=20, max_size=20).map(lambda key: b"\0" + key[1:-1] + b" ")
+    modes = st.sampled_from([b"100644", b"40000", b"160000", b"120000"])
+    names = data.draw(st.lists(st.tuples(modes, st.sampled_from([b"a", b"40000 b", b"c c", b"d"])), max_size=5))
+    keys = [data.draw(st.tuples(ids, ids)) for _ in names]
+    old = b"".join(entry(*name, key[0]) for name, key in zip(names, keys, strict=True))
+    new = b"".join(entry(*name, key[1]) for name, key in zip(names, keys, strict=True))
+    changes = GIT.changes(0, TREE, new, old)
+    assert changes is not None
+    for wanted in (BLOB, TREE):
+        now, before = ({key for _, meta, keys in each if meta == wanted for key in keys} for each in changes)
+        assert {*needs(TREE, new).get(wanted, ())} - {*needs(TREE, old).get(wanted, ())} <= now
+        assert now <= {*needs(TREE, new).get(wanted, ())}
+        assert before <= {*needs(TREE, old).get(wanted, ())}
 
 
 def test_padded_submodule_mode() -> None:
-    assert list(GIT.references(0, A, TREE, entry(b"0160000", b"module", A) + entry(b"100644", b"b", B))[1]) == [B]
+    assert needs(TREE, entry(b"0160000", b"module", A) + entry(b"100644", b"b", B)) == {BLOB: [B]}
 
 
 def test_ids_with_every_byte() -> None:
     ids = [bytes([n]) * 20 for n in range(256)]
     text = b"".join(entry(b"100644", b"%d" % n, key) for n, key in enumerate(ids))
-    assert list(GIT.references(0, A, TREE, text)[1]) == ids
+    assert needs(TREE, text) == {BLOB: ids}
 
 
 def test_sha256_tree() -> None:
     text = entry(b"100644", b"a", A256) + entry(b"40000", b"b", B256)
-    assert list(GIT256.references(0, A256, TREE, text)[1]) == [A256, B256]
+    assert needs(TREE, text, GIT256) == {BLOB: [A256], TREE: [B256]}
     with pytest.raises(ValueError, match="tree"):
         GIT.references(0, A, TREE, text)
 
 
 def test_empty_tree_and_blob_refer_to_nothing() -> None:
-    assert list(GIT.references(0, A, TREE, b"")[1]) == []
-    assert list(GIT.references(0, A, BLOB, entry(b"100644", b"a", A))[1]) == []
+    assert needs(TREE, b"") == {}
+    assert needs(BLOB, entry(b"100644", b"a", A)) == {}
 
 
 @pytest.mark.parametrize(
@@ -164,4 +252,4 @@ def test_no_tree(text: bytes) -> None:
 
 def test_large_tree_is_read_in_one_go() -> None:
     text = b"".join(entry(b"100644", b"name%d" % n, A) for n in range(50_000))
-    assert len(GIT.references(0, A, TREE, text)[1]) == 50_000
+    assert len(needs(TREE, text)[BLOB]) == 50_000

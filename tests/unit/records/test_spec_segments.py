@@ -52,8 +52,9 @@ def test_its_frames_hold_what_its_keys_say() -> None:
     assert commit.key == segment.revision
     rules = rules_of("git sha1")
     assert rules.own_parents(commit.key, commit.meta, decoded[0]) == (segment.parents[0].id,)
-    assert [*rules.references(0, commit.key, commit.meta, decoded[0])[1]] == [tree.key]
-    assert [*rules.references(0, tree.key, tree.meta, decoded[1])[1]] == [blob.key]
+    needed = rules.references(0, commit.key, commit.meta, decoded[0])
+    assert needed == ((0, tree.meta, (tree.key,)), (0, commit.meta, (segment.parents[0].id,)))
+    assert rules.references(0, tree.key, tree.meta, decoded[1]) == ((0, blob.meta, [blob.key]), (0, tree.meta, []))
     assert decoded[2] == README.replace(b"Another", b"A second")
 
 

@@ -11,6 +11,8 @@ from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
+from smartserver.records.check_git import GitRules
+from smartserver.records.rules import Rules
 from smartserver.server import dispatch
 from smartserver.server.access import Access
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -43,6 +45,12 @@ def here(tip: bytes, rule: Rule = Rule.FF) -> Call:
 
 def opened(answer: Reply | Failure, call: int = 0) -> OpenResult:
     return msgspec.msgpack.decode(done(answer).outcomes[call].result, type=OpenResult)
+
+
+@pytest.fixture(autouse=True)
+def any_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Branches with names as Breezy's have, in the repository of the samples."""
+    monkeypatch.setattr(GitRules, "ref_problem", Rules.ref_problem)
 
 
 @pytest.fixture

@@ -176,7 +176,11 @@ def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = 
 
 
 def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
-    calls = [set_ref(b"one", line[1]), set_ref(MAIN, line[1]), set_ref(b"two", line[2], create=Create.NO)]
+    calls = [
+        set_ref(b"refs/heads/one", line[1]),
+        set_ref(MAIN, line[1]),
+        set_ref(b"refs/heads/two", line[2], create=Create.NO),
+    ]
     outcomes = decide(prepare(message(*calls)), context(served))
     assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
     assert outcomes[0].fault is None
@@ -186,17 +190,17 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
 
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
     calls = [
-        (branch_create, BranchCreateRequest(b"one", line[1])),
-        set_ref(b"one", line[2], create=Create.NO),
-        (branch_delete, BranchDeleteRequest(b"one", line[2])),
-        (branch_create, BranchCreateRequest(b"one", line[0])),
+        (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
+        set_ref(b"refs/heads/one", line[2], create=Create.NO),
+        (branch_delete, BranchDeleteRequest(b"refs/heads/one", line[2])),
+        (branch_create, BranchCreateRequest(b"refs/heads/one", line[0])),
     ]
     assert run(served, *calls) == [Status.DONE] * 4
 
 
 def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
     with pytest.raises(Refused) as caught:
-        run(served, set_ref(MAIN, line[1]), set_ref(b"two", line[2], create=Create.NO))
+        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=Create.NO))
     assert caught.value.fault.code == "refused"
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
 
@@ -211,7 +215,7 @@ def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[by
 def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: list[bytes]) -> None:
     wrong = msgspec.structs.replace(CREATE, vcs="hg")
     with pytest.raises(Refused) as caught:
-        run(served, set_ref(b"one", line[1]), (repository_create, wrong))
+        run(served, set_ref(b"refs/heads/one", line[1]), (repository_create, wrong))
     assert caught.value.fault.code == "wrong-vcs"
     assert caught.value.outcomes == []
 
@@ -227,7 +231,7 @@ def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: lis
 
 
 def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
-    calls = [set_ref(b"one", line[1]), set_ref(MAIN, line[1]), set_ref(b"two", line[1])]
+    calls = [set_ref(b"refs/heads/one", line[1]), set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[1])]
     with pytest.raises(Refused) as caught:
         run(served, *calls, flags=RequestFlag.ATOMIC)
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED, Status.NOT_DONE]

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, message, numbered
-from session_calls import BODY, CREATION, INSERT, done, known, refused, set_ref
+from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
 from smartserver.errors import KnownRevisions
+from smartserver.records.check_git import COMMIT
 from smartserver.records.segment import encode_graph
 from smartserver.server.site import Site
+from smartserver.store import root
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -25,7 +27,7 @@ from smartserver.verbs.repository_list import ListRequest, ListResult, repositor
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, Cancel, End
-from smartserver.wire.messages import Failure, Reply, RequestFlag, Status
+from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode
 from transports.errors import NoSpace
 
 
@@ -313,3 +315,47 @@ def test_a_listing_over_the_wire(dialog: Dialog, served: Served, line: list[byte
     assert [(each.path, each.refs) for each in result.repositories] == [("project", [MAIN]), ("team/other", [MAIN])]
     assert answer.state is None
     assert refused(dialog.ask(message((repository_list, ListRequest()), path="../x"))).code == "invalid-path"
+
+
+def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_read(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that would make the state larger than a reply is refused, with one line; all before it are there."""
+    monkeypatch.setattr(root, "MAX_STATE", 600 << 10)
+    answers = [
+        dialog.ask(
+            message(
+                *[set_ref(line[1], b"refs/tags/%d/%03d-" % (batch, number) + b"x" * 230) for number in range(280)],
+                request=numbered(10 + batch),
+            )
+        )
+        for batch in range(10)
+    ]
+    refusals = [answer for answer in answers if isinstance(answer, Failure)]
+    taken = len(answers) - len(refusals)
+    assert taken in range(5, 10)
+    assert answers[:taken] == [answer for answer in answers if isinstance(answer, Reply)]
+    for each in refusals:
+        assert each.fault.code == "limit-exceeded"
+        assert each.fault.arguments["limit"] == 600 << 10
+        assert each.state is None  # It was told before, and is large.
+    assert len(served.refs()) == 1 + 280 * taken
+    assert len(encode(done(dialog.ask(message(PULL, request=numbered(30)))))) < 600 << 10
+    # Less is always taken.
+    gone = branch_delete, BranchDeleteRequest(b"refs/tags/0/000-" + b"x" * 230)
+    done(dialog.ask(message(gone, request=numbered(31))))
+
+
+def test_faults_that_are_taken_are_said_in_the_answer(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    history = served.history
+    text = history.objects[line[3]].text
+    tree = text.split(b"\n")[0]
+    odd = history.add(COMMIT, tree + b"\nauthor A <a@b> 1 +051800\ncommitter A <a@b> 1 +0000\n\nodd\n")
+    history.parents[odd] = ()
+    brought = [odd, *dict.fromkeys(history.closure(bytes.fromhex(tree[5:].decode())))]
+    history.introduced[odd] = [(key, b"") for key in brought]
+    request = message(INSERT, set_ref(odd, b"refs/heads/odd"), flags=BODY)
+    answer = done(dialog.ask(request, history.body([odd]), 1))
+    assert [each for each in answer.advice if each.kind == "faults"] == [
+        Advice("faults", {"faults": {"badTimezone": [1, odd.hex()]}})
+    ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import pytest
 from builders import GIT, History
@@ -44,7 +45,9 @@ class Case:
         self.ancestry.add([])
         self.ancestry.add([0])
         self.copies: dict[Key, list[int]] = {}
+        self.metas: dict[Key, bytes] = {}
         self.asked: list[Key] = []
+        self.headers: list[Key] = []
         self.cache = ReferenceCache()
 
     def proof(self, *entries: Entry) -> SegmentProof:
@@ -53,7 +56,12 @@ class Case:
             return self.copies.get(key, [])
 
         listed = segment(b"r2", *entries, parents=(Parent(b"r0"),))
-        return SegmentProof(RULES, listed, self.ancestry.reach(2), copies, self.cache)
+        return SegmentProof(RULES, listed, self.ancestry.reach(2), copies, self.read_metas, self.cache)
+
+    def read_metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
+        """Blobs, where nothing else is said."""
+        self.headers += [key for _, key in places]
+        return [self.metas.get(key, BLOB) for _, key in places]
 
 
 def test_a_base_of_an_ancestor() -> None:
@@ -184,17 +192,17 @@ def test_other_systems_have_no_own_record() -> None:
 def test_the_reference_cache_is_bounded() -> None:
     cache = ReferenceCache(limit=10)
     for number in range(10):
-        cache.put(0, b"k%d" % number, b"", (0, frozenset((b"a", b"b"))))
+        cache.put(0, b"k%d" % number, b"", ((0, None, frozenset((b"a", b"b"))),))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
-    cache.put(0, b"new", b"", (0, frozenset((b"c",))))
+    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    cache.put(0, b"new", b"", ((0, None, frozenset((b"c",))),))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
     cache.put(0, b"k7", b"", NOTHING)
-    assert cache.get(0, b"k7") == (0, frozenset((b"a", b"b")))
+    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
     assert cache.get(0, b"k7", b"x") is None
-    assert cache.get(0, b"k7", b"") == (0, frozenset((b"a", b"b")))
-    cache.put(0, b"large", b"", (0, frozenset(bytes((number,)) for number in range(20))))
+    assert cache.get(0, b"k7", b"") == ((0, None, frozenset((b"a", b"b"))),)
+    cache.put(0, b"large", b"", ((0, None, frozenset(bytes((number,)) for number in range(20))),))
     assert cache.get(0, b"large") is None
 
 
@@ -215,7 +223,7 @@ class BzrCase(Case):
         entries = [Entry(r.kind, 0, r.key, r.meta, *tags.get(r.kind, (0, b"")), len(r.text), 9, b"") for r in records]
         listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0, ())
         rules = rules_of("bzr 2a")
-        proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.cache)
+        proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.read_metas, self.cache)
         for each, record in zip(entries, records, strict=True):
             proof.add(each, record, None if proof.base(each) is None else old)
         own = next((record for record in records if (record.kind, record.key) == (REVISION, SECOND[0].key)), None)

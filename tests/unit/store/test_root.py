@@ -5,12 +5,14 @@ import pytest
 from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, randomness, request, seen, tip
 
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
-from smartserver.records.model import RefValue, Tip
+from smartserver.records.model import RefValue, Tip, encode_ref
+from smartserver.store import root as root_module
 from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root
 from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
 from smartserver.store.model import RefChange, Seen
 from smartserver.store.root import FOLD_AT, RootView, next_root, ref_changes, tombstone
 from smartserver.store.swap import RootFile
+from smartserver.wire.limits import MAX_MESSAGE
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport
 from transports.memory import MemoryTransport
@@ -512,3 +514,48 @@ def test_a_root_file_gives_what_was_written() -> None:
     file = make(MemoryTransport(), {MAIN: tip(1)})
     assert isinstance(file, RootFile)
     assert file.read() == new_root(MemoryTransport(), {MAIN: tip(1)})[0]
+
+
+# ---- a state that no reply can carry
+
+
+def long_names(count: int, start: int = 0) -> dict[bytes, RefValue | None]:
+    return {b"refs/tags/%06d-" % number + b"x" * 900: tip(number) for number in range(start, start + count)}
+
+
+def test_a_state_too_large_for_a_reply_is_refused_by_who_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_module, "MAX_STATE", 1 << 20)
+    view = first()
+    for number in range(10):
+        view = applied(
+            view.transport, next_root(view, now=NOW, refs=long_names(100, number * 100), log=entry(number + 1)).finish()
+        )
+    with pytest.raises(
+        LimitExceeded, match=r"bytes of refs, map entries and settings of a repository: \d+, expected"
+    ) as caught:
+        next_root(view, now=NOW, refs=long_names(200, 5000), log=entry(20)).finish()
+    assert caught.value.limit == 1 << 20
+    assert caught.value.value > 1 << 20
+    # Whatever does not make it larger is taken, also where it is too large already.
+    monkeypatch.setattr(root_module, "MAX_STATE", 1 << 10)
+    name = next(iter(long_names(1)))
+    moved = applied(view.transport, next_root(view, now=NOW, refs={name: tip(7)}, log=entry(21)).finish())
+    assert (
+        len(applied(moved.transport, next_root(moved, now=NOW, refs={name: None}, log=entry(22)).finish()).refs())
+        == 1000
+    )
+
+
+def test_what_is_counted_is_not_less_than_a_reply_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = first()
+    monkeypatch.setattr(root_module, "MAX_STATE", 0)
+    maps: dict[str, dict[bytes, bytes | None]] = {"tags": {b"k%d" % n: b"v" * n for n in range(0, 70_000, 7000)}}
+    for refs in (many(3), many(2000), long_names(50)):
+        with pytest.raises(LimitExceeded) as caught:
+            next_root(view, now=NOW, refs=refs, maps=maps, declare={"tags": "opaque"}, log=entry(1)).finish()
+        said = {name: encode_ref(value) for name, value in refs.items() if value is not None}
+        assert caught.value.value >= len(msgspec.msgpack.encode((said, maps)))
+
+
+def test_the_limit_leaves_room_in_a_message() -> None:
+    assert root_module.MAX_STATE + (4 << 20) <= MAX_MESSAGE

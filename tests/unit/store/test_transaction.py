@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 from bzr_builders import BzrHistory
@@ -13,6 +15,7 @@ from smartserver.errors import (
     WrongMapKind,
     WrongVcs,
 )
+from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Kind, Parent, Tip
 from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
@@ -344,3 +347,88 @@ def test_what_a_client_is_told_of_maps(repository: PackRepository, history: Hist
     push(repository, history, [], first=lambda made: made.remove_entries(MAIN))
     assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}
     assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}
+
+
+BAD_GIT_NAMES = [
+    b"main",
+    b"refs/main",
+    b"heads/main",
+    b"refs/heads/a..b",
+    b"refs/heads/../../x",
+    b"refs/heads/a\nb",
+    b"refs/heads/a b",
+    b"refs/heads/.a",
+    b"refs/.a/b",
+    b"refs/heads/a.lock",
+    b"refs/heads/a.lock/b",
+    b"refs/heads/a/",
+    b"refs/heads//a",
+    b"/refs/heads/a",
+    b"refs/heads/a.",
+    b"refs/heads/a@{b",
+    b"refs/heads/a~",
+    b"refs/heads/a^",
+    b"refs/heads/a:b",
+    b"refs/heads/a?",
+    b"refs/heads/a*",
+    b"refs/heads/a[",
+    b"refs/heads/a\\b",
+    b"refs/heads/\x7f",
+    b"refs/heads/" + b"n" * 251,
+]
+GOOD_GIT_NAMES = [
+    b"refs/heads/a",
+    b"refs/heads/a.b",
+    b"refs/heads/a./b",
+    b"refs/heads/@",
+    b"refs/heads/-x",
+    b"refs/heads/a@b",
+    b"refs/a/b",
+    b"refs/heads/{}",
+    b"refs/heads/caf\xe9",
+    b"refs/heads/lock",
+    b"refs/heads/.lockx"[:11] + b"x",
+    b"refs/heads/" + b"n" * 250,
+]
+
+
+@pytest.mark.parametrize("name", BAD_GIT_NAMES)
+def test_names_that_git_refuses(repository: PackRepository, line: list[bytes], name: bytes) -> None:
+    transaction = begin(repository)
+    with pytest.raises(InvalidName) as caught:
+        transaction.set_ref(name, (Tip(line[0]),))
+    assert caught.value.name == name
+    with pytest.raises(InvalidName, match="HEAD cannot name it"):
+        transaction.set_setting("HEAD", name)
+    transaction.set_ref(name, None)  # One that an older release took can be removed.
+
+
+@pytest.mark.parametrize("name", [*BAD_GIT_NAMES[:-1], *GOOD_GIT_NAMES])
+def test_the_same_as_git_check_ref_format(repository: PackRepository, line: list[bytes], name: bytes) -> None:
+    done = subprocess.run([b"git", b"check-ref-format", name], check=False)
+    expected = done.returncode == 0 and name.startswith(b"refs/") and name.count(b"/") > 1
+    try:
+        begin(repository).set_ref(name, (Tip(line[0]),))
+        taken = True
+    except InvalidName:
+        taken = False
+    assert taken == expected == (name in GOOD_GIT_NAMES)
+
+
+def test_other_systems_have_other_names() -> None:
+    repository = PackRepository(MemoryTransport(), "bzr")
+    transaction = begin(repository)
+    transaction.create("bzr 2a", KINDS_OF["bzr 2a"], {"HEAD": b"."})
+    for name in (b"trunk", b"a..b", b"."):
+        with pytest.raises(MissingRevision):  # The name is taken.
+            transaction.set_ref(name, (Tip(b"r"),))
+    with pytest.raises(InvalidName, match="control character"):
+        transaction.set_ref(b"a\nb", (Tip(b"r"),))
+    assert transaction.nested(b"trunk/x") is None
+
+
+def test_a_repository_whose_head_cannot_be_one_is_not_made() -> None:
+    transaction = begin(PackRepository(MemoryTransport(), "git"))
+    with pytest.raises(InvalidName, match="HEAD cannot name it"):
+        transaction.create(GIT, KINDS, {"HEAD": b"refs/heads/../../x"})
+    assert not transaction.exists

@@ -1,0 +1,90 @@
+"""Faults of a record that is what its key says: what they are called, and which of them are refused.
+
+The names are those of the system's own checker; `git fsck` calls them message ids.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from smartserver.records.model import Key, Record
+
+
+class Severity(enum.Enum):
+    """How bad a fault is."""
+
+    HARM = "harm"
+    """A clone, or the repository that it makes, is broken or unsafe."""
+    ERROR = "error"
+    """The system's own checker calls it an error or a warning, and every client can live with it."""
+    NOTE = "note"
+    """The checker only mentions it."""
+
+
+class Level(enum.StrEnum):
+    """Which faults of new records refuse a push."""
+
+    OFF = "off"
+    """None: records are not looked at."""
+    SAFE = "safe"
+    """Those that harm clients."""
+    STRICT = "strict"
+    """Errors, too."""
+
+
+class Fault(NamedTuple):
+    """One fault of one record."""
+
+    id: str
+    why: str
+
+
+class Role(NamedTuple):
+    """A record that another one gives a meaning: git reads the blob that a tree calls `.gitmodules`."""
+
+    kind: int
+    key: Key
+    name: str
+
+
+NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
+"""What nearly every record has."""
+
+
+class FaultChecker:
+    """Looks for the faults of one system's records; here, of one nothing is known of: none."""
+
+    severities: Mapping[str, Severity] = {}
+    """Every fault that is looked for."""
+
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+        """The faults of a record that can be read, each once, and the records that it gives a meaning.
+
+        `base`: the text of a record of the same kind and meta. What is of it need not be looked at again: it was when
+        that record came.
+        """
+        del kind, meta, text, base
+        return NONE
+
+    def role_faults(self, role: Role, record: Record) -> Sequence[Fault]:
+        """The faults that a record has because of its role."""
+        del role, record
+        return ()
+
+
+class Policy(NamedTuple):
+    """What a server does about faults."""
+
+    level: Level = Level.SAFE
+    ignored: frozenset[str] = frozenset()
+    """Ids of faults that count as none."""
+
+    def refuses(self, severity: Severity) -> bool:
+        """Whether a record with a fault that bad is refused."""
+        return severity is Severity.HARM or (severity is Severity.ERROR and self.level is Level.STRICT)
+
+
+SAFE: Final = Policy()
+"""What a server does unless it is told otherwise."""

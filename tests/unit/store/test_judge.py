@@ -1,0 +1,84 @@
+"""store.judge: which records are refused, which are only counted, and which are not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.errors import CorruptRecord
+from smartserver.records.check_git import BLOB, COMMIT, TREE
+from smartserver.records.faults import Level, Policy
+from smartserver.records.model import Key, Record
+from smartserver.store.judge import Judge
+
+KEY = b"k" * 20
+BLOB_KEY = b"b" * 20
+DOTGIT = Record(0, KEY, TREE, b"100644 .git\0" + BLOB_KEY)
+PADDED = Record(0, KEY, TREE, b"0100644 f\0" + BLOB_KEY)
+NAMELESS = Record(0, KEY, COMMIT, b"tree x\nauthor <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\n")
+MODULES = Record(0, KEY, TREE, b"100644 .gitmodules\0" + BLOB_KEY)
+BAD_MODULES = Record(0, BLOB_KEY, BLOB, b'[submodule "a"]\nurl = -x\n')
+
+
+def judge(
+    policy: Policy, stored: frozenset[Key] = frozenset(), found: Record | None = None, vcs: str = "git sha1"
+) -> Judge:
+    return Judge(vcs, policy, lambda kind, key: key in stored, lambda kind, key: found)
+
+
+def test_harm_is_refused_by_name() -> None:
+    for level in (Level.SAFE, Level.STRICT):
+        with pytest.raises(CorruptRecord, match=r"hasDotgit: an entry is named '\.git'"):
+            judge(Policy(level)).look(b"r", DOTGIT, None)
+
+
+def test_errors_are_refused_where_all_is_strict() -> None:
+    safe = judge(Policy())
+    safe.look(b"r", PADDED, None)
+    safe.look(b"r", NAMELESS, None)
+    safe.look(b"r", NAMELESS, None)
+    assert safe.warnings == {"zeroPaddedFilemode": (1, KEY), "missingNameBeforeEmail": (2, KEY)}
+    with pytest.raises(CorruptRecord, match="zeroPaddedFilemode"):
+        judge(Policy(Level.STRICT)).look(b"r", PADDED, None)
+
+
+def test_what_is_ignored_or_off_is_not_said() -> None:
+    for policy in (Policy(Level.OFF), Policy(Level.STRICT, frozenset(("hasDotgit", "zeroPaddedFilemode")))):
+        quiet = judge(policy)
+        quiet.look(b"r", DOTGIT, None)
+        quiet.look(b"r", PADDED, None)
+        assert quiet.warnings == {}
+
+
+def test_what_is_stored_is_not_judged() -> None:
+    old = judge(Policy(Level.STRICT), frozenset((KEY,)), BAD_MODULES)
+    old.look(b"r", DOTGIT, None)
+    old.look(b"r", MODULES, None)
+    old.finish(b"r")
+    assert old.warnings == {}
+
+
+def test_a_file_is_judged_once_its_segment_is_here() -> None:
+    new = judge(Policy(), found=BAD_MODULES)
+    new.look(b"r", MODULES, None)
+    with pytest.raises(CorruptRecord, match=r"gitmodulesUrl: the submodule 'a' of \.gitmodules has the url '-x'"):
+        new.finish(b"r")
+
+
+def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not() -> None:
+    stored = frozenset((BLOB_KEY,))
+    other = Record(0, b"o" * 20, TREE, b"100644 some.module\0" + BLOB_KEY)
+    renamed = judge(Policy(), stored, BAD_MODULES)
+    renamed.look(b"r", MODULES, other)
+    with pytest.raises(CorruptRecord, match="gitmodulesUrl"):
+        renamed.finish(b"r")
+    kept = judge(Policy(), stored, BAD_MODULES)
+    beside = Record(0, b"o" * 20, TREE, MODULES.text + b"100644 x\0" + b"x" * 20)
+    kept.look(b"r", beside, MODULES._replace(key=b"p" * 20))
+    kept.finish(b"r")
+
+
+def test_other_systems_have_no_faults() -> None:
+    none = judge(Policy(Level.STRICT), vcs="bzr 2a")
+    none.look(b"r", DOTGIT, None)
+    none.finish(b"r")
+    assert none.warnings == {}
