@@ -13,6 +13,7 @@ from smartserver.server.exchange import CALL_COST, REQUEST_COST
 from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
 from smartserver.store.ancestry import MARKS_KEPT
 from smartserver.store.arrivals import TEXT_BYTES
+from smartserver.store.proof import REFERENCES_KEPT
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
 
 GRAPH_TIMES = 4
@@ -23,6 +24,9 @@ TEXT_TIMES = 2.3
 
 RESULT_TIMES = 10
 """Times its encoded length that a result takes while it is made: a parent's id of 20 bytes takes 190 as objects."""
+
+REFERENCE_COST = 100
+"""Bytes that each key takes in the cache of what records refer to (`store.proof`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,21 @@ RESULT = Held("the results of a request while they are made", RESULT_TIMES * MAX
 UNREAD = Held("answers that the client does not take", UNREAD_BYTES + MAX_MESSAGE, "`UNREAD_BYTES`, `MAX_MESSAGE`")
 GRAPH = Held("a push: its announced graph, of up to 64 MiB", GRAPH_TIMES * MAX_GRAPH, "`MAX_GRAPH`, `MAX_ANNOUNCED`")
 SEGMENT = Held("a push: the segment that is on its way or checked", MAX_TAKEN, "`MAX_TAKEN`")
-RECENT = Held("a push: texts decoded lately, and ancestry", TEXT_BYTES + MARKS_KEPT, "`TEXT_BYTES`, `MARKS_KEPT`")
+RECENT = Held(
+    "a push: texts decoded lately, what they refer to, and ancestry",
+    TEXT_BYTES + REFERENCE_COST * REFERENCES_KEPT + MARKS_KEPT,
+    "`TEXT_BYTES`, `REFERENCES_KEPT`, `MARKS_KEPT`",
+)
 LARGE = Held(
     "all pushes together: a record over 32 MiB that is decoded, one at a time",
     int(TEXT_TIMES * MAX_TAKEN),
     "`MAX_TAKEN`, `LARGE`",
 )
 
-TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, GRAPH, SEGMENT, RECENT, LARGE)
+VERIFYING = Held(
+    "a verification, of which two run at a time",
+    TEXT_BYTES + REFERENCE_COST * REFERENCES_KEPT + MARKS_KEPT + 45 * MIB,
+    "measured: 125 MiB; `TEXT_BYTES`, `REFERENCES_KEPT`, `MARKS_KEPT`",
+)
+
+TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, GRAPH, SEGMENT, RECENT, LARGE, VERIFYING)

@@ -227,7 +227,6 @@ class Intake:
         at = self._start + segment.frames_at
         arrivals, checks = self._arrivals, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
-            self._allowance.charge(1)
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
             if entry.length > MAX_REFERRING and self._rules.may_refer(entry.kind, entry.meta):
@@ -417,7 +416,10 @@ class Intake:
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _copies(self, kind: int, key: Key) -> Iterable[int]:
-        came = self._arrivals.ordinals(kind, key)
+        ordinals = self._arrivals.ordinals(kind, key)
+        if len(ordinals) > 1:
+            self._allowance.charge(len(ordinals) >> 2)  # Four are listed in the time of a step.
+        came = reversed(ordinals)  # The latest is the likeliest to be an ancestor's.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def _metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:

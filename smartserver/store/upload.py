@@ -81,7 +81,7 @@ class Upload:
         try:
             self._stream.feed(chunk)
             for segment, content in self._stream.decoded():
-                self.allowance.charge(1 + len(segment.parents))
+                self.allowance.charge(1 + len(segment.parents) + len(segment.entries))
                 self._match(segment)
                 self._segments += 1
                 self._intake.take(segment, content)

@@ -72,8 +72,8 @@ class Hostile:
             data = self.socket.recv(65536)
             assert data
             self.wire.receive_data(data)
-            while (heard := self.wire.next_event()) is not None:
-                self.heard.append(heard)
+            while (said := self.wire.next_event()) is not None:
+                self.heard.append(said)
 
     def close(self) -> None:
         self._opened.__exit__(None, None, None)
