@@ -23,6 +23,7 @@ from typing import Final
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.check import check_bytes
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment, made
 from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
 
@@ -152,18 +153,18 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
     Raises:
         LimitExceeded: the graph is over its limit.
     """
-    place: dict[RevisionId, int] = {}
-    out = [encode(len(revisions))]
+    place = KeyTable()
+    body = bytearray(encode(len(revisions)))
     for n, (revision, parents) in enumerate(revisions):
-        out += (_bytes(revision), encode(len(parents)))
+        body += _bytes(revision)
+        body += encode(len(parents))
         for parent in parents:
-            before = None if parent.absent else place.get(parent.id)
-            if before is None:
-                out += (b"\0", encode(len(parent.id) << 1 | parent.absent), parent.id)
+            before = ABSENT if parent.absent else place.find(parent.id)
+            if before == ABSENT:
+                body += b"\0" + encode(len(parent.id) << 1 | parent.absent) + parent.id
             else:
-                out.append(encode(n - before))
-        place[revision] = n
-    body = b"".join(out)
+                body += encode(n - before)
+        place.number(revision)
     _limit(_BYTES_OF_GRAPH, len(body), limits.MAX_GRAPH)
     return encode(len(body)) + body
 
