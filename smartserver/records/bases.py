@@ -135,7 +135,7 @@ class _Versions:
 
     def add(self, key: Key, size: int, base: int, number: int, encoding: int) -> int:
         """A new version."""
-        version = self.keys.add(key)
+        version = self.keys.number(key)
         rests = base != ABSENT
         self.sizes.append(size)
         self.bases.append(base)

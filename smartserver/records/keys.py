@@ -59,31 +59,31 @@ class KeyTable:
 
     def number(self, key: Key) -> int:
         """The number of a key, which is added where it is new."""
-        found = self.find(key)
-        return found if found >= 0 else self.add(key)
-
-    def add(self, key: Key) -> int:
-        """Add a key that is not in the table, and give its number."""
-        number = len(self._ends) - 1
-        self._keys += key
-        self._ends.append(len(self._keys))
-        if 2 * number > self._mask:
-            self._grow()
-        self._place(hash(key) & _LOW, number)
-        return number
-
-    def _place(self, low: int, number: int) -> None:
-        slots, mask = self._slots, self._mask
+        slots, keys, ends, mask = self._slots, self._keys, self._ends, self._mask
+        low = hash(key) & _LOW
         at = low & mask
-        while slots[at]:
+        while slot := slots[at]:
+            if slot >> 32 == low:
+                number = (slot & _LOW) - 1
+                if keys[ends[number] : ends[number + 1]] == key:
+                    return number
             at = at + 1 & mask
+        number = len(ends) - 1
+        keys += key
+        ends.append(len(keys))
         slots[at] = low << 32 | number + 1
+        if 2 * number > mask:
+            self._grow()
+        return number
 
     def _grow(self) -> None:
         """Double the slots."""
         before = self._slots
-        self._mask = 2 * len(before) - 1
-        self._slots = array("Q", bytes(16 * len(before)))
+        mask = self._mask = 2 * len(before) - 1
+        slots = self._slots = array("Q", bytes(16 * len(before)))
         for slot in before:
             if slot:
-                self._place(slot >> 32, (slot & _LOW) - 1)
+                at = slot >> 32 & mask
+                while slots[at]:
+                    at = at + 1 & mask
+                slots[at] = slot

@@ -234,7 +234,7 @@ class PackBuilder:
         self._workers: list[InlineWorker | ForkedWorker] = []
         self._keys = keys
         self._home = bytearray()
-        """The worker of each record by its number in `keys`, and one; 0: none yet."""
+        """The worker of each record that was given to one, by its number in `keys`."""
         self._count = 0
         try:
             if jobs < 2:
@@ -249,20 +249,20 @@ class PackBuilder:
         self._load = [0] * len(self._workers)
 
     def add(self, rows: Iterable[Row]) -> None:
-        """More records, none of them twice; their frames are in the spool already.
+        """More records, in the order of their keys in `keys`; their frames are in the spool already.
 
         Raises:
             WrongContent: one of those given so far is wrong.
         """
         shares: list[list[Row]] = [[] for _ in self._workers]
         home, find = self._home, self._keys.find
-        home += bytes(len(self._keys) - len(home))
         for row in rows:
             base = find(row.base) if row.base else ABSENT
-            worker = home[base] - 1 if base != ABSENT else -1
-            if worker < 0:
+            if ABSENT < base < len(home):
+                worker = home[base]
+            else:
                 worker = self._load.index(min(self._load))
-            home[find(row.key)] = worker + 1
+            home.append(worker)
             self._load[worker] += _RECORD_COST + _FRAME_COST * row.frame_length
             shares[worker].append(row)
             self._count += 1

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from smartserver.records.keys import KeyTable
 from smartserver.records.segment import decode_segment
 from smartserver.vcs.base import Inserted, Progress, WrongContent
+from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git import GitRepository, failure
 from smartserver.vcs.git_build import PackBuilder, unnamed_file
 from smartserver.vcs.git_objects import METAS, end
@@ -73,7 +74,8 @@ class Inserter:
         os.makedirs(folder, exist_ok=True)
         spool = unnamed_file(folder)
         try:
-            return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
+            with rare_collections():
+                return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
         except OSError as wrong:
             if wrong.errno in FULL and wrong.filename is None:
                 wrong.filename = folder  # Written through a descriptor, of a file that may have no name.

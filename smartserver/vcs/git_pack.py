@@ -183,8 +183,8 @@ class Records:
 
     def add(self, row: Row) -> int:
         """Add a record, and give its number."""
-        base = self.number(row.base) if row.base else ABSENT
-        record = self.number(row.key)
+        base = self._number(row.base) if row.base else ABSENT
+        record = self._number(row.key)
         self._types[record] = row.type
         self._encodings[record] = row.encoding
         self._lengths[record] = row.length
@@ -193,18 +193,16 @@ class Records:
         self._bases[record] = base
         return record
 
-    def number(self, key: Key) -> int:
-        """The number of a record, or of a base outside."""
+    def _number(self, key: Key) -> int:
         number = self._keys.number(key)
         if number == len(self._types):
-            for column in (self._types, self._encodings, self._lengths, self._places, self._frame_lengths):
-                column.append(0)
+            self._types.append(0)
+            self._encodings.append(0)
+            self._lengths.append(0)
+            self._places.append(0)
+            self._frame_lengths.append(0)
             self._bases.append(ABSENT)
         return number
-
-    def find(self, key: Key) -> int:
-        """The number of a record or a base outside, or `ABSENT`."""
-        return self._keys.find(key)
 
     def key(self, record: int) -> Key:
         """Its key."""
@@ -245,8 +243,8 @@ class Texts:
         self._held = 0
         self._texts: OrderedDict[int, bytes] = OrderedDict()
 
-    def add(self, row: Row) -> tuple[bytes, bytes]:
-        """The text of a record and that of its base.
+    def add(self, row: Row) -> tuple[int, bytes, bytes]:
+        """The number of a record, its text and that of its base.
 
         Raises:
             WrongContent: it cannot be decoded.
@@ -256,7 +254,7 @@ class Texts:
         base = self._get(self.records.base(record)) if row.base else b""
         text = self.records.decode(record, self._spool, base)
         self._keep(record, text)
-        return text, base
+        return record, text, base
 
     def _get(self, record: int) -> bytes:
         records, wanted, chain = self.records, record, list[int]()
@@ -321,13 +319,13 @@ class EntryWriter:
             BaseNotHere: it rests on an object that should be in the repository.
         """
         kind = row.type
-        text, base = self._texts.add(row)
+        record, text, base = self._texts.add(row)
         hashed = self._hash(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
         hashed.update(text)
         if hashed.digest() != row.key:
             raise WrongContent(row.key, f"its content has the id {hashed.hexdigest()}")
         entry = None
-        kind_of_base, place = self._entry(row.base) if base else (0, 0)
+        kind_of_base, place = self._entry(self._texts.records.base(record)) if base else (0, 0)
         # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
         if kind_of_base == kind != COMMIT and len(base) < _MAX_DELTA_TEXT:
             changes = delta(base, text, self._split if kind == TREE else None)
@@ -335,30 +333,28 @@ class EntryWriter:
                 head = entry_head(OFS_DELTA, len(changes)) + offset_back(self.size - place)
                 entry = head + zlib.compress(changes, self._level)
         if entry is None and len(text) > _LARGE:
-            self._add_large(row, text)
+            self._add_large(record, row, text)
             return
         if entry is None:
             entry = entry_head(kind, len(text)) + zlib.compress(text, self._level)
-        self._note(row, self.size)
+        self._note(record, kind, self.size)
         self.table.add(row.key, zlib.crc32(entry), self.size)
         self.size += len(entry)
         self._pending.append(entry)
         if self.size - self._written > _WRITE_AT:
             self.flush()
 
-    def _entry(self, key: Key) -> tuple[int, int]:
+    def _entry(self, record: int) -> tuple[int, int]:
         """Type and offset of a record's entry; type 0: it has none."""
-        record = self._texts.records.find(key)
-        return (self._types[record], self._places[record]) if 0 <= record < len(self._types) else (0, 0)
+        return (self._types[record], self._places[record]) if record < len(self._types) else (0, 0)
 
-    def _note(self, row: Row, offset: int) -> None:
-        record = self._texts.records.find(row.key)
+    def _note(self, record: int, kind: int, offset: int) -> None:
         while len(self._types) <= record:
             self._types.append(0)
             self._places.append(0)
-        self._types[record], self._places[record] = row.type, offset
+        self._types[record], self._places[record] = kind, offset
 
-    def _add_large(self, row: Row, text: bytes) -> None:
+    def _add_large(self, record: int, row: Row, text: bytes) -> None:
         """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
         self.flush()
         start, check = self.size, 0
@@ -377,7 +373,7 @@ class EntryWriter:
             check = zlib.crc32(piece, check)
             self.size += len(piece)
         self._written = self.size
-        self._note(row, start)
+        self._note(record, row.type, start)
         self.table.add(row.key, check, start)
 
     def add_all(self, rows: Iterable[Row]) -> None:

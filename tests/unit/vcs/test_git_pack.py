@@ -193,7 +193,7 @@ def test_dropped_texts_are_decoded_again(spool: Spool, cache: int) -> None:
     again = spool.row(BLOB, texts[2] + b"late\n", texts[2], rows[2].key)
     reader = Texts(spool.file, nothing_outside, cache)
     for row, text in zip([*rows, again], [*texts, texts[2] + b"late\n"], strict=True):
-        assert reader.add(row)[0] == text
+        assert reader.add(row)[1] == text
 
 
 @pytest.mark.parametrize("stored", [False, True])
