@@ -130,6 +130,11 @@ class Transport(abc.ABC):
         where nothing can be told of what lies above."""
         return self, ""
 
+    def local_folder(self) -> str | None:
+        """The folder of this machine in which another process finds the same files; None where there is none, or where
+        this does more than to read them."""
+        return None
+
     @abc.abstractmethod
     def get(self, path: str) -> bytes:
         """The whole content.

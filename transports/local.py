@@ -197,6 +197,9 @@ class LocalTransport(Transport):
     def describe(self, path: str = "") -> str:
         return os.path.join(self._root, self._name(path)).rstrip("/") or "/"
 
+    def local_folder(self) -> str | None:
+        return self.describe()
+
     def whole(self) -> tuple[Transport, str]:
         try:
             return LocalTransport("/"), paths.check(self.real_path().strip("/"))

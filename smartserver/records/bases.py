@@ -12,12 +12,14 @@ predecessor; the server, which does, encodes a record anew when it lies too deep
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from smartserver.records import delta, limits
 from smartserver.records.check import check_bytes, make_check
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Kind, Parent, RevisionId, made
 from smartserver.records.segment import STORED, encode_segment
 
@@ -58,6 +60,12 @@ _ALIKE: Final = _Looks(0, 1, 2000, 5)
 
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""
+
+_ENTRY: Final = 250
+"""Bytes that an entry of a cache counts for besides its value: its name, its place in the dictionary and in the order
+(measured: 240). Frames have 200 bytes on the average: what they hold is a half of what is taken for them."""
+
+_Name = TypeVar("_Name", Key, int)
 
 Texts = Callable[[int, Key], bytes]
 """The text of a record that is no longer, or was never, held here: kind and key."""
@@ -100,22 +108,62 @@ def skip_distance(number: int) -> int:
     return distance
 
 
-class _Version:
-    """A record that was sent, or that a parent of what is sent has; there is one for all copies of a key."""
+class _Versions:
+    """The records of one kind that were sent, or that a parent of what is sent has; one for all copies of a key.
 
-    __slots__ = ("base", "chain", "depth", "encoding", "key", "number", "path", "size", "where")
+    A version is a number; what is known of it is in arrays, 70 to 80 bytes with its key. As objects it was 500.
+    """
 
-    def __init__(self, key: Key, size: int, base: _Version | None, number: int, encoding: int, path: bytes) -> None:
-        self.key = key
-        self.size = size
-        self.base = base
-        self.number = number
-        self.encoding = encoding
-        self.path = path
-        self.depth: int = base.depth + 1 if base is not None else 0
-        self.chain: int = (base.chain if base is not None else 0) + size
-        self.where: list[int] = []
-        """Ordinals of the revisions of this push that introduced it; empty: it was there before."""
+    def __init__(self) -> None:
+        self.keys = KeyTable()
+        self.sizes = array("I")
+        """Bytes of its text."""
+        self.bases = array("i")
+        """The version it rests on; `ABSENT`: none."""
+        self.numbers = array("I")
+        """Its n in the rule of skip chains."""
+        self.encodings = bytearray()
+        self.depths = bytearray()
+        self.chains = array("Q")
+        """Bytes of text of it and of all it rests on."""
+        self._last = array("i")
+        """Its last copy, `ABSENT` where it was there before this push."""
+        self._ordinals = array("I")
+        """For each copy the revision of this push that introduced it, as `_Ancestry` numbers it."""
+        self._before = array("i")
+        """For each copy the copy before it of the same version, or `ABSENT`."""
+
+    def add(self, key: Key, size: int, base: int, number: int, encoding: int) -> int:
+        """A new version."""
+        version = self.keys.number(key)
+        rests = base != ABSENT
+        self.sizes.append(size)
+        self.bases.append(base)
+        self.numbers.append(number)
+        self.encodings.append(encoding)
+        self.depths.append(self.depths[base] + 1 if rests else 0)
+        self.chains.append((self.chains[base] if rests else 0) + size)
+        self._last.append(ABSENT)
+        return version
+
+    def copy(self, version: int, ordinal: int) -> None:
+        """Note that a revision of this push introduced it."""
+        self._before.append(self._last[version])
+        self._last[version] = len(self._ordinals)
+        self._ordinals.append(ordinal)
+
+    def was_sent(self, version: int) -> bool:
+        """Whether a revision of this push introduced it."""
+        return self._last[version] != ABSENT
+
+    def is_in(self, version: int, reach: int) -> bool:
+        """Whether one of the revisions of `reach`, which has a bit for each, introduced it."""
+        copy = self._last[version]
+        while copy != ABSENT:
+            if reach >> self._ordinals[copy] & 1:
+                return True
+            copy = self._before[copy]
+        return False
 
 
 class _Choice(NamedTuple):
@@ -123,7 +171,8 @@ class _Choice(NamedTuple):
 
     encoding: int
     frame: bytes
-    base: _Version | None
+    base: int
+    """A version, or `ABSENT`."""
     number: int
     cost: int
     length: int
@@ -152,10 +201,10 @@ class SegmentWriter:
         self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else None
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
-        self._texts = _ByteCache(cache)
-        self._frames = _ByteCache(_FRAME_CACHE)
-        self._versions: dict[tuple[int, Key], _Version] = {}
-        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, _Version]] = {}
+        self._texts = _ByteCache[Key](cache)
+        self._frames = _ByteCache[int](_FRAME_CACHE)
+        self._versions = [_Versions() for _ in self._kinds]
+        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, int]] = {}
         self._ancestry = _Ancestry()
         self._reach = 0
 
@@ -176,12 +225,15 @@ class SegmentWriter:
         frames: list[bytes] = []
         for n, item in enumerate(items):
             tags = near[item.kind]
-            record, choice = self._settle(item, tags)
-            base, tag, base_key = choice.base, BaseTag.NONE, b""
-            if base is not None:
-                tag = tags.get(base.key, BaseTag.FULL_KEY)
-                base_key = base.key if tag == BaseTag.FULL_KEY else b""
+            version = self._versions[item.kind].keys.find(item.key)
+            record, choice = self._settle(item, version, tags)
             kind, key, meta = record[:3]
+            tag, base_key = BaseTag.NONE, b""
+            if choice.base != ABSENT:
+                base_key = self._versions[kind].keys.key(choice.base)
+                tag = tags.get(base_key, BaseTag.FULL_KEY)
+                if tag != BaseTag.FULL_KEY:
+                    base_key = b""
             of_kind, frame = self._kinds[kind], choice.frame
             check = make_check(of_kind, key, meta, record.text) if isinstance(record, NewRecord) else b""
             entry = (kind, choice.encoding, key, meta, tag, base_key, choice.length, len(frame), check)
@@ -189,25 +241,33 @@ class SegmentWriter:
             frames.append(frame)
             tags[key] = BaseTag.entry(n)
             if of_kind.base:
-                self._keep(record, choice, ordinal)
+                self._keep(record, version, choice, ordinal)
         return encode_segment(revision, parents, entries, frames, self._kinds)
 
-    def _settle(self, item: NewRecord | Repeated, tags: dict[Key, int]) -> tuple[NewRecord | Repeated, _Choice]:
+    def sent(self, kind: int, key: Key) -> bool:
+        """Whether a record that may be a base was sent before."""
+        versions = self._versions[kind]
+        version = versions.keys.find(key)
+        return version != ABSENT and versions.was_sent(version)
+
+    def _settle(
+        self, item: NewRecord | Repeated, version: int, tags: dict[Key, int]
+    ) -> tuple[NewRecord | Repeated, _Choice]:
         """A record and how it is encoded; one that is repeated gets its text where its frame cannot be used again."""
         if isinstance(item, Repeated):
             # A check that is not the key is made of the text.
-            again = None if check_bytes(self._kinds[item.kind]) else self._again(item)
+            again = None if check_bytes(self._kinds[item.kind]) else self._again(item, version)
             if again is not None:
                 return item, again
             item = NewRecord(
                 item.kind, item.key, item.meta, self._text(item.kind, item.key), item.candidates, item.path
             )
-        return item, self._encode(item, tags)
+        return item, self._encode(item, version, tags)
 
-    def _encode(self, record: NewRecord, tags: dict[Key, int]) -> _Choice:
+    def _encode(self, record: NewRecord, version: int, tags: dict[Key, int]) -> _Choice:
         if not self._kinds[record.kind].base:
             return self._alone(record)
-        again = self._again(record)
+        again = self._again(record, version)
         if again is not None:
             return again
         best = self._from_candidates(record, tags)
@@ -223,32 +283,35 @@ class SegmentWriter:
 
     def _alone(self, record: NewRecord) -> _Choice:
         encoding, frame = delta.compress(record.text, level=self._level)
-        return made(_Choice, (encoding, frame, None, 0, len(frame), len(record.text)))
+        return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text)))
 
-    def _again(self, record: NewRecord | Repeated) -> _Choice | None:
+    def _again(self, record: NewRecord | Repeated, version: int) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
-        version = self._versions.get((record.kind, record.key))
-        if version is None or not version.where:
+        versions = self._versions[record.kind]
+        if version == ABSENT or not versions.was_sent(version):
             return None
-        if version.base is None:
+        base = versions.bases[version]
+        if base == ABSENT:
             if record.candidates:
                 return None
-        elif not self._is_ancestral(version.base):
+        elif not versions.is_in(base, self._reach):
             return None
-        frame = self._frames.get((record.kind, record.key))
+        frame = self._frames.get((record.kind, version))
         if frame is None:
             return None
-        return _Choice(version.encoding, frame, version.base, version.number, len(frame), version.size)
+        number, size = versions.numbers[version], versions.sizes[version]
+        return _Choice(versions.encodings[version], frame, base, number, len(frame), size)
 
     def _from_candidates(self, record: NewRecord, tags: dict[Key, int]) -> _Choice | None:
         best = None
+        versions = self._versions[record.kind]
         for candidate in record.candidates[:CANDIDATES]:
             if candidate.key == record.key:
                 continue
             version = self._version(record.kind, candidate)
-            number = version.number + 1
-            base = self._skip(version, number) if self._bulk else version
-            if base.key == record.key:
+            number = versions.numbers[version] + 1
+            base = self._skip(versions, version, number) if self._bulk else version
+            if base != version and versions.keys.key(base) == record.key:
                 base = version
             choice = self._against(record, base, number, tags)
             if choice is None:
@@ -259,10 +322,13 @@ class SegmentWriter:
                 break
         return best
 
-    def _against(self, record: NewRecord, base: _Version, number: int, tags: dict[Key, int]) -> _Choice | None:
-        if base.depth >= limits.MAX_DEPTH or base.chain + len(record.text) > limits.MAX_CHAIN // 2:
+    def _against(self, record: NewRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
+        versions = self._versions[record.kind]
+        chain = versions.chains[base] + len(record.text)
+        if versions.depths[base] >= limits.MAX_DEPTH or chain > limits.MAX_CHAIN // 2:
             return None
-        text = self._text(record.kind, base.key)
+        key = versions.keys.key(base)
+        text = self._text(record.kind, key)
         if not delta.usable_base(record.text, text):
             return None
         looks = self._looks
@@ -273,21 +339,25 @@ class SegmentWriter:
             if len(frame) > looks.enough:
                 encoding, frame = delta.compress(record.text, text, looks.second)
         if encoding == STORED:
-            return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
-        named = 0 if base.key in tags else len(base.key) + 1
+            return _Choice(encoding, frame, ABSENT, 0, len(frame), len(record.text))
+        named = 0 if key in tags else len(key) + 1
         return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text)))
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
-        best: _Version | None = None
+        versions = self._versions[record.kind]
+        best = ABSENT
         least = delta.probe(record.text)
         tried = 0
         for sibling in reversed(self._siblings.get(_folder_and_extension(record), {}).values()):
-            if sibling.depth >= _SIBLING_DEPTH or sibling.key == record.key or not self._is_ancestral(sibling):
+            if versions.depths[sibling] >= _SIBLING_DEPTH or not versions.is_in(sibling, self._reach):
                 continue
-            text = self._text(record.kind, sibling.key)
+            key = versions.keys.key(sibling)
+            if key == record.key:
+                continue
+            text = self._text(record.kind, key)
             if delta.usable_base(record.text, text):
                 size = delta.probe(record.text, text)
                 if size < least:
@@ -295,31 +365,27 @@ class SegmentWriter:
             tried += 1
             if tried == SIBLINGS:
                 break
-        if best is None:
+        if best == ABSENT:
             return None
-        choice = self._against(record, best, best.number + 1, tags)
+        choice = self._against(record, best, versions.numbers[best] + 1, tags)
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
-    def _skip(self, version: _Version, number: int) -> _Version:
+    def _skip(self, versions: _Versions, version: int, number: int) -> int:
         """The base the chain's rule names for the successor of `version`, or `version` itself."""
         target = number - skip_distance(number)
         base = version
-        while base.number > target and base.base is not None:
-            base = base.base
-        return base if base is version or self._is_ancestral(base) else version
+        while versions.numbers[base] > target and versions.bases[base] != ABSENT:
+            base = versions.bases[base]
+        return base if base == version or versions.is_in(base, self._reach) else version
 
-    def _is_ancestral(self, version: _Version) -> bool:
-        """Whether the revision at hand or an ancestor in this push introduced it."""
-        reach = self._reach
-        return any(reach >> ordinal & 1 for ordinal in version.where)
-
-    def _version(self, kind: int, candidate: Candidate) -> _Version:
-        version = self._versions.get((kind, candidate.key))
+    def _version(self, kind: int, candidate: Candidate) -> int:
+        versions = self._versions[kind]
+        version = versions.keys.find(candidate.key)
         if candidate.text is not None:
             self._texts.put((kind, candidate.key), candidate.text)
-        if version is None:
+        if version == ABSENT:
             size = len(self._text(kind, candidate.key))
-            version = self._versions[kind, candidate.key] = _Version(candidate.key, size, None, 0, STORED, b"")
+            version = versions.add(candidate.key, size, ABSENT, 0, STORED)
         return version
 
     def _text(self, kind: int, key: Key) -> bytes:
@@ -329,17 +395,14 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: NewRecord | Repeated, choice: _Choice, ordinal: int) -> None:
-        name = (record.kind, record.key)
-        version = self._versions.get(name)
-        if version is None:
-            version = self._versions[name] = _Version(
-                record.key, choice.length, choice.base, choice.number, choice.encoding, record.path
-            )
-            self._frames.put(name, choice.frame)
+    def _keep(self, record: NewRecord | Repeated, version: int, choice: _Choice, ordinal: int) -> None:
+        versions = self._versions[record.kind]
+        if version == ABSENT:
+            version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
+            self._frames.put((record.kind, version), choice.frame)
             if isinstance(record, NewRecord):
-                self._texts.put(name, record.text)
-        version.where.append(ordinal)
+                self._texts.put((record.kind, record.key), record.text)
+        versions.copy(version, ordinal)
         if record.path:
             place = _folder_and_extension(record)
             siblings = self._siblings.get(place)
@@ -356,59 +419,71 @@ def _folder_and_extension(record: NewRecord | Repeated) -> tuple[int, bytes, byt
     return record.kind, folder, name.rpartition(b".")[2]
 
 
-class _ByteCache:
-    """Byte strings by name, up to `room` bytes of them; the least recently used are dropped."""
+class _ByteCache(Generic[_Name]):
+    """Byte strings by kind and name, up to `room` bytes of them; the least recently used are dropped."""
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._held: OrderedDict[tuple[int, Key], bytes] = OrderedDict()
+        self._held: OrderedDict[tuple[int, _Name], bytes] = OrderedDict()
 
-    def get(self, name: tuple[int, Key]) -> bytes | None:
+    def get(self, name: tuple[int, _Name]) -> bytes | None:
         found = self._held.get(name)
         if found is not None:
             self._held.move_to_end(name)
         return found
 
-    def put(self, name: tuple[int, Key], value: bytes) -> None:
+    def put(self, name: tuple[int, _Name], value: bytes) -> None:
         held = self._held
         old = held.get(name)
         if old is not None:
-            self._room += len(old)
+            self._room += len(old) + _ENTRY
             held.move_to_end(name)
         held[name] = value
-        self._room -= len(value)
+        self._room -= len(value) + _ENTRY
         while self._room < 0:
-            self._room += len(held.popitem(last=False)[1])
+            self._room += len(held.popitem(last=False)[1]) + _ENTRY
 
 
 class _Ancestry:
     """For each revision of a push all its ancestors in the push, as bits of an integer, while children are to come."""
 
     def __init__(self) -> None:
-        self._ordinals: dict[RevisionId, int] = {}
-        self._children: dict[RevisionId, int] | None = None
-        self._reach: dict[RevisionId, int] = {}
+        self._revisions = KeyTable()
+        """Revisions and their parents, in the order in which they were met."""
+        self._children = array("i")
+        """How many are to come, where that is known."""
+        self._is_begun = False
+        self._reach: dict[int, int] = {}
 
     def begin(self, graph: Iterable[Announced]) -> None:
-        children: dict[RevisionId, int] = {}
-        for _, parents in graph:
+        children = self._children
+        for revision, parents in graph:
+            self._number(revision)
             for parent in parents:
-                children[parent.id] = children.get(parent.id, 0) + 1
-        self._children = children
+                children[self._number(parent.id)] += 1
+        self._is_begun = True
+
+    def _number(self, revision: RevisionId) -> int:
+        number = self._revisions.number(revision)
+        if number == len(self._children):
+            self._children.append(0)
+        return number
 
     def step(self, revision: RevisionId, parents: Sequence[Parent]) -> tuple[int, int]:
-        """The ordinal of `revision`, and the bits of itself and its ancestors."""
-        ordinal = self._ordinals.setdefault(revision, len(self._ordinals))
-        reach = 1 << ordinal
-        for parent in parents:
+        """The number of `revision`, and the bits of itself and its ancestors."""
+        number = self._number(revision)
+        before = [self._number(parent.id) for parent in parents]
+        reach = 1 << number
+        for ancestor, parent in zip(before, parents, strict=True):
             if not parent.absent:
-                reach |= self._reach.get(parent.id, 0)
-        self._reach[revision] = reach
-        if self._children is not None:
-            for parent in parents:
-                left = self._children[parent.id] = self._children.get(parent.id, 0) - 1
-                if not left:
-                    self._reach.pop(parent.id, None)
-            if revision not in self._children:
-                del self._reach[revision]
-        return ordinal, reach
+                reach |= self._reach.get(ancestor, 0)
+        self._reach[number] = reach
+        if self._is_begun:
+            children = self._children
+            for ancestor in before:
+                children[ancestor] -= 1
+                if not children[ancestor]:
+                    self._reach.pop(ancestor, None)
+            if not children[number]:
+                del self._reach[number]
+        return number, reach

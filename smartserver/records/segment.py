@@ -24,6 +24,7 @@ from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.announced import BYTES_OF_GRAPH, PARENTS_OF_GRAPH, REVISIONS_OF_GRAPH, AnnouncedGraph
 from smartserver.records.check import check_bytes
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment, made
 from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
 
@@ -154,18 +155,18 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)
-    place: dict[RevisionId, int] = {}
-    out = [encode(len(revisions))]
+    place = KeyTable()
+    body = bytearray(encode(len(revisions)))
     for n, (revision, parents) in enumerate(revisions):
-        out += (_bytes(revision), encode(len(parents)))
+        body += _bytes(revision)
+        body += encode(len(parents))
         for parent in parents:
-            before = None if parent.absent else place.get(parent.id)
-            if before is None:
-                out += (b"\0", encode(len(parent.id) << 1 | parent.absent), parent.id)
+            before = ABSENT if parent.absent else place.find(parent.id)
+            if before == ABSENT:
+                body += b"\0" + encode(len(parent.id) << 1 | parent.absent) + parent.id
             else:
-                out.append(encode(n - before))
-        place[revision] = n
-    body = b"".join(out)
+                body += encode(n - before)
+        place.number(revision)
     _limit(BYTES_OF_GRAPH, len(body), limits.MAX_GRAPH)
     return encode(len(body)) + body
 

@@ -5,46 +5,33 @@ cannot be reached is, since it says nothing of any file; but not over damage tha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import sys
+from array import array
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from msgspec import structs
 
-from smartserver.errors import (
-    CorruptFile,
-    CorruptRecord,
-    LimitExceeded,
-    MissingReference,
-    NoSuchRepository,
-    WrongParents,
-    shown,
-)
-from smartserver.records.check import rules_of, verify_record
-from smartserver.records.delta import decompress
-from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
-from smartserver.records.segment import decode_segment, frames
+from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, shown
+from smartserver.records.model import BaseTag, RevisionId, Segment
+from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.ancestry import Ancestry
-from smartserver.store.arrivals import RecentRecords
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
-from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.intent import intent_behind, ranges_of
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
-from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
+from smartserver.store.verify_share import MAX_PROBLEMS, Found, SegmentCheck, Share, segment_fits
+from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
-
-MAX_PROBLEMS = 10_000
-"""Damages listed; one more line says that there are others."""
 
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
 """Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the root names."""
@@ -75,7 +62,6 @@ class _Verification:
         self._folder = file.folder
         self._again = reader(file, TextCache(0))
         self._root = root
-        self._rules = rules_of(root.vcs)
         self._progress = progress
         self._total = sum(pack.length for pack in root.packs)
         self._done = 0
@@ -84,16 +70,14 @@ class _Verification:
         self._problems: list[str] = []
         self._ghosts: set[RevisionId] = set()
         """Parents that are said to be absent; some may have been stored since."""
-        self._ancestry = Ancestry(Graph(), lambda steps: progress(self._done, self._total))
-        self._references = ReferenceCache()
-        self._recent = RecentRecords()
-        self._window: dict[str, tuple[int, bytes]] = {}
-        """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
+        self._check: SegmentCheck
+        self._workers: Workers | None = None
+        self._runs: list[list[Share]] = []
 
     def run(self) -> VerifyReport:
         ghosts = 0
         try:
-            ghosts = self._check()
+            ghosts = self._verify()
         except (TransportFailed, PermissionDenied) as lost:
             if not self._problems:
                 raise
@@ -101,18 +85,33 @@ class _Verification:
         read = len(self._root.packs), self._segments, self._records, self._done
         return VerifyReport(*read, tuple(self._problems), ghosts)
 
-    def _check(self) -> int:
+    def _verify(self) -> int:
         """Check everything; how many ghosts there are."""
         view = RootView(self._root, self._folder)
         for problem in view.verify():
             self._report(problem)
         snapshot = self._open()
-        for number, pack in enumerate(snapshot.packs):
-            self._check_pack(snapshot, number, pack)
+        self._check = SegmentCheck(snapshot, pulse=self._tell)
+        with contextlib.ExitStack() as until:
+            self._workers = self._start(snapshot)
+            if self._workers is not None:
+                until.enter_context(self._workers)
+            for number, pack in enumerate(snapshot.packs):
+                self._check_pack(snapshot, number, pack)
         if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
         return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+
+    def _start(self, snapshot: Snapshot) -> Workers | None:
+        """Workers, where they save time."""
+        folder = self._folder.local_folder()
+        count = min(cores(), MOST)
+        if folder is None or count < 2 or self._total < LEAST or not sys.executable:
+            return None
+        self._runs = shares_of(snapshot.packs, snapshot.graph, count)
+        root = structs.replace(self._root, packs=self._root.packs[: len(snapshot.packs)])
+        return Workers(folder, root, self._runs)
 
     def _open(self) -> Snapshot:
         """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""
@@ -164,20 +163,23 @@ class _Verification:
             trailer = reader.trailer()
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
-            for _ in range(index.segments):
-                self._add_to_ancestry(snapshot)
             return
         self._check_intent(pack)
         self._done += len(reader.header) + len(trailer)
-        for local in range(index.segments):
-            ordinal = self._add_to_ancestry(snapshot)
-            try:
+        lineages = _lineages(index)
+        try:
+            for local in range(index.segments):
                 content = self._read(pack, local)
-            except (CorruptFile, TransportError) as wrong:
-                self._report(damage(wrong))
-                continue
-            digest.update(content)
-            self._check_segment(snapshot, pack, local, ordinal, content, builder)
+                if content is None:
+                    continue
+                digest.update(content)
+                segment = self._segment(number, local, content, index)
+                if segment is not None:
+                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, lineages))
+        except (TransportFailed, PermissionDenied):
+            self._take(number)
+            raise
+        self._take(number)
         if digest.digest() != trailer or trailer != entry.hash:
             self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
@@ -190,137 +192,46 @@ class _Verification:
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
 
-    def _read(self, pack: OpenPack, ordinal: int) -> bytes:
-        start, stop = pack.index.segment_offsets[ordinal], pack.index.segment_offsets[ordinal + 1]
+    def _read(self, pack: OpenPack, local: int) -> bytes | None:
         before = self._done // CHUNK
-        if not pack.far:
-            content = pack.reader.read(start, stop - start)
-        else:
-            begin, window = self._window.get(pack.path, (0, b""))
-            if stop > begin + len(window):
-                begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
-                self._window = {pack.path: (begin, window)}
-            content = window[start - begin : stop - begin]
-        self._done += len(content)
+        content = self._check.read(pack, local)
+        self._done += len(content or b"")
         if self._done // CHUNK != before:
-            self._progress(self._done, self._total)
+            self._tell()
         return content
 
-    def _check_segment(
-        self, snapshot: Snapshot, pack: OpenPack, local: int, ordinal: int, content: bytes, builder: IndexBuilder
-    ) -> None:
-        offset = pack.index.segment_offsets[local]
+    def _tell(self) -> None:
+        """Say how far it is: as far as the slower of this process and its workers."""
+        if self._workers is not None:
+            self._workers.look()
+        self._progress(self._done if self._workers is None else min(self._done, self._workers.read), self._total)
+
+    def _segment(self, number: int, local: int, content: bytes, index: Index) -> Segment | None:
+        """The segment, checked where no worker does that; None where there is none."""
+        if self._workers is None:
+            return self._check.check(number, local, content)
         try:
             segment = decode_segment(content, 0, self._root.kinds)
-        except (Malformed, LimitExceeded) as wrong:
-            self._at(pack, offset, f"segment of revision {shown(pack.index.revision(local))}: {wrong}")
+        except (Malformed, LimitExceeded):
+            return None
+        return segment if segment_fits(segment, content, index.revision(local)) else None
+
+    def _take(self, number: int) -> None:
+        """Note what was found of a pack's segments."""
+        if self._workers is None:
+            self._note(self._check.take())
             return
-        if segment.length != len(content) or segment.revision != pack.index.revision(local):
-            self._at(pack, offset, f"segment of revision {shown(segment.revision)}: not the one the index names")
-            return
-        self._segments += 1
-        self._records += len(segment.entries)
-        self._check_parents(snapshot, pack, offset, segment, ordinal)
-        self._check_records(snapshot, pack, offset, segment, content, ordinal)
-        builder.add(offset, segment, self._rows(snapshot, pack, offset, segment))
+        self._check.take()  # What could not be read is what a worker has to say, too.
+        for share in [share for run in self._runs for share in run if share.pack == number]:
+            found = self._workers.wait(share, self._tell)
+            self._note(found if found is not None else self._check.share(share, lambda read: self._tell()))
 
-    def _add_to_ancestry(self, snapshot: Snapshot) -> int:
-        """The next revision's ordinal; every one is added, or those after it would have wrong ones."""
-        ordinal = len(self._ancestry)
-        return self._ancestry.add([parent for parent in snapshot.graph.parents(ordinal) if parent < ordinal])
-
-    def _check_parents(self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
-        named = []
-        for parent in segment.parents:
-            if parent.absent:
-                self._ghosts.add(parent.id)
-                continue
-            found = snapshot.ordinal(parent.id)
-            if found is None or found >= ordinal:
-                where = "not stored" if found is None else "stored after it"
-                self._at(pack, offset, f"revision {shown(segment.revision)}: its parent {shown(parent.id)} is {where}")
-            else:
-                named.append(found)
-        if tuple(named) != snapshot.graph.parents(ordinal):
-            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
-
-    def _check_records(
-        self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int
-    ) -> None:
-        reach = self._ancestry.reach(ordinal)
-        proof = SegmentProof(self._rules, segment, reach, snapshot.introducers, snapshot.metas, self._references)
-        own: Record | None = None
-        at = offset + segment.frames_at
-        whole = True
-        for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
-            try:
-                key = proof.base(entry)
-                base = None if key is None else self._base(snapshot, entry.kind, key)
-                record = self._record(segment, entry, frame, base)
-                proof.add(entry, record, base)
-                if entry.kind == self._rules.own_kind and entry.key == segment.revision:
-                    own = record
-            except UnreachableBase as wrong:
-                why = f"its base {shown(wrong.key)} comes from no ancestor"
-                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
-                whole = False
-            except CorruptRecord as wrong:
-                self._at(pack, at, wrong)
-                whole = False
-            except (CorruptFile, TransportError) as wrong:
-                why = f"its base {shown(segment.base_of(entry))} cannot be read: {damage(wrong)}"
-                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
-                whole = False
-            proof.claim(entry)
-            at += entry.frame_length
-        try:
-            if whole:  # Else the record that is missing here has been named.
-                check_own_record(self._rules, segment, own)
-            proof.finish()
-        except (CorruptRecord, WrongParents, MissingReference) as wrong:
-            self._at(pack, offset, wrong)
-        except (CorruptFile, TransportError) as wrong:
-            self._at(pack, offset, f"what it refers to cannot be read: {damage(wrong)}")
-
-    def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
-        kind = self._root.kinds[entry.kind]
-        if entry.length > CHUNK:
-            self._progress(self._done, self._total)  # It takes long, and nobody may wait for it any more.
-        try:
-            text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
-            verify_record(kind, entry.key, entry.meta, text, entry.check)
-        except ValueError as wrong:
-            raise CorruptRecord(segment.revision, entry.key, str(wrong)) from wrong
-        record = Record(entry.kind, entry.key, entry.meta, text)
-        if kind.base:
-            self._recent.put(record)
-        return record
-
-    def _base(self, snapshot: Snapshot, kind: int, key: Key) -> Record:
-        found = self._recent.get(kind, key)
-        if found is None:
-            location = snapshot.first(kind, key)
-            assert location is not None  # It was just found reachable.
-            found = snapshot.record(location)
-            self._recent.put(found)
-        return found
-
-    def _rows(self, snapshot: Snapshot, pack: OpenPack, offset: int, segment: Segment) -> list[Row]:
-        """What the index should say of each entry; only the lineage is taken from it, the pack does not tell."""
-        rows = []
-        frame_at = offset + segment.frames_at
-        for entry in segment.entries:
-            index = pack.index
-            rows_of = map(index.at, index.find(entry.kind, entry.key))
-            lineage = next((each.lineage for each in rows_of if each.frame_offset == frame_at), 0)
-            base = Row(0, 0, 0)
-            depth, chain = 0, kib(entry.length)
-            if entry.base != BaseTag.NONE:
-                base = snapshot.first_row(entry.kind, segment.base_of(entry)) or base
-                depth, chain = base.depth + 1, base.chain_kib + chain
-            rows.append(Row(depth, chain, lineage))
-            frame_at += entry.frame_length
-        return rows
+    def _note(self, found: Found) -> None:
+        self._segments += found.segments
+        self._records += found.records
+        self._ghosts.update(found.ghosts)
+        for problem in found.problems:
+            self._report(problem)
 
     def _compare(self, pack: OpenPack, built: Index) -> None:
         index = pack.index
@@ -331,3 +242,24 @@ class _Verification:
                 self._report(f"{index.name}: row {row} is not what the pack says")
                 return
         self._report(f"{index.name}: not the index of its pack")
+
+
+def _lineages(index: Index) -> Iterator[int]:
+    """The lineages an index has for the records of its pack, in their order there: the pack does not tell them."""
+    offsets, lineages = array("Q"), array("I")
+    for row in index.rows():
+        offsets.append(row.header_offset)
+        lineages.append(row.lineage)
+    return map(lineages.__getitem__, array("I", sorted(range(index.records), key=offsets.__getitem__)))
+
+
+def _rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
+    """What the index should say of each entry; of a base in the same pack its builder knows depth and chain."""
+    rows = []
+    for entry in segment.entries:
+        depth, chain = 0, kib(entry.length)
+        if entry.base != BaseTag.NONE:
+            base = earlier.first_row(entry.kind, segment.base_of(entry)) if earlier.packs else None
+            depth, chain = (1, chain) if base is None else (base.depth + 1, base.chain_kib + chain)
+        rows.append(Row(depth, chain, next(lineages, 0)))
+    return rows

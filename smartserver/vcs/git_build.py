@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple, Protocol
 
-from smartserver.records.model import Key
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import ObjectReader
@@ -228,10 +228,13 @@ class ForkedWorker:
 class PackBuilder:
     """Deals records to workers and joins what they write to a pack."""
 
-    def __init__(self, repository: GitRepository, spool: int, folder: str, *, jobs: int) -> None:
+    def __init__(self, repository: GitRepository, spool: int, folder: str, keys: KeyTable, *, jobs: int) -> None:
+        """`keys`: those of all records that are to come, as far as they were read."""
         self._width = repository.id_length
         self._workers: list[InlineWorker | ForkedWorker] = []
-        self._home: dict[Key, int] = {}
+        self._keys = keys
+        self._home = bytearray()
+        """The worker of each record that was given to one, by its number in `keys`."""
         self._count = 0
         try:
             if jobs < 2:
@@ -246,17 +249,20 @@ class PackBuilder:
         self._load = [0] * len(self._workers)
 
     def add(self, rows: Iterable[Row]) -> None:
-        """More records, none of them twice; their frames are in the spool already.
+        """More records, in the order of their keys in `keys`; their frames are in the spool already.
 
         Raises:
             WrongContent: one of those given so far is wrong.
         """
         shares: list[list[Row]] = [[] for _ in self._workers]
+        home, find = self._home, self._keys.find
         for row in rows:
-            worker = self._home.get(row.base)
-            if worker is None:
+            base = find(row.base) if row.base else ABSENT
+            if ABSENT < base < len(home):
+                worker = home[base]
+            else:
                 worker = self._load.index(min(self._load))
-            self._home[row.key] = worker
+            home.append(worker)
             self._load[worker] += _RECORD_COST + _FRAME_COST * row.frame_length
             shares[worker].append(row)
             self._count += 1

@@ -13,13 +13,14 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
-from smartserver.records.model import Key
+from smartserver.records.keys import KeyTable
 from smartserver.records.segment import decode_segment
 from smartserver.vcs.base import Inserted, Progress, WrongContent
+from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git import GitRepository, failure
 from smartserver.vcs.git_build import PackBuilder, unnamed_file
 from smartserver.vcs.git_objects import METAS, end
-from smartserver.vcs.git_pack import Row, index, write_all
+from smartserver.vcs.git_pack import Row, write_all
 from smartserver.vcs.signals import held
 
 DEFAULT_UNPACK_LIMIT = 100
@@ -73,7 +74,8 @@ class Inserter:
         os.makedirs(folder, exist_ok=True)
         spool = unnamed_file(folder)
         try:
-            return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
+            with rare_collections():
+                return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
         except OSError as wrong:
             if wrong.errno in FULL and wrong.filename is None:
                 wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
@@ -94,14 +96,14 @@ class Inserter:
                     waiting += rows
                     work += sum([min(row.frame_length, _COUNTED) for row in rows])
                     if len(waiting) >= _FORK_FROM or work >= _FORK_FROM_BYTES:
-                        builder = PackBuilder(self._repository, spool, folder, jobs=self._jobs)
+                        builder = PackBuilder(self._repository, spool, folder, reading.keys, jobs=self._jobs)
                         builder.add(waiting)
                         waiting = []
                 progress(reading.objects, 0)
             if not reading.objects:
                 return Inserted(0, reading.revisions)
             if builder is None:
-                builder = PackBuilder(self._repository, spool, folder, jobs=1)
+                builder = PackBuilder(self._repository, spool, folder, reading.keys, jobs=1)
                 builder.add(waiting)
             self._store(builder, folder, reading, loose)
         finally:
@@ -135,7 +137,8 @@ class _Reading:
         self._kinds = repository.kinds
         self._width = repository.id_length
         self._spool = spool
-        self._seen: set[Key] = set()
+        self.keys = KeyTable()
+        """Of the records that came."""
         self.revisions = 0
         self.size = 0
         """Bytes of frames in the spool file."""
@@ -143,11 +146,11 @@ class _Reading:
     @property
     def objects(self) -> int:
         """How many records came, copies left out."""
-        return len(self._seen)
+        return len(self.keys)
 
     def rows(self, segments: Iterable[bytes]) -> Iterator[list[Row]]:
         """The new records of each segment; their frames are in the spool when they come out."""
-        seen, width = self._seen, self._width
+        keys, width = self.keys, self._width
         for block in segments:
             segment = decode_segment(block, 0, self._kinds)
             self.revisions += 1
@@ -155,8 +158,8 @@ class _Reading:
             rows = []
             for entry in segment.entries:
                 key, length = entry.key, entry.frame_length
-                if key not in seen:
-                    seen.add(key)
+                count = len(keys)
+                if keys.number(key) == count:
                     kind = _TYPES.get(entry.meta)
                     if kind is None or len(key) != width:
                         raise WrongContent(key, "it is not a git object of this repository's format")
@@ -283,7 +286,7 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, stric
             _run(repository, subprocess.DEVNULL, *command, settings=alone)
         with open(temporary + ".idx", "rb" if strict else "xb") as file:
             if not strict:
-                file.write(index(table, pack_hash))
+                file.write(table.index(pack_hash))
                 file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from smartserver.records.delta import decompress
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Key
 from smartserver.records.segment import STORED
 from smartserver.records.varint import encode
@@ -21,6 +22,7 @@ from smartserver.vcs.git_objects import COMMIT, TREE, TYPE_NAMES, GitObject, Mis
 
 OFS_DELTA = 6
 PACK_HEAD = struct.Struct(">4sII")
+_U32 = struct.Struct(">I")
 _INDEX_HEAD = b"\377tOc\0\0\0\2"
 _FAR = 1 << 31
 """Offsets from here on lie in the index's table of wide ones."""
@@ -122,40 +124,34 @@ class Table:
         self._checks.extend(checks)
         self._offsets.extend([offset + n for n in offsets])
 
-    def rows(self) -> list[tuple[Key, int, int]]:
-        """(key, check, offset) of each entry, sorted by key."""
-        width = self._width
-        keys = bytes(self._keys)
-        return sorted(
-            zip([keys[at : at + width] for at in range(0, len(keys), width)], self._checks, self._offsets, strict=True)
-        )
-
-
-def index(table: Table, pack_hash: bytes) -> bytes:
-    """The index file (version 2) of a pack that ends with `pack_hash`."""
-    rows = table.rows()
-    counts = [0] * 256
-    for key, _, _ in rows:
-        counts[key[0]] += 1
-    fanout, total = [], 0
-    for count in counts:
-        total += count
-        fanout.append(total)
-    far = [offset for _, _, offset in rows if offset >= _FAR]
-    nth = iter(range(len(far)))
-    near = [offset if offset < _FAR else _FAR | next(nth) for _, _, offset in rows]
-    body = b"".join(
-        (
-            _INDEX_HEAD,
-            struct.pack(">256I", *fanout),
-            b"".join([key for key, _, _ in rows]),
-            struct.pack(f">{len(rows)}I", *[check for _, check, _ in rows]),
-            struct.pack(f">{len(rows)}I", *near),
-            struct.pack(f">{len(far)}Q", *far),
-            pack_hash,
-        )
-    )
-    return body + hash_of(len(pack_hash))(body).digest()
+    def index(self, pack_hash: bytes) -> bytearray:
+        """The index file (version 2) of a pack that ends with `pack_hash`."""
+        width, checks, offsets = self._width, self._checks, self._offsets
+        keys = memoryview(self._keys)
+        buckets = [array("I") for _ in range(256)]
+        for number, first in enumerate(self._keys[::width]):
+            buckets[first].append(number)
+        order = array("I")
+        out = bytearray(_INDEX_HEAD)
+        for bucket in buckets:
+            order.extend(sorted(bucket, key=lambda n: bytes(keys[n * width : (n + 1) * width])))
+            out += _U32.pack(len(order))
+        for number in order:
+            out += keys[number * width : (number + 1) * width]
+        for number in order:
+            out += _U32.pack(checks[number])
+        far = bytearray()
+        for number in order:
+            offset = offsets[number]
+            if offset >= _FAR:
+                out += _U32.pack(_FAR | len(far) // 8)
+                far += offset.to_bytes(8, "big")
+            else:
+                out += _U32.pack(offset)
+        out += far
+        out += pack_hash
+        out += hash_of(len(pack_hash))(out).digest()
+        return out
 
 
 class BaseNotHere(VcsError):
@@ -172,64 +168,121 @@ class BaseNotHere(VcsError):
         )
 
 
+class Records:
+    """The records added so far, by numbers; what is known of each is in arrays, 80 bytes with its key."""
+
+    def __init__(self) -> None:
+        self._keys = KeyTable()
+        self._types = bytearray()
+        """0: a base outside, of which nothing is known but its key."""
+        self._encodings = bytearray()
+        self._lengths = array("Q")
+        self._places = array("Q")
+        self._frame_lengths = array("Q")
+        self._bases = array("i")
+
+    def add(self, row: Row) -> int:
+        """Add a record, and give its number."""
+        base = self._number(row.base) if row.base else ABSENT
+        record = self._number(row.key)
+        self._types[record] = row.type
+        self._encodings[record] = row.encoding
+        self._lengths[record] = row.length
+        self._places[record] = row.at
+        self._frame_lengths[record] = row.frame_length
+        self._bases[record] = base
+        return record
+
+    def _number(self, key: Key) -> int:
+        number = self._keys.number(key)
+        if number == len(self._types):
+            self._types.append(0)
+            self._encodings.append(0)
+            self._lengths.append(0)
+            self._places.append(0)
+            self._frame_lengths.append(0)
+            self._bases.append(ABSENT)
+        return number
+
+    def key(self, record: int) -> Key:
+        """Its key."""
+        return self._keys.key(record)
+
+    def base(self, record: int) -> int:
+        """What it rests on, or `ABSENT`."""
+        return self._bases[record]
+
+    def is_outside(self, record: int) -> bool:
+        """Whether it was named as a base, and not added."""
+        return not self._types[record]
+
+    def frame(self, record: int, spool: int) -> bytes:
+        """Its frame, as it lies in the spool file."""
+        return os.pread(spool, self._frame_lengths[record], self._places[record])
+
+    def decode(self, record: int, spool: int, base: bytes) -> bytes:
+        """Its text, given that of its base.
+
+        Raises:
+            WrongContent: it cannot be decoded.
+        """
+        try:
+            return decompress(self._encodings[record], self.frame(record, spool), self._lengths[record], base)
+        except ValueError as wrong:
+            raise WrongContent(self.key(record), str(wrong)) from wrong
+
+
 class Texts:
     """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again."""
 
     def __init__(self, spool: int, outside: Callable[[Key], GitObject], limit: int) -> None:
+        self.records = Records()
         self._spool = spool
         self._outside = outside
         self._limit = limit
         self._held = 0
-        self._texts: OrderedDict[Key, bytes] = OrderedDict()
-        self._rows: dict[Key, Row] = {}
+        self._texts: OrderedDict[int, bytes] = OrderedDict()
 
-    def add(self, row: Row) -> tuple[bytes, bytes]:
-        """The text of a record and that of its base.
+    def add(self, row: Row) -> tuple[int, bytes, bytes]:
+        """The number of a record, its text and that of its base.
 
         Raises:
             WrongContent: it cannot be decoded.
             BaseNotHere: its base is neither among those added nor in the repository.
         """
-        self._rows[row.key] = row
-        base = self._get(row.base) if row.base else b""
-        text = self._decode(row, base)
-        self._keep(row.key, text)
-        return text, base
+        record = self.records.add(row)
+        base = self._get(self.records.base(record)) if row.base else b""
+        text = self.records.decode(record, self._spool, base)
+        self._keep(record, text)
+        return record, text, base
 
-    def _get(self, key: Key) -> bytes:
-        wanted, chain = key, []
-        text = self._texts.get(key)
+    def _get(self, record: int) -> bytes:
+        records, wanted, chain = self.records, record, list[int]()
+        text = self._texts.get(record)
         while text is None:
-            row = self._rows.get(key)
-            if row is None:
+            if records.is_outside(record):
+                key = records.key(record)
                 try:
                     text = self._outside(key).text
                 except MissingObject as missing:
                     raise BaseNotHere(key) from missing
             else:
-                chain.append(row)
-                key = row.base
-                text = self._texts.get(key) if key else b""
-        if not chain and key in self._texts:
-            self._texts.move_to_end(key)
+                chain.append(record)
+                record = records.base(record)
+                text = self._texts.get(record) if record != ABSENT else b""
+        if not chain and record in self._texts:
+            self._texts.move_to_end(record)
             return text
-        for row in reversed(chain):
-            text = self._decode(row, text)
+        for each in reversed(chain):
+            text = records.decode(each, self._spool, text)
         self._keep(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
         return text
 
-    def _decode(self, row: Row, base: bytes) -> bytes:
-        frame = os.pread(self._spool, row.frame_length, row.at)
-        try:
-            return decompress(row.encoding, frame, row.length, base)
-        except ValueError as wrong:
-            raise WrongContent(row.key, str(wrong)) from wrong
-
-    def _keep(self, key: Key, text: bytes) -> None:
+    def _keep(self, record: int, text: bytes) -> None:
         if len(text) > self._limit:
             return  # It would drive out all others, and one over 64 MiB is no base of anything.
-        old = self._texts.pop(key, None)
-        self._texts[key] = text
+        old = self._texts.pop(record, None)
+        self._texts[record] = text
         self._held += len(text) - (len(old) if old is not None else 0)
         while self._held > self._limit:
             self._held -= len(self._texts.popitem(last=False)[1])
@@ -252,7 +305,9 @@ class EntryWriter:
         self._level = level
         self._hash = hash_of(width)
         self._split = tree_entries(width)
-        self._places: dict[Key, tuple[int, int]] = {}
+        self._types = bytearray()
+        self._places = array("Q")
+        """Of each record its type, 0 where it has no entry, and the offset of its entry."""
         self._pending: list[bytes] = []
         self._written = 0
 
@@ -264,32 +319,42 @@ class EntryWriter:
             BaseNotHere: it rests on an object that should be in the repository.
         """
         kind = row.type
-        text, base = self._texts.add(row)
+        record, text, base = self._texts.add(row)
         hashed = self._hash(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
         hashed.update(text)
         if hashed.digest() != row.key:
             raise WrongContent(row.key, f"its content has the id {hashed.hexdigest()}")
         entry = None
-        place = self._places.get(row.base) if base else None
+        kind_of_base, place = self._entry(self._texts.records.base(record)) if base else (0, 0)
         # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
-        if place is not None and place[0] == kind != COMMIT and len(base) < _MAX_DELTA_TEXT:
+        if kind_of_base == kind != COMMIT and len(base) < _MAX_DELTA_TEXT:
             changes = delta(base, text, self._split if kind == TREE else None)
             if len(changes) * 10 < len(text) * 7:
-                head = entry_head(OFS_DELTA, len(changes)) + offset_back(self.size - place[1])
+                head = entry_head(OFS_DELTA, len(changes)) + offset_back(self.size - place)
                 entry = head + zlib.compress(changes, self._level)
         if entry is None and len(text) > _LARGE:
-            self._add_large(row, text)
+            self._add_large(record, row, text)
             return
         if entry is None:
             entry = entry_head(kind, len(text)) + zlib.compress(text, self._level)
-        self._places[row.key] = (kind, self.size)
+        self._note(record, kind, self.size)
         self.table.add(row.key, zlib.crc32(entry), self.size)
         self.size += len(entry)
         self._pending.append(entry)
         if self.size - self._written > _WRITE_AT:
             self.flush()
 
-    def _add_large(self, row: Row, text: bytes) -> None:
+    def _entry(self, record: int) -> tuple[int, int]:
+        """Type and offset of a record's entry; type 0: it has none."""
+        return (self._types[record], self._places[record]) if record < len(self._types) else (0, 0)
+
+    def _note(self, record: int, kind: int, offset: int) -> None:
+        while len(self._types) <= record:
+            self._types.append(0)
+            self._places.append(0)
+        self._types[record], self._places[record] = kind, offset
+
+    def _add_large(self, record: int, row: Row, text: bytes) -> None:
         """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
         self.flush()
         start, check = self.size, 0
@@ -308,7 +373,7 @@ class EntryWriter:
             check = zlib.crc32(piece, check)
             self.size += len(piece)
         self._written = self.size
-        self._places[row.key] = (row.type, start)
+        self._note(record, row.type, start)
         self.table.add(row.key, check, start)
 
     def add_all(self, rows: Iterable[Row]) -> None:

@@ -7,12 +7,15 @@ never by the order of a walk: a walk gives an object to the first commit that sh
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from array import array
 from binascii import hexlify, unhexlify
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, overload
 
-from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.records.keys import ABSENT, KeyTable
+from smartserver.records.model import Announced, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
 from smartserver.vcs.git import GitRepository, failure
 from smartserver.vcs.git_objects import (
@@ -40,6 +43,93 @@ class Revision(NamedTuple):
     parents: tuple[RevisionId, ...]
     root: Key
     """A commit's tree; the tree or blob a tag names when nothing else carries it; else empty."""
+
+
+class Revisions(Sequence[Revision]):
+    """Revisions to be sent, in 100 bytes each; as objects they took 600."""
+
+    def __init__(self, revisions: Iterable[Revision] = ()) -> None:
+        self._ids = KeyTable()
+        self._types = bytearray()
+        self._roots = bytearray()
+        self._root_ends = array("Q", (0,))
+        self._parents = bytearray()
+        self._parent_ends = array("Q", (0,))
+        for revision in revisions:
+            self.append(revision)
+
+    def append(self, revision: Revision) -> None:
+        """Add one, which is not there yet."""
+        self._ids.number(revision.id)
+        self._types.append(revision.type)
+        self._roots += revision.root
+        self._root_ends.append(len(self._roots))
+        self._parents += b"".join(revision.parents)
+        self._parent_ends.append(len(self._parents))
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def has(self, revision: RevisionId) -> bool:
+        """Whether a revision of that id is among them."""
+        return revision in self._ids
+
+    @overload
+    def __getitem__(self, at: int) -> Revision: ...
+    @overload
+    def __getitem__(self, at: slice) -> Revisions: ...
+    def __getitem__(self, at: int | slice) -> Revision | Revisions:
+        if isinstance(at, slice):
+            return Revisions(map(self.__getitem__, range(*at.indices(len(self)))))
+        return self._revision(range(len(self))[at])
+
+    def __iter__(self) -> Iterator[Revision]:
+        return map(self._revision, range(len(self)))
+
+    def _revision(self, at: int) -> Revision:
+        key = self._ids.key(at)
+        width = len(key)
+        start, stop = self._parent_ends[at], self._parent_ends[at + 1]
+        ids = tuple([bytes(self._parents[n : n + width]) for n in range(start, stop, width)])
+        return made(Revision, (key, self._types[at], ids, self._root(at)))
+
+    def _root(self, at: int) -> Key:
+        return bytes(self._roots[self._root_ends[at] : self._root_ends[at + 1]])
+
+    def commits(self) -> Iterator[RevisionId]:
+        """The ids of those that are commits."""
+        return (self._ids.key(at) for at, kind in enumerate(self._types) if kind == COMMIT)
+
+    def tree_of(self, commit: RevisionId) -> Key | None:
+        """The tree of a commit that is among them."""
+        at = self._ids.find(commit)
+        return self._root(at) if at != ABSENT and self._types[at] == COMMIT else None
+
+
+class _Graph(Sequence[Announced]):
+    """Revisions as they are announced."""
+
+    def __init__(self, revisions: Revisions) -> None:
+        self._revisions = revisions
+
+    def __len__(self) -> int:
+        return len(self._revisions)
+
+    @overload
+    def __getitem__(self, at: int) -> Announced: ...
+    @overload
+    def __getitem__(self, at: slice) -> _Graph: ...
+    def __getitem__(self, at: int | slice) -> Announced | _Graph:
+        if isinstance(at, slice):
+            return _Graph(self._revisions[at])
+        return _announced(self._revisions[at])
+
+    def __iter__(self) -> Iterator[Announced]:
+        return map(_announced, self._revisions)
+
+
+def _announced(revision: Revision) -> Announced:
+    return made(Announced, (revision.id, parents_of(revision)))
 
 
 class Introduced(NamedTuple):
@@ -71,7 +161,7 @@ def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
 # ---- revisions
 
 
-def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> list[Revision]:
+def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
     """The revisions reachable from `tips` and not from `haves`, parents first.
 
     Raises:
@@ -79,7 +169,7 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
     """
     haves = list(haves)
     known = set(haves)
-    listing: list[Revision] = []
+    listing = Revisions()
     commits: dict[RevisionId, None] = {}
     others: list[Revision] = []
     try:
@@ -89,15 +179,15 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
         raise cannot_send(repository, wrong) from wrong
     if commits:
         listing = _list_commits(repository, list(commits), haves)
-        cut = repository.shallow()
-        if cut:
-            for revision in listing:
-                if revision.id in cut:
-                    raise CannotSend(
-                        f"cannot push from a shallow repository: the parents of {revision.id.hex()} are not here "
-                        "(git fetch --unshallow from where it was cloned)"
-                    )
-    return listing + others
+        for cut in repository.shallow():
+            if listing.has(cut):
+                raise CannotSend(
+                    f"cannot push from a shallow repository: the parents of {cut.hex()} are not here "
+                    "(git fetch --unshallow from where it was cloned)"
+                )
+    for revision in others:
+        listing.append(revision)
+    return listing
 
 
 def _add_tip(
@@ -127,38 +217,72 @@ def _add_tip(
     others += reversed(tags)
 
 
-def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> list[Revision]:
+def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
     """The commits reachable from `tips` and not from `haves`, parents first.
 
     A have may be absent here, or lack ancestors of its own: then only haves that are whole cut the walk.
     """
-    # ignore-missing must come before stdin: git reads its arguments in order.
-    walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
     wanted = b"".join([hexlify(key) + b"\n" for key in tips])
     known = [key for key in haves if len(key) == repository.id_length]
     try:
-        listing = repository.run(*walk, stdin=wanted + _excluded(known))
+        return _walk(repository, wanted + _excluded(known))
     except ToolFailed:
         try:
-            listing = repository.run(*walk, stdin=wanted + _excluded(repository.whole(known)))
+            return _walk(repository, wanted + _excluded(repository.whole(known)))
         except ToolFailed as failed:
             raise cannot_send(repository, failed) from failed
-    lines = iter(listing.decode("ascii").splitlines())
-    found = []
-    for line in lines:
-        tree, *parents = next(lines).split(" ")
-        ids = tuple([bytes.fromhex(parent) for parent in parents if parent])
-        found.append(Revision(bytes.fromhex(line[7:]), COMMIT, ids, bytes.fromhex(tree)))  # "commit <id>"
+
+
+def _walk(repository: GitRepository, asked: bytes) -> Revisions:
+    """The commits `git rev-list` names.
+
+    Raises:
+        ToolFailed: it failed.
+    """
+    # ignore-missing must come before stdin: git reads its arguments in order.
+    walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
+    found = Revisions()
+    with _output(repository, asked, *walk) as output:
+        for line in output:
+            links = output.readline()
+            if not links.endswith(b"\n"):
+                break  # Git ended early, and its status says so.
+            tree, *parents = links.split()
+            found.append(Revision(unhexlify(line[7:-1]), COMMIT, tuple(map(unhexlify, parents)), unhexlify(tree)))
     return found
+
+
+@contextlib.contextmanager
+def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
+    """What a git command writes where it reads `asked`.
+
+    Raises:
+        ToolFailed: it failed; raised where the context is left.
+    """
+    import tempfile
+
+    # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
+    with tempfile.TemporaryFile() as questions, tempfile.TemporaryFile() as said:
+        questions.write(asked)
+        questions.seek(0)
+        process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+            if process.wait() != 0:
+                said.seek(0)
+                raise failure(command[0], process.returncode, said.read())
+        finally:
+            end(process)
 
 
 def _excluded(keys: Iterable[RevisionId]) -> bytes:
     return b"".join([b"^" + hexlify(key) + b"\n" for key in keys])
 
 
-def graph_of(plan: Sequence[Revision]) -> list[Announced]:
+def graph_of(plan: Revisions) -> Sequence[Announced]:
     """The revisions as they are announced."""
-    return [Announced(revision.id, parents_of(revision)) for revision in plan]
+    return _Graph(plan)
 
 
 def parents_of(revision: Revision) -> tuple[Parent, ...]:
@@ -169,20 +293,19 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 # ---- what each revision introduced
 
 
-def introduced_few(repository: GitRepository, plan: Sequence[Revision]) -> Iterator[list[Introduced]]:
+def introduced_few(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
     """What each revision of a short plan introduced: trees are read and compared here, no further process is needed.
 
     Raises:
         CannotSend: an object is missing here.
     """
     trees = _Trees(repository)
-    roots = {revision.id: revision.root for revision in plan if revision.type == COMMIT}
     try:
         for revision in plan:
             if revision.type != COMMIT:
                 yield _closure(trees, revision)
                 continue
-            before = [_root(repository, parent, roots) for parent in revision.parents]
+            before = [_root(repository, parent, plan) for parent in revision.parents]
             changes: list[Change] = []
             if revision.root not in before:
                 trees.compare(revision.root, before, b"", changes)
@@ -191,19 +314,18 @@ def introduced_few(repository: GitRepository, plan: Sequence[Revision]) -> Itera
         raise cannot_send(repository, wrong) from wrong
 
 
-def introduced_many(repository: GitRepository, plan: Sequence[Revision]) -> Iterator[list[Introduced]]:
+def introduced_many(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
     """What each revision of a long plan introduced, through one `git diff-tree`.
 
     Raises:
         CannotSend: an object is missing here.
     """
     trees = _Trees(repository)
-    roots = {revision.id: revision.root for revision in plan if revision.type == COMMIT}
-    differences = _differences(repository, [revision.id for revision in plan if revision.type == COMMIT])
+    differences = _differences(repository, plan)
     try:
         for revision in plan:
             if revision.type == COMMIT:
-                before = [_root(repository, parent, roots) for parent in revision.parents]
+                before = [_root(repository, parent, plan) for parent in revision.parents]
                 yield settle(revision, before, next(differences))
             else:
                 yield _closure(trees, revision)
@@ -213,11 +335,9 @@ def introduced_many(repository: GitRepository, plan: Sequence[Revision]) -> Iter
         differences.close()
 
 
-def _root(repository: GitRepository, commit: RevisionId, roots: dict[RevisionId, Key]) -> Key:
-    root = roots.get(commit)
-    if root is None:
-        root = roots[commit] = commit_links(repository.objects.read(commit).text)[0]
-    return root
+def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key:
+    root = plan.tree_of(commit)
+    return root if root is not None else commit_links(repository.objects.read(commit).text)[0]
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
@@ -333,35 +453,24 @@ def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
 _ABSENT = b"000000"
 
 
-def _differences(repository: GitRepository, commits: Sequence[RevisionId]) -> Generator[list[Change], None, None]:
-    """For each of `commits` the paths at which it differs from all its parents."""
-    import tempfile
-
-    with tempfile.TemporaryFile() as questions, tempfile.TemporaryFile() as said:
-        questions.write(b"".join([b"%s\n" % hexlify(key) for key in commits]))
-        questions.seek(0)
-        process = repository.start(
-            *("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev"),
-            stdin=questions,
-            stdout=subprocess.PIPE,
-            stderr=said,
-        )
-        assert process.stdout is not None
-        try:
-            waiting = iter(commits)
-            for commit, changes in _parse_raw(_tokens(process.stdout)):
+def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[Change], None, None]:
+    """For each commit of `plan` the paths at which it differs from all its parents."""
+    asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
+    compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
+    waiting = plan.commits()
+    try:
+        with _output(repository, asked, *compare) as output:
+            del asked
+            for commit, changes in _parse_raw(_tokens(output)):
                 for expected in waiting:  # A commit without a difference may not be named at all.
                     if expected == commit:
                         yield changes
                         break
                     yield []
-            if process.wait() != 0:
-                said.seek(0)
-                raise cannot_send(repository, failure("diff-tree", process.returncode, said.read()))
-            for _ in waiting:
-                yield []
-        finally:
-            end(process)
+    except ToolFailed as failed:
+        raise cannot_send(repository, failed) from failed
+    for _ in waiting:
+        yield []
 
 
 def _tokens(output: IO[bytes]) -> Iterator[bytes]:

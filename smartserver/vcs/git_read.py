@@ -30,6 +30,7 @@ from smartserver.vcs.git_objects import (
 from smartserver.vcs.git_plan import (
     Introduced,
     Revision,
+    Revisions,
     cannot_send,
     graph_of,
     introduced_few,
@@ -52,9 +53,7 @@ _CHUNK = 20_000
 class GitPlan:
     """What a push of `tips` sends to a server that holds `haves`; one plan belongs to one repository."""
 
-    def __init__(
-        self, repository: GitRepository, sending: Sequence[Revision], excluded: frozenset[Key] = frozenset()
-    ) -> None:
+    def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
         self._repository = repository
         self._sending = sending
         self._excluded = excluded
@@ -85,35 +84,45 @@ class GitPlan:
         writer.begin(self.graph)
         look = introduced_many if self.bulk else introduced_few
         pairs = zip(self._sending, look(repository, self._sending), strict=True)
-        sent: dict[Key, bytes] = {}  # What was read before, and its meta: most of a copy's text is never needed.
+        odd: dict[Key, bytes] = {}
         try:
             for chunk in _chunks(pairs):
                 asked = dict.fromkeys([record.key for _, records in chunk for record in records])
-                keys = [key for key in asked if key not in sent]
+                keys = [key for key in asked if not writer.sent(0, key)]
+                unread = set(keys)
                 if self.bulk:
                     objects = stream(repository.start, keys, limits.MAX_TAKEN)
                 else:
                     objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
                 for revision, records in chunk:
-                    items = [self._record(revision, record, objects, sent) for record in records]
+                    items = [self._record(revision, record, objects, unread, odd) for record in records]
                     yield _segment(writer, revision, items)
         except (MissingObject, ReadingEnded) as wrong:
             raise cannot_send(repository, wrong) from wrong
 
     def _record(
-        self, revision: Revision, record: Introduced, objects: Iterator[GitObject], sent: dict[Key, bytes]
+        self,
+        revision: Revision,
+        record: Introduced,
+        objects: Iterator[GitObject],
+        unread: set[Key],
+        odd: dict[Key, bytes],
     ) -> NewRecord | Repeated:
+        """A record for the writer; `odd`: the metas of objects of another type than the trees that hold them say."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # Asking for one that was not fetched would end the process that is asked.
-        meta = sent.get(record.key)
-        if meta is not None:
+        if record.key not in unread:  # Most of a copy's text is never needed.
+            meta = odd.get(record.key) or METAS[record.type]
             return Repeated(0, record.key, meta, candidates, record.path)
         try:
             found = next(objects)
         except TooLarge as wrong:
             raise _too_large(revision, record, wrong.size) from wrong
-        meta = sent[record.key] = METAS[found.type]
+        unread.remove(record.key)
+        meta = METAS[found.type]
+        if found.type != record.type:
+            odd[record.key] = meta
         return NewRecord(0, record.key, meta, found.text, candidates, record.path)
 
     def _text(self, kind: int, key: Key) -> bytes:

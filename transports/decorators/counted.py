@@ -135,6 +135,9 @@ class CountedTransport(PassingTransport):
     def wrap(self, inner: Transport, prefix: str) -> CountedTransport:
         return CountedTransport(inner, prefix=prefix, _meter=self._meter)
 
+    def local_folder(self) -> str | None:
+        return self.inner.local_folder()
+
     def get(self, path: str) -> bytes:
         content = self.inner.get(path)
         here = self._meter.here

@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_insert import Inserter
 from smartserver.vcs.git_read import plan
 
-PUSH_RATIO, CLONE_RATIO, SIZE_RATIO = 6.0, 3.0, 1.5
+PUSH_RATIO, CLONE_RATIO, SIZE_RATIO, VERIFY_RATIO = 6.0, 3.0, 1.5, 2.0
 MEMORY = 300_000_000
 """Bytes: what the server, and the largest process of the client, may have."""
 
@@ -131,6 +132,14 @@ class History:
         runs.server.append(watch.cost)
         runs.traced += [float(found) / 1000 for found in _TRACED.findall(ran.errors)]
 
+    def verify(self) -> tuple[Cost, Cost]:
+        """Check what was pushed, as `smartserver verify` does, and its clone, as `git fsck --full` does."""
+        self._progress.step("verify, and git fsck of a clone")
+        pushed = str(self.ours.server.served / self.ours.pushed)
+        ours = measure([sys.executable, "-m", "smartserver.cli.main", "verify", pushed], None, self._environment)
+        fsck = ["git", "fsck", "--full", "--no-progress"]
+        return ours.cost, measure(fsck, self.cloned("git"), self._environment).cost
+
     # -- whether all is there
 
     def differences(self) -> list[str]:
@@ -221,6 +230,7 @@ def run_history(path: Path, repeat: int, say: Say, *, stages: bool = True) -> tu
             history.round(number, counted=False)
         problems = history.differences()
         report = _report(history, repeat)
+        add_verify(report, *history.verify())
         if stages:
             for what, wall, python, git in history.stages():
                 report.add(f"  {what}", f"{wall:.2f} s, CPU {python:.2f} + {git:.2f} of children")
@@ -240,6 +250,18 @@ def add_costs(report: Report, what: str, mine: Runs, theirs: Runs) -> None:
             f"{what}: memory of the {who}, all together", size(max(cost.together for cost in mine_)),
             size(max(cost.together for cost in theirs_)),
         )  # fmt: skip
+
+
+def add_verify(report: Report, ours: Cost, git: Cost) -> None:
+    """What it takes to check all of it on the server, and in a clone."""
+    ratio = ours.seconds / git.seconds
+    mine, theirs = f"{ours.seconds:.2f} s ({ratio:.1f} x)", f"{git.seconds:.2f} s"
+    report.add("verify, git: fsck --full of a clone", mine, theirs, f"{VERIFY_RATIO:g} x", ratio <= VERIFY_RATIO)
+    report.add("verify: CPU", f"{ours.cpu:.2f} s", f"{git.cpu:.2f} s")
+    report.add(
+        "verify: memory, largest process", size(ours.largest), size(git.largest), size(MEMORY), ours.largest < MEMORY
+    )
+    report.add("verify: memory, all together", size(ours.together), size(git.together))
 
 
 def _report(history: History, repeat: int) -> Report:

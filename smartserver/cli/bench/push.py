@@ -28,7 +28,7 @@ from smartserver.client.url import parse
 from smartserver.records.model import Key
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT
-from smartserver.vcs.git_plan import Revision
+from smartserver.vcs.git_plan import Revision, Revisions
 from smartserver.vcs.git_read import GitPlan
 from smartserver.verbs.rules import Rule
 
@@ -85,7 +85,7 @@ class Pusher:
     def push(self, revisions: Sequence[Revision], ref: str, rule: Rule = Rule.FORCE) -> Pushed:
         """Push `revisions` and put a ref at the last of them; what is below them must be there."""
         tip = revisions[-1].id
-        source = Prepared(GitPlan(self._local, revisions))
+        source = Prepared(GitPlan(self._local, Revisions(revisions)))
         # HEAD names no branch that is pushed, so that all of them can go.
         new = NewRepository(self._local.vcs, self._local.kinds, {"HEAD": b"refs/heads/none"})
         start = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -525,7 +526,13 @@ def test_texts_are_asked_for_again_when_dropped() -> None:
     assert push.asked == [key_of(text) for text in texts]
 
 
-def test_cache_counts_bytes() -> None:
+def test_cache_counts_bytes_and_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = bases._ByteCache(bases._ENTRY + 10)
+    cache.put((0, b"a"), b"1")
+    cache.put((0, b"b"), b"1")
+    assert cache.get((0, b"a")) is None
+    assert cache.get((0, b"b")) == b"1"
+    monkeypatch.setattr(bases, "_ENTRY", 0)
     cache = bases._ByteCache(10)
     cache.put((0, b"a"), b"12345")
     cache.put((0, b"b"), b"12345")
@@ -553,7 +560,7 @@ def test_ancestors_are_dropped_with_the_last_child() -> None:
     ]
     ancestry.begin(graph)
     reach = [ancestry.step(*announced) for announced in graph]
-    assert reach == [(0, 0b1), (1, 0b11), (2, 0b101), (3, 0b1111), (4, 0b10000)]
+    assert reach == [(0, 1), (2, 1 << 2 | 1), (3, 1 << 3 | 1), (5, 1 << 5 | 1 << 3 | 1 << 2 | 1), (6, 1 << 6)]
     assert ancestry._reach == {}
 
 
@@ -561,3 +568,25 @@ def test_a_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(limits, "MAX_RECORD", 100)
     with pytest.raises(LimitExceeded, match="bytes of a record: 3977"):
         Push(bulk=False).send(b"r", [], record(prose(1)))
+
+
+def test_memory_of_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history of a million objects is pushed by a process of a few hundred megabytes."""
+    monkeypatch.setattr(bases, "_FRAME_CACHE", 0)
+    writer = SegmentWriter((Kind("object", "sha1-key", True),), bulk=True, texts=lambda kind, key: b"", cache=0)
+    count, each = 1000, 10
+    revisions = [hashlib.sha1(b"r%d" % n).digest() for n in range(count)]
+    graph = [
+        Announced(revision, (Parent(before),))
+        for before, revision in zip([b"root", *revisions], revisions, strict=False)
+    ]
+    tracemalloc.start()
+    try:
+        writer.begin(graph)
+        for n, (revision, parents) in enumerate(graph):
+            items = [NewRecord(0, hashlib.sha1(b"%d %d" % (n, k)).digest(), b"", b"text") for k in range(each)]
+            writer.segment(revision, parents, items)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / (count * each) < 150

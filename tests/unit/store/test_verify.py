@@ -419,3 +419,17 @@ def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, 
             if not more:
                 break
     assert ends == {(), ("the connection to h is lost: what comes after that was not checked",)}
+
+
+def test_empty_records_lie_where_the_next_one_does(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    """Their frames have no bytes; which of the two is first is told by their headers."""
+    line: list[bytes] = []
+    for number in range(24):
+        files = {"f": b"a line of text\n" * 9 + b"%d" % number} | ({"e": b""} if number % 2 else {})
+        line.append(history.commit(files, tuple(line[-1:])))
+    push(repository, history, line, {MAIN: line[-1]})
+    index = repository.snapshot().packs[0].index
+    assert len({row.frame_offset for row in index.rows()}) < index.records
+    assert problems(storage) == []

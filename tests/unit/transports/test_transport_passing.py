@@ -9,9 +9,9 @@ from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
-BUILT_ON_OTHERS = {"exists", "perform", "put", "whole"}
-"""Methods that are made of others, so that a decorator of those others sees their calls; and `whole`: a decorated tree
-is all there is to whoever has it."""
+BUILT_ON_OTHERS = {"exists", "local_folder", "perform", "put", "whole"}
+"""Methods that are made of others, so that a decorator of those others sees their calls; and `whole` and
+`local_folder`: a decorated tree is all there is to its owner, and another process would go around the decorator."""
 
 
 def test_every_method_is_handed_on() -> None:

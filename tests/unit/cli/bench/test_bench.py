@@ -117,11 +117,11 @@ def test_a_slope_is_judged_on_small_repositories(slope: float, budget: int, smal
 
 def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a repository of 12 commits takes is the time Python takes to start.
-    for name in ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO"):
+    for name in ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "VERIFY_RATIO"):
         monkeypatch.setattr(history, name, 1e6)
     result = bench(temporary, "history", source, "--repeat", "1")
     assert "12 commits" in result.stdout
-    assert sum(rest.endswith("ok") for rest in rows(result).values()) == 7
+    assert sum(rest.endswith("ok") for rest in rows(result).values()) == 9
     assert "where the time goes" in result.stderr
     assert result.exit_code == 0, result.stdout
 
@@ -137,9 +137,9 @@ def test_history_that_costs_too_much_and_comes_back_otherwise(
         return differences(self)
 
     monkeypatch.setattr(history.History, "differences", tampered)
-    refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "MEMORY"))
+    refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "VERIFY_RATIO", "MEMORY"))
     result = bench(temporary, "history", source, "--repeat", "1", "--no-stages")
-    assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 7
+    assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 9
     assert "wrong: git refs of the source and of the clone differ" in result.stderr
     assert result.exit_code == 1
 

@@ -1,0 +1,89 @@
+"""`KeyTable`: a number for each of many keys, in a third of the memory that a dictionary takes.
+
+A history has a key for each of its objects, and what is known of an object is kept in arrays by the key's number. An
+entry of a dictionary, with its key and its number as objects, takes 130 bytes; here it is 20 for a git key and 30 to 40
+beside it. A lookup takes four times that of a dictionary, 0.4 us.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from smartserver.records.model import Key
+
+ABSENT: Final = -1
+"""The number of a key that is not in the table."""
+
+_LEAST: Final = 64
+"""Slots of an empty table: a small push has a few keys."""
+
+_LOW: Final = 0xFFFFFFFF
+
+
+class KeyTable:
+    """Keys, numbered from 0 in the order in which they were added.
+
+    The slots are a hash table with open addressing. A slot is 0 where it is free; else its upper half is the lower half
+    of the key's hash, by which it is found and placed again in a larger table, and its lower half the number and one.
+    """
+
+    def __init__(self) -> None:
+        self._slots = array("Q", bytes(8 * _LEAST))
+        self._mask = _LEAST - 1
+        self._keys = bytearray()
+        self._ends = array("Q", (0,))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __contains__(self, key: Key) -> bool:
+        return self.find(key) >= 0
+
+    def key(self, number: int) -> Key:
+        """The key of a number."""
+        return bytes(self._keys[self._ends[number] : self._ends[number + 1]])
+
+    def find(self, key: Key) -> int:
+        """The number of a key; `ABSENT` where it was not added."""
+        slots, mask = self._slots, self._mask
+        low = hash(key) & _LOW
+        at = low & mask
+        while slot := slots[at]:
+            if slot >> 32 == low:
+                number = (slot & _LOW) - 1
+                if self._keys[self._ends[number] : self._ends[number + 1]] == key:
+                    return number
+            at = at + 1 & mask
+        return ABSENT
+
+    def number(self, key: Key) -> int:
+        """The number of a key, which is added where it is new."""
+        slots, keys, ends, mask = self._slots, self._keys, self._ends, self._mask
+        low = hash(key) & _LOW
+        at = low & mask
+        while slot := slots[at]:
+            if slot >> 32 == low:
+                number = (slot & _LOW) - 1
+                if keys[ends[number] : ends[number + 1]] == key:
+                    return number
+            at = at + 1 & mask
+        number = len(ends) - 1
+        keys += key
+        ends.append(len(keys))
+        slots[at] = low << 32 | number + 1
+        if 2 * number > mask:
+            self._grow()
+        return number
+
+    def _grow(self) -> None:
+        """Double the slots."""
+        before = self._slots
+        mask = self._mask = 2 * len(before) - 1
+        slots = self._slots = array("Q", bytes(16 * len(before)))
+        for slot in before:
+            if slot:
+                at = slot >> 32 & mask
+                while slots[at]:
+                    at = at + 1 & mask
+                slots[at] = slot

@@ -1,0 +1,224 @@
+"""`SegmentCheck`: the check of one segment after the other, in the order in which they lie; of all, or of a share.
+
+A share is a run of segments of one pack. What it finds does not depend on the shares before it: a base that lies there
+is read from its pack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from smartserver.errors import CorruptFile, CorruptRecord, LimitExceeded, MissingReference, WrongParents, shown
+from smartserver.records.check import rules_of, verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import Entry, Key, Record, RevisionId, Segment
+from smartserver.records.segment import decode_segment, frames
+from smartserver.records.varint import Malformed
+from smartserver.store.ancestry import MARKS_KEPT, Ancestry
+from smartserver.store.arrivals import TEXT_BYTES, RecentRecords
+from smartserver.store.graph import Graph
+from smartserver.store.open_pack import OpenPack
+from smartserver.store.pack import CHUNK
+from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.root import damage
+from smartserver.store.snapshot import Snapshot
+from transports.errors import TransportError
+
+MAX_PROBLEMS = 10_000
+"""Damages listed; one more line says that there are others."""
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """Segments of a pack, by their numbers in it, from `start` to before `stop`."""
+
+    pack: int
+    start: int
+    stop: int
+
+
+class Found(msgspec.Struct, array_like=True):
+    """What was read and found of some segments."""
+
+    segments: int = 0
+    records: int = 0
+    problems: list[str] = []
+    ghosts: list[RevisionId] = []
+    """Parents that are said to be absent; some may have been stored since."""
+
+
+def segment_fits(segment: Segment, content: bytes, revision: RevisionId) -> bool:
+    """Whether a decoded segment is all of `content`, and of the revision the index names."""
+    return segment.length == len(content) and segment.revision == revision
+
+
+class SegmentCheck:
+    """Reads and checks segments of a snapshot, of all its packs or some, best in ascending order.
+
+    `texts` and `marks`: bytes of text, and of marks of ancestors, kept; neither grows with the history. `pulse` is
+    called during what takes long: it raises where nobody waits for the result.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        texts: int = TEXT_BYTES,
+        marks: int = MARKS_KEPT,
+        pulse: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._pulse = pulse
+        self._kinds = snapshot.root.kinds
+        self._rules = rules_of(snapshot.root.vcs)
+        self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
+        self._references = ReferenceCache()
+        self._recent = RecentRecords(texts)
+        self._window: dict[str, tuple[int, bytes]] = {}
+        """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
+        self._found = Found()
+
+    def share(self, share: Share, progress: Callable[[int], None]) -> Found:
+        """Read and check a share. `progress`: bytes that were read since the last call.
+
+        Raises:
+            TransportFailed, PermissionDenied: what says nothing of the pack.
+        """
+        pack = self._snapshot.packs[share.pack]
+        for local in range(share.start, share.stop):
+            content = self.read(pack, local)
+            if content is not None:
+                progress(len(content))
+                self.check(share.pack, local, content)
+        return self.take()
+
+    def take(self) -> Found:
+        """What was found since the last call."""
+        found, self._found = self._found, Found()
+        return found
+
+    def read(self, pack: OpenPack, local: int) -> bytes | None:
+        """The bytes of a segment; None where they cannot be read, which is noted.
+
+        Raises:
+            TransportFailed, PermissionDenied: what says nothing of the pack.
+        """
+        start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
+        try:
+            if not pack.far:
+                return pack.reader.read(start, stop - start)
+            begin, window = self._window.get(pack.path, (0, b""))
+            if stop > begin + len(window):
+                begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
+                self._window = {pack.path: (begin, window)}
+            return window[start - begin : stop - begin]
+        except (CorruptFile, TransportError) as wrong:
+            self._report(damage(wrong))
+            return None
+
+    def check(self, number: int, local: int, content: bytes) -> Segment | None:
+        """Check a segment of pack `number`; None where it is none, or another one."""
+        snapshot = self._snapshot
+        pack = snapshot.packs[number]
+        offset = pack.index.segment_offsets[local]
+        try:
+            segment = decode_segment(content, 0, self._kinds)
+        except (Malformed, LimitExceeded) as wrong:
+            self._at(pack, offset, f"segment of revision {shown(pack.index.revision(local))}: {wrong}")
+            return None
+        if not segment_fits(segment, content, pack.index.revision(local)):
+            self._at(pack, offset, f"segment of revision {shown(segment.revision)}: not the one the index names")
+            return None
+        self._found.segments += 1
+        self._found.records += len(segment.entries)
+        ordinal = snapshot.graph.parts[number].first + local
+        # Every one below is added, or this one would have a wrong ordinal.
+        for below in range(len(self._ancestry), ordinal + 1):
+            self._ancestry.add([parent for parent in snapshot.graph.parents(below) if parent < below])
+        self._check_parents(pack, offset, segment, ordinal)
+        self._check_records(pack, offset, segment, content, ordinal)
+        return segment
+
+    def _report(self, problem: str) -> None:
+        if len(self._found.problems) <= MAX_PROBLEMS:  # One more than are listed, so that it is seen there are others.
+            self._found.problems.append(problem)
+
+    def _at(self, pack: OpenPack, offset: int, why: object) -> None:
+        self._report(f"{pack.path} at byte {offset}: {why}")
+
+    def _check_parents(self, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
+        named = []
+        for parent in segment.parents:
+            if parent.absent:
+                self._found.ghosts.append(parent.id)
+                continue
+            found = self._snapshot.ordinal(parent.id)
+            if found is None or found >= ordinal:
+                where = "not stored" if found is None else "stored after it"
+                self._at(pack, offset, f"revision {shown(segment.revision)}: its parent {shown(parent.id)} is {where}")
+            else:
+                named.append(found)
+        if tuple(named) != self._snapshot.graph.parents(ordinal):
+            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
+
+    def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
+        reach = self._ancestry.reach(ordinal)
+        proof = SegmentProof(
+            self._rules, segment, reach, self._snapshot.introducers, self._snapshot.metas, self._references
+        )
+        own: Record | None = None
+        at = offset + segment.frames_at
+        whole = True
+        for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
+            try:
+                key = proof.base(entry)
+                base = None if key is None else self._base(entry.kind, key)
+                record = self._record(segment, entry, frame, base)
+                proof.add(entry, record, base)
+                if entry.kind == self._rules.own_kind and entry.key == segment.revision:
+                    own = record
+            except UnreachableBase as wrong:
+                why = f"its base {shown(wrong.key)} comes from no ancestor"
+                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
+                whole = False
+            except CorruptRecord as wrong:
+                self._at(pack, at, wrong)
+                whole = False
+            except (CorruptFile, TransportError) as wrong:
+                why = f"its base {shown(segment.base_of(entry))} cannot be read: {damage(wrong)}"
+                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
+                whole = False
+            proof.claim(entry)
+            at += entry.frame_length
+        try:
+            if whole:  # Else the record that is missing here has been named.
+                check_own_record(self._rules, segment, own)
+            proof.finish()
+        except (CorruptRecord, WrongParents, MissingReference) as wrong:
+            self._at(pack, offset, wrong)
+        except (CorruptFile, TransportError) as wrong:
+            self._at(pack, offset, f"what it refers to cannot be read: {damage(wrong)}")
+
+    def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
+        kind = self._kinds[entry.kind]
+        if entry.length > CHUNK:
+            self._pulse()
+        try:
+            text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
+            verify_record(kind, entry.key, entry.meta, text, entry.check)
+        except ValueError as wrong:
+            raise CorruptRecord(segment.revision, entry.key, str(wrong)) from wrong
+        record = Record(entry.kind, entry.key, entry.meta, text)
+        if kind.base:
+            self._recent.put(record)
+        return record
+
+    def _base(self, kind: int, key: Key) -> Record:
+        found = self._recent.get(kind, key)
+        if found is None:
+            location = self._snapshot.first(kind, key)
+            assert location is not None  # It was just found reachable.
+            found = self._snapshot.record(location)
+            self._recent.put(found)
+        return found

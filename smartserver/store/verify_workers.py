@@ -1,0 +1,251 @@
+"""Processes that check the segments of a repository on this machine, one for each core, up to two.
+
+The problem: Python checks a record in 70 us on one core, whatever is done in C. The rule: each worker is a new Python
+program with the repository's folder, its root as bytes, and shares of its segments. So it inherits no socket, no lock
+and no thread; it opens files to read, changes nothing, and says what it found through its standard output.
+
+A worker ends by itself when its standard input ends, which is when its parent ends, however that comes about; `close`
+kills those that still run. A worker that ends early leaves its shares to its parent, which checks them itself and so
+raises or reports what there is to say.
+
+A worker's memory has a bound: 32 MiB of interpreter, `TEXTS` of texts twice, 20 MB of references, `MARKS` of ancestors,
+one segment with its texts, and its cache of index blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from typing import IO, Self
+
+import msgspec
+
+from smartserver.store.caches import TextCache
+from smartserver.store.document import Root, decode_root, encode_root
+from smartserver.store.graph import Graph
+from smartserver.store.open_pack import OpenPack
+from smartserver.store.pack import CHUNK
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.states import reader
+from smartserver.store.swap import RootFile
+from smartserver.store.verify_share import Found, SegmentCheck, Share
+from transports.local import LocalTransport
+
+MOST = 2
+"""Workers: a server answers others meanwhile."""
+
+LEAST = 4 << 20
+"""Bytes of packs under which a worker takes longer to start than it saves: they are checked in about a second."""
+
+TEXTS = 32 << 20
+"""Bytes of text a worker keeps, once as they were checked and once as they were read again."""
+
+MARKS = 8 << 20
+"""Bytes of marks of ancestors a worker keeps: 64 walks over 125,000 revisions."""
+
+RECORD_COST = 20_000
+"""The work of a record in bytes of its text: a record takes 50 us and its text 2.5 ns a byte."""
+
+PAUSE = 0.2
+"""Seconds between two looks at whether somebody still waits for the result."""
+
+COLLECT = 100_000
+"""Objects made and not dropped between two looks of Python's collector: as in `vcs.collector`."""
+
+_LENGTH = struct.Struct("<I")
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker is told."""
+
+    folder: str
+    root: bytes
+    shares: list[Share]
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker says: how many bytes it read, and what it found of a share that it has finished."""
+
+    read: int
+    found: Found | None = None
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def shares_of(packs: Sequence[OpenPack], graph: Graph, count: int) -> list[list[Share]]:
+    """All segments, in `count` runs of about the same work; a run has a share of each pack it reaches into."""
+    costs = array("Q")
+    for pack in packs:
+        index = pack.index
+        of_pack = array("Q", bytes(8 * index.segments))
+        for row in index.rows():
+            if row.segment < index.segments:  # A wrong index is found later.
+                of_pack[row.segment] += row.length + RECORD_COST
+        costs += of_pack
+    total = sum(costs)
+    ends: list[int] = []
+    done = 0
+    for ordinal, cost in enumerate(costs):
+        done += cost
+        if done * count >= total * (len(ends) + 1):
+            ends.append(ordinal + 1)
+    ends[count - 1 :] = [len(costs)]
+    runs: list[list[Share]] = []
+    begin = 0
+    for end in ends:
+        run = []
+        for number, part in enumerate(graph.parts):
+            start, stop = max(begin - part.first, 0), min(end - part.first, part.count)
+            if start < stop:
+                run.append(Share(number, start, stop))
+        runs.append(run)
+        begin = end
+    return runs
+
+
+class Workers:
+    """The processes of one verification; close it, or use it as a context manager. For one thread."""
+
+    def __init__(self, folder: str, root: Root, runs: Sequence[list[Share]]) -> None:
+        self.read = 0
+        """Bytes they have read."""
+        self._shares = {share: number for number, run in enumerate(runs) for share in run}
+        self._found: dict[Share, Found] = {}
+        self._messages: queue.SimpleQueue[tuple[int, Message | None]] = queue.SimpleQueue()
+        self._waiting = [list(run) for run in runs]
+        """The shares of each worker that it has not finished."""
+        self._processes: list[subprocess.Popen[bytes]] = []
+        # The modules come from where this program has them from, whatever its folder is.
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
+        try:
+            for number, run in enumerate(runs):
+                process = subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                self._processes.append(process)
+                job = msgspec.msgpack.encode(Job(folder, encode_root(root), run))
+                threading.Thread(target=self._receive, args=(number, process, job), daemon=True).start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers, and wait until they have ended."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._processes = []
+
+    def look(self) -> None:
+        """Note what the workers have said so far."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(*self._messages.get_nowait())
+
+    def wait(self, share: Share, look: Callable[[], None]) -> Found | None:
+        """What was found of a share; None where its worker ended early. `look` is called while it waits."""
+        worker = self._shares[share]
+        while share not in self._found and self._waiting[worker]:
+            look()
+            with contextlib.suppress(queue.Empty):
+                self._take(*self._messages.get(timeout=PAUSE))
+        return self._found.pop(share, None)
+
+    def _take(self, worker: int, message: Message | None) -> None:
+        if message is None:
+            self._waiting[worker].clear()
+            return
+        self.read += message.read
+        if message.found is not None and self._waiting[worker]:
+            self._found[self._waiting[worker].pop(0)] = message.found
+
+    def _receive(self, number: int, process: subprocess.Popen[bytes], job: bytes) -> None:
+        """A thread's work: tell a worker its job, and hear what it says until it ends."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(_LENGTH.pack(len(job)) + job)
+            process.stdin.flush()
+            while True:
+                self._messages.put((number, msgspec.msgpack.decode(_frame(process.stdout), type=Message)))
+        except (OSError, ValueError, EOFError, msgspec.DecodeError):
+            self._messages.put((number, None))  # It ended, or its pipes were closed.
+
+
+def _frame(stream: IO[bytes]) -> bytes:
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    content = stream.read(length)
+    if len(content) < length:
+        raise EOFError
+    return content
+
+
+# -- in the worker's process
+
+
+def main() -> None:
+    """The life of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # That of a terminal goes to the parent too, which ends this process.
+    gc.set_threshold(COLLECT, *gc.get_threshold()[1:])
+    stdout = sys.stdout.buffer
+    job = msgspec.msgpack.decode(_frame(sys.stdin.buffer), type=Job)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    file = RootFile(LocalTransport(job.folder))
+    again = reader(file, TextCache(0))
+    snapshot = Snapshot.open(file.folder, decode_root(job.root), texts=TextCache(TEXTS), again=again)
+    check = SegmentCheck(snapshot, texts=TEXTS, marks=MARKS)
+    read = 0
+
+    def say(found: Found | None = None) -> None:
+        nonlocal read
+        content = msgspec.msgpack.encode(Message(read, found))
+        stdout.write(_LENGTH.pack(len(content)) + content)
+        stdout.flush()
+        read = 0
+
+    def progress(more: int) -> None:
+        nonlocal read
+        read += more
+        if read >= CHUNK:
+            say()
+
+    for share in job.shares:
+        say(check.share(share, progress))
+
+
+def _end_with_parent() -> None:
+    """End this process where its parent has ended, which closes the pipe."""
+    while os.read(0, 1):  # Not through `sys.stdin`, whose lock Python waits for where it ends.
+        pass
+    os._exit(1)

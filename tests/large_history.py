@@ -1,0 +1,170 @@
+"""A git history repeated with different content: what a history several times the size of a real one costs.
+
+    python -m tests.large_history HISTORY OUT.git --times 5
+
+HISTORY is a git repository or a bundle. OUT.git is a new bare repository: the history's commits, then the same commits
+again on top of its tip, and so on. From the second copy on, each copy exchanges the letters of every file by a rule of
+its own and adds one line. So no object repeats and no copy is a small delta of another one, while sizes, and the deltas
+within a copy, are those of HISTORY. All dates stay within those of HISTORY. The last copy has the refs of HISTORY,
+copy N before it has them as `copy-N/NAME`.
+
+The same HISTORY and the same count give the same objects each time. This program's memory does not depend on the size
+of HISTORY; `git repack`, which it ends with, takes what git takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import string
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from smartserver.cli.histories import copy
+
+EXPORT = ("fast-export", "--all", "--signed-tags=verbatim", "--reencode=no", "--show-original-ids")
+MARK = re.compile(rb"^((?:mark|from|merge|M \d+) ):(\d+)")
+DATE = re.compile(rb"(\d+) ([-+]\d{4})\n$")
+REF = re.compile(rb"^((?:commit|reset) refs/(?:heads|tags)/|tag )")
+
+
+class Source(NamedTuple):
+    """What the copies have in common."""
+
+    path: Path
+    tip: bytes
+    """The commit that each copy's first commits come after, in hex."""
+    first: int
+    span: int
+    """When the oldest commit was made, and the seconds from there past the newest."""
+
+
+class Copy:
+    """One copy's changes to a `git fast-export` stream."""
+
+    def __init__(self, source: Source, number: int, times: int, marks: int, after: int) -> None:
+        self._source = source
+        self._number = number
+        self._times = times
+        self._marks = marks
+        self._after = after
+        self._table = letters(number)
+        self.tip = 0
+        """The mark of the source's tip in this copy, once it was written."""
+        self.last = marks
+        """The highest mark so far."""
+
+    def write(self, stream: IO[bytes], out: IO[bytes]) -> None:
+        """Write the whole stream, changed."""
+        kind, mark = b"", 0
+        root = False
+        for line in stream:
+            word = line.split(b" ", 1)[0].rstrip(b"\n")
+            if root and word != b"from":
+                # Without a parent: in a later copy it is a child of the tip before, and its files are all it has.
+                out.write(b"from :%d\ndeleteall\n" % self._after)
+            root = False
+            if word == b"data":
+                text = stream.read(int(line[5:]))
+                if kind == b"blob":
+                    text = self._changed(text)
+                out.write(b"data %d\n" % len(text))
+                out.write(text)
+                root = kind == b"commit" and bool(self._after)
+                continue
+            if word == b"original-oid":
+                if line[13:-1] == self._source.tip:
+                    self.tip = mark
+                continue
+            if word in (b"blob", b"commit", b"tag", b"reset"):
+                kind = word
+            if word == b"mark":
+                self.last = mark = int(line[6:]) + self._marks
+            out.write(self._line(word, line))
+
+    def _changed(self, text: bytes) -> bytes:
+        return text if not self._number else text.translate(self._table) + b"%d\n" % self._number
+
+    def _line(self, word: bytes, line: bytes) -> bytes:
+        if word in (b"mark", b"from", b"merge", b"M"):
+            return MARK.sub(lambda found: b"%s:%d" % (found[1], int(found[2]) + self._marks), line)
+        if word in (b"author", b"committer", b"tagger"):
+            return DATE.sub(self._date, line)
+        if self._number + 1 < self._times:
+            return REF.sub(rb"\g<1>copy-%d/" % (self._number + 1), line)
+        return line
+
+    def _date(self, found: re.Match[bytes]) -> bytes:
+        first, span = self._source.first, self._source.span
+        since = min(max(int(found[1]) - first, 0), span) + self._number * span
+        return b"%d %s\n" % (first + since // self._times, found[2])
+
+
+def letters(number: int) -> bytes:
+    """The table by which copy `number` exchanges letters; copy 0 leaves them as they are."""
+    table = bytearray(range(256))
+    if number:
+        shuffled = list(string.ascii_lowercase)
+        random.Random(number).shuffle(shuffled)
+        for old, new in zip(string.ascii_lowercase, shuffled, strict=True):
+            table[ord(old)] = ord(new)
+            table[ord(old.upper())] = ord(new.upper())
+    return bytes(table)
+
+
+@contextlib.contextmanager
+def _process(folder: Path, *words: str, **streams: int) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["git", *words], cwd=folder, **streams) as process:  # type: ignore[call-overload]
+        yield process
+    if process.returncode:
+        raise SystemExit(f"git {words[0]} in {folder}: status {process.returncode}")
+
+
+def _said(folder: Path, *words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+
+
+def repeat(history: Path, out: Path, times: int) -> None:
+    """Make the repository `out`, which must not exist."""
+    if out.exists():
+        raise SystemExit(f"{out} exists: remove it or name another folder")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "source.git"
+        branch = copy(history.absolute(), path, os.environ)
+        tip = _said(path, "rev-parse", f"refs/heads/{branch}").strip()
+        dates = [int(date) for date in _said(path, "log", "--all", "--format=%ct").split()]
+        source = Source(path, tip, min(dates), max(dates) - min(dates) + 1)
+        _said(path.parent, "init", "--quiet", "--bare", f"--initial-branch={branch}", str(out.absolute()))
+        with _process(out, "fast-import", "--quiet", stdin=subprocess.PIPE) as importer:
+            assert importer.stdin is not None
+            marks = after = 0
+            for number in range(times):
+                changed = Copy(source, number, times, marks, after)
+                with _process(path, *EXPORT, stdout=subprocess.PIPE) as exporter:
+                    assert exporter.stdout is not None
+                    changed.write(exporter.stdout, importer.stdin)
+                marks, after = changed.last, changed.tip
+            importer.stdin.close()
+    _said(out, "repack", "-adfq")
+
+
+def main() -> None:
+    """Read the arguments and make the repository."""
+    parser = argparse.ArgumentParser(prog="python -m tests.large_history", description=__doc__.splitlines()[0])
+    parser.add_argument("history", type=Path, help="a git repository or bundle")
+    parser.add_argument("out", type=Path, help="the bare repository to make")
+    parser.add_argument("--times", type=int, default=5, help="how many copies (default: 5)")
+    asked = parser.parse_args()
+    if asked.times < 1:
+        parser.error(f"--times is {asked.times}, which must be at least 1")
+    repeat(asked.history, asked.out, asked.times)
+
+
+if __name__ == "__main__":
+    main()
