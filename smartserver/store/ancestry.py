@@ -6,7 +6,7 @@ The problem: a table of all ancestors is quadratic, and so is a walk for each qu
 costs a few steps for each of its parents:
 
 1. Along first parents each revision keeps one long jump (skew-binary, as Myers described it), so that "is it on the
-   line of first parents" takes a logarithm of the line's length. Nearly all questions end here, or at the revision.
+   line of first parents" takes a logarithm of the line's length. Most questions end here, or at the revision.
 2. Else the answer is that of the first merge on the line: it is on the line of its second parent, or the merge's
    ancestors in the stream are marked downward, no further than asked. The marks are kept for the next question.
 3. What lies in the repository is marked downward in the same way, from the stored revisions that the stream rests on.

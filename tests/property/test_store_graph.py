@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.model import Announced, Parent
+from smartserver.records.segment import decode_graph, encode_graph
+from smartserver.store import ancestry as ancestry_module
 from smartserver.store import graph as graph_module
+from smartserver.store.ancestry import QUESTION, Ancestry
 from smartserver.store.graph import Graph
 
 
@@ -31,26 +34,58 @@ def ancestors_of(parents: list[list[int]]) -> list[set[int]]:
     return found
 
 
-def graph_of(parents: list[list[int]], cuts: set[int]) -> Graph:
-    """A new part begins at each of `cuts`."""
+def graph_of(parents: list[list[int]], cuts: set[int], *, read: bool = False) -> Graph:
+    """A new part begins at each of `cuts`. `read`: each comes as the block of an announced graph."""
     graph = Graph()
     step: list[Announced] = []
-    for number, named in enumerate(parents):
-        if number in cuts:
-            graph, _ = graph.with_announced(step)
+    for number, named in enumerate([*parents, []]):
+        if number in cuts or number == len(parents):
+            graph, missing = graph.with_announced(decode_graph(encode_graph(step)) if read else step)
+            assert not missing
             step = []
         step.append(Announced(b"%d" % number, tuple(Parent(b"%d" % parent) for parent in named)))
-    graph, missing = graph.with_announced(step)
-    assert not missing
     return graph
 
 
 SOME = st.lists(st.integers(0, 1000), max_size=4)
 
 
-@given(histories(), st.sets(st.integers(1, 39), max_size=5), SOME, SOME, SOME, st.sampled_from([1, 2, 14]))
+@given(
+    histories(), st.integers(0, 40), st.booleans(), st.integers(0, 60), st.lists(st.integers(0, 1 << 20), max_size=20)
+)
+def test_the_ancestry_of_a_stream(
+    parents: list[list[int]], stored: int, read: bool, kept: int, order: list[int]
+) -> None:
+    """Whatever is asked before, and however few marks are kept; a question takes no more steps than there are edges."""
+    stored = min(stored, len(parents))
+    expected = ancestors_of(parents)
+    steps: list[int] = []
+    with mock.patch.object(ancestry_module, "CHECK", 0):
+        ancestry = Ancestry(graph_of(parents[:stored], {7, 20}, read=read), steps.append, marks_kept=kept)
+        for number in range(stored, len(parents)):
+            assert ancestry.add(parents[number]) == number
+        for asked in order:
+            ancestor, number = asked % len(parents), asked // 64 % len(parents)
+            assert ancestry.is_ancestor(ancestor, number) is (ancestor in expected[number])
+        for number in range(len(parents)):
+            reach = ancestry.reach(number)
+            assert {each for each in range(len(parents)) if reach.has(each)} == expected[number]
+    edges = len(parents) + sum(map(len, parents))
+    questions = len(order) + len(parents) ** 2
+    assert sum(steps) <= edges + questions * (QUESTION + 16 + edges)
+
+
+@given(
+    histories(), st.sets(st.integers(1, 39), max_size=5), SOME, SOME, SOME, st.sampled_from([1, 2, 14]), st.booleans()
+)
 def test_missing_heads_and_ancestors(
-    parents: list[list[int]], cuts: set[int], wants: list[int], haves: list[int], cut: list[int], block: int
+    parents: list[list[int]],
+    cuts: set[int],
+    wants: list[int],
+    haves: list[int],
+    cut: list[int],
+    block: int,
+    read: bool,
 ) -> None:
     count = len(parents)
     wants, haves, cut = ([number % count for number in some] for some in (wants, haves, cut))
@@ -64,7 +99,7 @@ def test_missing_heads_and_ancestors(
             todo += (parent for parent in parents[number] if parent not in cut)
     wanted: set[int] = set().union(*(ancestors[want] for want in wants))
     with mock.patch.multiple(graph_module, BLOCK_BITS=block, BLOCK=1 << block):
-        graph = graph_of(parents, cuts)
+        graph = graph_of(parents, cuts, read=read)
         assert graph.count == count
         assert graph.missing(wants, haves, cut) == sorted(wanted - had)
         for number in range(count):

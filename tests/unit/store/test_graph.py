@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from pack_samples import stored
 
+from smartserver.errors import Cancelled
 from smartserver.records.model import Announced, Parent
 from smartserver.store import graph as graph_module
+from smartserver.store.allowance import CHECK, Allowance
 from smartserver.store.graph import BLOCK, Graph
 from smartserver.store.snapshot import Snapshot
 
@@ -253,3 +255,21 @@ def test_a_part_is_taken_over_only_where_it_lies_as_it_lay() -> None:
     moved, lacking = Graph().with_index(snapshot.packs[1].index, second)
     assert moved.parts[0] is not second
     assert lacking == [b"revision-0002"]
+
+
+def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:
+    count = 30_000
+    graph, _ = Graph().with_announced(
+        [Announced(b"%d" % n, (Parent(b"%d" % (n - 1)),) if n else ()) for n in range(count)]
+    )
+    steps: list[int] = []
+    assert len(graph.missing([count - 1], [], charge=steps.append)) == count
+    assert sum(steps) == 2 * count - 1
+    assert max(steps) <= CHECK + 2
+    steps.clear()
+    assert graph.is_ancestor(count - 1000, count - 1, steps.append)
+    assert sum(steps) == 2 * 999
+    allowance = Allowance()
+    allowance.cancelled = True
+    with pytest.raises(Cancelled):
+        graph.missing([count - 1], [], charge=allowance.charge)
