@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from large_history import repeat
+from large_history import letters, repeat
 
 from smartserver.cli.histories import generate
 
@@ -28,6 +28,9 @@ M 100755 inline run:12
 data 10
 echo :12
 
+M 100644 inline "tab\\there \\303\\251 \\"quoted\\" \\\\n"
+data 1
+x
 M 120000 inline link
 data 6
 run:12
@@ -75,6 +78,12 @@ def objects(folder: Path, kind: str) -> list[str]:
     return [line.split()[0] for line in git(folder, *asked).splitlines() if line.endswith(f" {kind}")]
 
 
+def files(folder: Path, ref: str) -> set[tuple[bytes, bytes]]:
+    """Mode and path of all files."""
+    lines = git(folder, "ls-tree", "-r", "-z", ref).encode().split(b"\0")[:-1]
+    return {(line[:6], line.partition(b"\t")[2]) for line in lines}
+
+
 def graph(folder: Path, *revisions: str) -> list[tuple[str, int, str]]:
     asked = git(folder, "log", "--topo-order", "--format=%s%x00%P%x00%an", *revisions)
     return [(s, len(p.split()), a) for s, p, a in (line.split("\0") for line in asked.splitlines())]
@@ -104,15 +113,20 @@ def test_no_object_repeats_and_each_copy_follows_the_one_before(source: Path, tm
 def test_each_copy_has_the_same_files_with_other_letters(source: Path, tmp_path: Path) -> None:
     made = tmp_path / "made.git"
     repeat(source, made, TIMES)
-    listed = [git(where, "ls-tree", "-r", "--format=%(objectmode) %(path)", "main") for where in (source, made)]
-    assert listed[0] == listed[1]
-    name = "folder0/file0"
-    texts = [git(made, "cat-file", "blob", f"{ref}:{name}") for ref in ("copy-1/main", "copy-2/main", "main")]
-    before = git(source, "cat-file", "blob", f"main:{name}")
-    assert texts[0] == before
+    refs = ("copy-1/main", "copy-2/main", "main")
+    before = files(source, "main")
+    for number, ref in enumerate(refs):
+        renamed = {(mode, path.translate(letters(number))) for mode, path in before}
+        assert files(made, ref) == renamed, ref
+    name = b"folder0/file0"
+    names = [name.translate(letters(number)).decode() for number in range(TIMES)]
+    assert len(set(names)) == TIMES
+    texts = [git(made, "cat-file", "blob", f"{ref}:{each}") for ref, each in zip(refs, names, strict=True)]
+    text = git(source, "cat-file", "blob", "main:folder0/file0")
+    assert texts[0] == text
     assert len(set(texts)) == TIMES
-    assert {len(text) for text in texts[1:]} == {len(before) + 2}
-    assert [text.endswith(f"\n{n}\n") for n, text in enumerate(texts) if n] == [True, True]
+    assert {len(each) for each in texts[1:]} == {len(text) + 2}
+    assert [each.endswith(f"\n{n}\n") for n, each in enumerate(texts) if n] == [True, True]
     dates = [int(date) for date in git(source, "log", "--all", "--format=%ct").split()]
     copied = [int(date) for date in git(made, "log", "--topo-order", "--format=%ct", "main").split()]
     assert min(dates) <= min(copied)
