@@ -28,8 +28,8 @@ class CacheCounts(NamedTuple):
 
 
 class TextCache:
-    """Fulltexts of records, or blocks of indexes (`blocks`), the least recently used dropped first; one may serve several
-    repositories."""
+    """Fulltexts of records, or blocks of indexes (`blocks`), the least recently used dropped first; one may serve
+    several repositories."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         """`limit`: bytes of text; 0 keeps nothing."""
