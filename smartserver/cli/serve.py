@@ -41,6 +41,12 @@ FOR_TCP = ("listen", "max_connections", "max_per_address", "fast_open")
 
 _ARENA_MAX = -8
 """mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
+_MMAP_THRESHOLD = -3
+"""mallopt: from how many bytes on a block of memory lies apart, and goes back to the system when it is freed."""
+LARGE_BLOCK = 2 << 20
+"""Bytes of a block that lies apart. The columns of a large push grow past that, and leave holes in the heap: with it
+a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) stay below: to map each costs four
+times the CPU."""
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -406,4 +412,6 @@ def _use_one_heap() -> None:
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)

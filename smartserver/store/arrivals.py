@@ -16,8 +16,9 @@ from smartserver.records.model import Key, Record, made
 from smartserver.store.index import ONE_BYTE, Row
 from smartserver.store.numbered import Numbered
 
-TEXT_BYTES = 64 << 20
-"""Bytes of fulltext kept: a whole history then decodes each base 1.7 times."""
+TEXT_BYTES = 48 << 20
+"""Bytes of fulltext kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502 commits then
+takes the server 2 to 10 % less CPU and 15 MB more. With 32 MiB it takes a sixth more CPU."""
 
 NO_BASE = -1
 STORED_BASE = -2

@@ -1,4 +1,4 @@
-"""Caches in process, bounded in bytes, safe for threads, with counters. Push and pull need none of them."""
+"""A cache in process, bounded in bytes, safe for threads, with counters. Push and pull need no fulltexts of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class CacheCounts(NamedTuple):
 
 
 class TextCache:
-    """Fulltexts of records, the least recently used dropped first; one may serve several repositories."""
+    """Fulltexts of records, or blocks of indexes (`blocks`), the least recently used dropped first; one may serve
+    several repositories."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         """`limit`: bytes of text; 0 keeps nothing."""
