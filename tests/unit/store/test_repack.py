@@ -163,7 +163,7 @@ def test_both_files_are_durable_before_they_get_their_names() -> None:
     found = made.transport.crash()
     assert found.get("packs/new.pack")[: entry.length][-16:] == entry.hash
     intent = intent_behind(ranges_of(found, "packs/new.pack"), entry.length, "packs/new.pack")
-    assert intent == Intent(b"i" * 16, b"", None, tuple(pack.entry.name for pack in snapshot.packs))
+    assert intent == Intent(b"i" * 16, (), None, tuple(pack.entry.name for pack in snapshot.packs))
     assert len(found.get("packs/new.idx")) == entry.index_length
     assert found.get("packs/new.idx")[-16:] == entry.index_hash
 
