@@ -109,14 +109,14 @@ def read_intent(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Int
     return size - length, _decode(content, path, size - length)
 
 
-def intent_behind(read: Read, length: int, path: str) -> Intent | None:
-    """The intent that follows the first `length` bytes of a file; None where nothing follows.
+def intent_behind(content: bytes, read: Read, length: int, path: str) -> Intent | None:
+    """The intent that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
+    bytes that follow.
 
     Raises:
         CorruptFile: what follows is no intent, or damaged.
         TransportError: the store failed.
     """
-    content = read(length, TAIL)
     while len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content:

@@ -28,6 +28,10 @@ def stored(content: bytes) -> Read:
     return ranges_of(storage, "file")
 
 
+def behind(content: bytes, length: int) -> Intent | None:
+    return intent_behind(content[length:][:TAIL], stored(content), length, "file")
+
+
 def read(content: bytes) -> tuple[int, Intent | None]:
     return read_intent(content[-TAIL:], stored(content), len(content), "file")
 
@@ -37,13 +41,13 @@ def read(content: bytes) -> tuple[int, Intent | None]:
 def test_it_is_found_from_the_end_of_a_file(intent: Intent, before: bytes) -> None:
     content = before + encode_intent(intent)
     assert read(content) == (len(before), intent)
-    assert intent_behind(stored(content), len(before), "file") == intent
+    assert behind(content, len(before)) == intent
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"x" * 19, b"x" * 200, bytes(200)])
 def test_a_file_without_one(content: bytes) -> None:
     assert read(content) == (len(content), None)
-    assert intent_behind(stored(content), len(content), "file") is None
+    assert behind(content, len(content)) is None
 
 
 def test_every_damaged_byte_is_seen() -> None:
@@ -52,7 +56,7 @@ def test_every_damaged_byte_is_seen() -> None:
         wrong = bytearray(b"a pack" + content)
         wrong[6 + at] ^= 1 << at % 8
         with pytest.raises(CorruptFile, match=r"^file at byte 6: "):
-            intent_behind(stored(bytes(wrong)), 6, "file")
+            behind(bytes(wrong), 6)
 
 
 def test_the_same_change_on_another_version() -> None:
