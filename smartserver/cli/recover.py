@@ -31,7 +31,7 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
     Each change is listed with its ID, time, user and what it changed. The changes named by ID are restored; without ID
     all that were surely made, since a later change tells of them; with --all those too that may not have
     been acknowledged to the client. The last change before the old root was put back is one of these. A branch that
-    was changed since is never overwritten: that change is named, and stays listed.
+    was changed since is never overwritten: what it was to be is kept as refs/recovered/ID/..., which is said.
 
     The repository gets a new incarnation, so that each client asks for everything once. What is not restored stays in
     the folder lost/ of the repository: delete it there when nobody needs it.
@@ -56,7 +56,8 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
         _list(findings, usual)
         if only_list:
             return
-        chosen = _named(findings, changes) if changes else findings.changes if every else usual
+        here = [change for change in findings.changes if not change.elsewhere]
+        chosen = _named(findings, changes) if changes else here if every else usual
         if not (chosen or findings.gone or findings.joined):
             raise CommandError("nothing was restored: name a change by its ID, or say --all")
         if not yes:
@@ -83,7 +84,8 @@ def _list(findings: Findings, usual: list[LostChange]) -> None:
         doubt = "" if change in usual else "  (of another repository here)" if change.elsewhere else DOUBT
         click.echo(plain(f"{change.id}  {when}  {entry.user or '-'}  {_what(entry.changes)}{doubt}"))
     if findings.others:
-        click.echo(f"and {count(len(findings.others), 'file')} that nothing is known of")
+        named = ", ".join(findings.others[:10])
+        click.echo(plain(f"and {count(len(findings.others), 'file')} that nothing is known of, or damaged: {named}"))
 
 
 def _what(changes: list[LogChange]) -> str:

@@ -6,8 +6,9 @@ no matter. A change was made when a later one names it as the one before, or has
 tells that of the last change before the root was lost: it may never have been acknowledged.
 
 Restoring is pushing again: the segments of the pack are checked like any upload and its entry is carried out under its
-own request, each change of a ref only where the ref is what it was before that change. So nothing that came since is
-overwritten, and a client that repeats its request gets its first answer. Before that the repository gets a new
+own request, each change of a ref only where the ref is what it was before that change. Where it is not, the revision is
+kept under another name. So nothing that came since is overwritten, and a client that repeats its request gets its
+first answer. Before that the repository gets a new
 incarnation, since what clients remember of this one may not be true any more.
 
 Where the restored root names packs that were joined meanwhile and deleted, they are cut out of the joined pack again:
@@ -24,7 +25,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from smartserver.errors import CorruptFile, MissingBase, MissingParents, NoSuchRepository, OutcomeUnknown
+from smartserver.errors import (
+    CorruptFile,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    OutcomeUnknown,
+)
 from smartserver.records.faults import Level, Policy
 from smartserver.store import strays
 from smartserver.store.document import (
@@ -38,7 +46,7 @@ from smartserver.store.document import (
     decode_value,
     encode_value,
 )
-from smartserver.store.format import LOST, PACKS
+from smartserver.store.format import FOLDERS, INCOMING, LOST, PACKS
 from smartserver.store.intent import PREFIX
 from smartserver.store.log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.open_pack import pack_path
@@ -50,7 +58,7 @@ from smartserver.store.swap import RootFile
 from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport
 from transports.errors import CodedError, NoSuchFile, TransportError
-from transports.steps import Delete, GetStat, ListDirectory, Rename, SyncDirectory
+from transports.steps import Delete, GetStat, ListDirectory, MakeDirectory, Rename, SyncDirectory
 
 if TYPE_CHECKING:
     from smartserver.store.repository import PackRepository
@@ -78,11 +86,6 @@ class LostChange:
     def id(self) -> str:
         """What a person names it by."""
         return self.entry.request.hex()[:8]
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it is in `lost/`, where no change is that is under way."""
-        return any(path.startswith(f"{LOST}/") for stray in self.strays for path in stray.paths)
 
     @property
     def pack(self) -> Stray | None:
@@ -114,16 +117,17 @@ class Conflict(Exception):
 
 def put_back(file: RootFile) -> int:
     """Move the files that the root names and that were moved to `lost/` back to their places; how many. So it is where
-    the newest root came back after an older one was there for a day.
+    the newest root came back after an older one was there for a day. Folders that a copy left out are made.
 
     Raises:
         NoSuchRepository: there is none.
         CorruptFile, Unsupported, TransportError: the root cannot be read, or the store failed.
     """
     folder = file.folder
-    names = ListDirectory(LOST)
-    folder.perform([names])
+    *places, names = [ListDirectory(place) for place in (*FOLDERS, LOST)]
+    folder.perform([*places, names])
     lost = set(names.result or ())
+    folder.perform([MakeDirectory(each.path) for each in places if each.result is None])
     if not lost:
         return 0
     with file.swapping() as swap:
@@ -136,16 +140,17 @@ def put_back(file: RootFile) -> int:
 
 
 def find(file: RootFile) -> Findings:
-    """Look for what the root does not know. A change that is under way may be among it.
+    """Look for what the root does not know, but for changes whose writer is still at it.
 
     Raises:
         NoSuchRepository: there is none.
         CorruptFile, Unsupported, TransportError: the root or the log cannot be read.
     """
     folder = file.folder
-    asked = [ListDirectory(place) for place in (*strays.PLACES, LOST)]
-    folder.perform(asked)
+    *asked, incoming = [ListDirectory(place) for place in (*strays.PLACES, LOST, INCOMING)]
+    folder.perform([*asked, incoming])
     listed = [f"{each.path}/{name}" for each in asked for name in each.result or ()]
+    writers = {name.partition("-")[0] for name in incoming.result or ()}
     root = file.read()
     if root.deleted:
         raise NoSuchRepository(file.path)
@@ -174,6 +179,7 @@ def find(file: RootFile) -> Findings:
     for each in unknown:
         each.elsewhere = each.incarnation is not None and each.incarnation not in same
     unknown = [each for each in unknown if any(change.table != INCARNATION for change in each.entry.changes)]
+    unknown = [each for each in unknown if each.made or each.entry.request.hex() not in writers]
     unknown.sort(key=lambda each: (each.elsewhere, each.entry.version))
     paths = [GetStat(pack_path(entry.name)) for entry in root.packs]
     folder.perform(paths)
@@ -254,13 +260,15 @@ def restore(
         later: list[tuple[LostChange, str]] = []
         for change in todo:
             try:
-                _carry_out(repository, change)
+                for conflict in _carry_out(repository, change):
+                    report(change.id, conflict)
+                done += 1
             except (TransportError, OutcomeUnknown):
                 raise
-            except (CodedError, Conflict) as wrong:
-                later.append((change, str(wrong)))
-            else:
-                done += 1
+            except (MissingParents, MissingBase, MissingRevision) as wrong:
+                later.append((change, f"{wrong}; restore the change that it rests on, too"))
+            except CodedError as wrong:
+                later.append((change, f"{change.pack.pack}: {wrong}" if change.pack is not None else str(wrong)))
         if len(later) == len(todo):  # What they rest on did not come with any other.
             for change, why in later:
                 report(change.id, why)
@@ -287,13 +295,19 @@ def _renew(repository: PackRepository) -> None:
         swap.replace(*draft.finish(), renewed=True)
 
 
-def _carry_out(repository: PackRepository, change: LostChange) -> None:
+def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
+    """Make a change, as far as nothing else was made of what it changes; what was not, in words."""
+    changes = change.entry.changes
+    kinds = {each.key.decode(): (each.new or b"").decode() for each in changes if each.table == DECLARED}
+    conflicts: list[str] = []
+
     def plan(transaction: RepositoryTransaction) -> bytes:
-        kinds = {
-            each.key.decode(): (each.new or b"").decode() for each in change.entry.changes if each.table == DECLARED
-        }
-        for each in change.entry.changes:
-            _apply(transaction, each, kinds)
+        conflicts.clear()
+        for each in changes:
+            try:
+                _apply(transaction, each, kinds)
+            except Conflict as wrong:
+                conflicts.append(f"{wrong}{_keep(transaction, change, each)}")
         transaction.remember()
         return change.entry.outcomes
 
@@ -302,6 +316,17 @@ def _carry_out(repository: PackRepository, change: LostChange) -> None:
         repository.commit(request, 0, user, plan)
     else:
         _bring(repository, change.pack, request, user, plan)
+    return conflicts
+
+
+def _keep(transaction: RepositoryTransaction, lost: LostChange, change: LogChange) -> str:
+    """Make a ref for what a ref was to be that was changed since; in words where that is."""
+    if change.table != REFS or change.new is None:
+        return ""
+    prefix, _, rest = change.key.rpartition(b"refs/")
+    name = prefix + b"refs/recovered/%b/%b" % (lost.id.encode(), rest)
+    transaction.set_ref(name, decode_value(change.new))
+    return f"; what it was to be is kept as {name.decode(errors='replace')}"
 
 
 def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> None:
@@ -324,7 +349,7 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
     if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
         return
     if now != change.old:
-        raise Conflict(f"{word} of {change.table.removeprefix(MAP)} was changed since")
+        raise Conflict(f"{word} was changed since")
     if change.table == REFS:
         transaction.set_ref(change.key, None if change.new is None else decode_value(change.new))
     elif change.table == SETTINGS:

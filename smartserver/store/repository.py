@@ -172,10 +172,9 @@ class PackRepository:
         """
         report = verify(self.file, progress)
         with contextlib.suppress(CorruptFile, TransportError):  # That damage is in the report.
-            # Others may be under way.
-            lost = [change for change in recovery.find(self.file).changes if change.made or change.is_lost]
+            lost = [change for change in recovery.find(self.file).changes if not change.elsewhere]
             made = sum(change.made for change in lost)
-            what = f"{ROOT}: {made} changes on disk were made and are not in it: smartserver recover lists them"
+            what = f"{ROOT}: changes that were made and that it does not know: {made} (smartserver recover lists them)"
             problems = (*report.problems, what) if made else report.problems
             return msgspec.structs.replace(report, problems=problems, lost=len(lost))
         return report

@@ -25,8 +25,8 @@ from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from transports.base import EntryKind, Transport
-from transports.errors import NoSuchFile
-from transports.steps import Delete, GetStat, ListDirectory
+from transports.errors import FileExists, NoSuchFile
+from transports.steps import Delete, GetStat, ListDirectory, MakeDirectory
 
 REPACK = b"repack"
 PROBE = b"probe"
@@ -118,6 +118,10 @@ def collect(
         now = quarantine().time() if in_folder else 0.0
         count = sweep(folder, names[INCOMING], lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
         return count + len(file.sweep(half_made=True) if half_written else ())
+    with contextlib.suppress(FileExists):
+        folder.perform(
+            [MakeDirectory(name) for name in FOLDERS if name not in names[""]]
+        )  # A copy may lack empty ones.
     now = quarantine().time()
 
     def old(modified: float) -> bool:
@@ -180,10 +184,10 @@ def collect(
 
 def _tell_of_lost(file: RootFile) -> None:
     """Log that there are changes that were made and that the root does not know."""
-    made = sum(change.made for change in recovery.find(file).changes)
+    made = sum(change.made and not change.elsewhere for change in recovery.find(file).changes)
     if made:
-        why = "an older root was put back: smartserver recover lists and restores them"
-        log.warning("%s: %d changes were made that are not in it; %s", file.path or "the repository", made, why)
+        why = "an older root was put back? smartserver recover lists and restores them"
+        log.warning("%s: changes that were made and that its root does not know: %d; %s", file.path or ".", made, why)
 
 
 def _follows(now: RootView, before: RootView) -> bool:

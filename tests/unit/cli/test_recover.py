@@ -87,6 +87,6 @@ def test_a_change_is_named_by_its_id(put_back: PackRepository, tmp_path: Path, l
 def test_verify_tells_of_it(put_back: PackRepository, tmp_path: Path) -> None:
     result = run(tmp_path, command="verify")
     assert result.exit_code == 1
-    assert "1 changes on disk were made and are not in it" in result.output
-    assert result.output.endswith("1 change on disk unknown to the root: smartserver recover lists them\n")
+    assert "changes that were made and that it does not know: 1 (smartserver recover" in result.output
+    assert result.output.endswith("2 changes on disk unknown to the root: smartserver recover lists them\n")
     assert put_back.exists()

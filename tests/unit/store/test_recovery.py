@@ -75,7 +75,7 @@ def test_an_old_root_put_back_deletes_nothing(
     assert refs_of(repository) == {MAIN: line[0]}
     report = repository.verify()
     assert (report.lost, len(report.problems)) == (4, 1)
-    assert "3 changes on disk were made and are not in it" in report.problems[0]
+    assert "that it does not know: 3 (smartserver recover" in report.problems[0]
     assert restore(repository) == []
     assert refs_of(repository) == {MAIN: line[3], SIDE: line[1]}
     report = repository.verify()
@@ -98,7 +98,10 @@ def test_the_log_tells_of_it_at_the_next_start(
     put_back(storage, root)
     assert repository.collect_garbage_files() == 0
     (said,) = caplog.messages
-    assert "1 changes were made that are not in it; an older root was put back: smartserver recover" in said
+    assert (
+        "changes that were made and that its root does not know: 1; an older root was put back? smartserver recover"
+        in said
+    )
 
 
 def test_what_is_lost_is_found_at_once(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
@@ -161,13 +164,45 @@ def test_what_was_changed_since_is_not_overwritten(
     put_back(storage, root)
     (other,) = history.line(1, line[0], "other")
     push(repository, history, [other], {MAIN: other})
-    failed = restore(repository)
-    assert failed == [
-        "refs/heads/main of refs was changed since",
-        f"missing parents: {line[1].hex()}",
+    first, second = (each.id for each in recovery.find(repository.file).changes)
+    assert restore(repository) == [
+        f"refs/heads/main was changed since; what it was to be is kept as refs/recovered/{first}/heads/main"
     ]
-    assert refs_of(repository) == {MAIN: other}
-    assert len(recovery.find(repository.file).changes) == 2
+    assert refs_of(repository) == {
+        MAIN: other,
+        SIDE: line[2],
+        b"refs/recovered/%b/heads/main" % first.encode(): line[1],
+    }
+    assert second
+    assert not recovery.find(repository.file)
+    check_whole(repository, history)
+
+
+def test_a_deleted_repository_is_no_loss_of_the_next_one(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    for name in (b"refs/heads/a", b"refs/heads/b"):
+        push(repository, history, [], {name: line[0]})
+    repository.delete(request_id(), 0, "user")
+    push(repository, history, line[:1], {MAIN: line[0]})
+    assert (repository.verify().lost, repository.verify().problems) == (0, ())
+    clock.now += 3 * DAY
+    repository.collect_garbage_files()
+    assert (repository.verify().lost, repository.verify().problems) == (0, ())
+    assert recovery.by_default(recovery.find(repository.file)) == []
+
+
+def test_folders_that_a_copy_left_out_are_made(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    storage.remove_directory(LOG)
+    repository.collect_garbage_files()
+    push(repository, history, [], {SIDE: line[0]})
+    assert refs_of(repository) == {MAIN: line[0], SIDE: line[0]}
 
 
 def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
