@@ -176,7 +176,7 @@ class GitRules(Rules):
 
     def type_name(self, meta: bytes) -> str:
         """The name of git's type."""
-        return f"a {_NAMES[meta].decode()}"
+        return f"a {_NAMES[meta].decode()}" if meta in _NAMES else f"no object (its meta is {meta!r})"
 
     def _tag(self, key: Key, text: bytes) -> re.Match[bytes]:
         # Git's clients read no tag that is shorter.

@@ -174,10 +174,10 @@ def collect(
         if moved:
             strays.move_to_lost(folder, moved)
             log.warning(
-                "%s: %d files that the root does not name were moved to %s: smartserver recover tells what they are",
-                file.path or folder,
-                len(moved),
+                "%s: files that its root does not name, moved to %s: %d; smartserver recover tells what they are",
+                file.path or ".",
                 LOST,
+                len(moved),
             )
     return count + len(moved)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import varint
+from smartserver.records.limits import MAX_RECORD
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent
 from smartserver.records.segment import (
     STORED,
@@ -51,7 +52,7 @@ def segments(draw: st.DrawFn) -> tuple[bytes, list[Parent], list[Entry], list[by
             tags += [BaseTag.parent(i) for i, parent in enumerate(parents) if not parent.absent and parent.id != key]
         tag = draw(st.sampled_from(tags))
         encoding = draw(st.sampled_from([STORED, ZSTD])) if tag == BaseTag.NONE else ZSTD
-        length = len(frame) if encoding == STORED else draw(st.integers(0, 2**31 - 1))
+        length = len(frame) if encoding == STORED else draw(st.integers(0, MAX_RECORD))
         check = draw(st.binary(min_size=16, max_size=16)) if kind else b""
         meta = draw(st.binary(max_size=10))
         base_key = base_key if tag == BaseTag.FULL_KEY else b""
