@@ -6,7 +6,7 @@ The names are those of the system's own checker; `git fsck` calls them message i
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from smartserver.records.model import Key, Record
@@ -49,6 +49,17 @@ class Role(NamedTuple):
     name: str
 
 
+Charge = Callable[[int], None]
+"""Receives the number of steps taken (`store.allowance`). Ends the work by the error it raises."""
+
+CHARGE_EVERY: Final = 256
+"""Steps between two charges: a tenth of a millisecond."""
+
+
+def free(steps: int) -> None:
+    """Charge nobody."""
+
+
 NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
 """What nearly every record has."""
 
@@ -68,9 +79,14 @@ class FaultChecker:
         del kind, meta, text, base
         return NONE
 
-    def role_faults(self, role: Role, record: Record) -> Sequence[Fault]:
-        """The faults that a record has because of its role."""
-        del role, record
+    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+        """Why a record is unfit for its role, found without its text. `size`: bytes of that text."""
+        del role, meta, size
+        return ()
+
+    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
+        """All faults that a record has because of its role. The work is charged as it is done."""
+        del role, record, charge
         return ()
 
 

@@ -2,6 +2,10 @@
 
 Nearly every object is clean, and found so by a few expressions over its whole text. Only one that is not is read entry
 by entry. What cannot be read at all, and so is refused whatever the options say, is `check_git`'s to find.
+
+The texts come from clients, and an expression holds the interpreter's lock until it ends. So every expression takes
+time in proportion to the text. A repeat without a bound is possessive. An expression that is searched for has no such
+repeat, unless each match begins where the one before it ended. The tests check this.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from smartserver.records.check_git import BLOB, COMMIT, TREE, exchanged
-from smartserver.records.faults import NONE, Fault, FaultChecker, Role, Severity
-from smartserver.records.fsck_modules import BadConfig, submodule_settings
+from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
+from smartserver.records.fsck_modules import BadConfig, has_no_fault, submodule_settings
 from smartserver.records.model import Key, Record
 
 _H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE
@@ -68,9 +72,9 @@ FAULTS: Final[Mapping[str, Severity]] = {
 GITMODULES: Final = ".gitmodules"
 GITATTRIBUTES: Final = ".gitattributes"
 
-MAX_GITMODULES: Final = 4 << 20
-"""Bytes of a `.gitmodules` that is parsed: 40,000 submodules of 100 bytes each. Git's limit is `core.bigFileThreshold`,
-512 MiB, which would take minutes here."""
+MAX_GITMODULES: Final = 2 << 20
+"""Bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has 875 KB.
+Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
 
 MAX_GITATTRIBUTES: Final = 100 << 20
 MAX_ATTRIBUTE_LINE: Final = 2048
@@ -93,9 +97,9 @@ _CODE_POINT: Final = re.compile(
     rb"[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xef][\x80-\xbf]{2}"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
 )
-_AFTER_BACKSLASH: Final = re.compile(rb"\\")
-_NTFS_DOTGIT: Final = re.compile(rb"(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
-_HFS_DOTGIT: Final = re.compile(rb"(?i:\.git)(.*)", re.DOTALL)
+# Some clients take a backslash for a slash: each part of a name counts. No two runs of dots and blanks overlap.
+_NTFS_DOTGIT: Final = re.compile(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
+_HFS_DOTGIT: Final = re.compile(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
@@ -105,8 +109,8 @@ def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]
         rb"%b~[1-4]" % name[:6].encode(),
         *(rb"%b~[1-9][0-9]{%d}" % (short[:kept].encode(), 6 - kept) for kept in range(7)),
     ]
-    ntfs = rb"(?i:%b)[. ]*+(?::|\Z)" % b"|".join(forms)
-    return re.compile(rb"(?i:\.%b)(.*)" % name.encode(), re.DOTALL), re.compile(ntfs)
+    ntfs = rb"(?:\A|\\)(?i:%b)[. ]*+(?::|\Z)" % b"|".join(forms)
+    return re.compile(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), re.compile(ntfs)
 
 
 _SPECIAL: Final = {
@@ -142,9 +146,24 @@ class GitFaults(FaultChecker):
             return self._trees.look(kind, text, base)
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
-    def role_faults(self, role: Role, record: Record) -> Sequence[Fault]:
+    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+        """Why a record cannot be a file that git itself reads: it is no file, or too large."""
+        attributes = role.name == GITATTRIBUTES
+        if meta != BLOB:
+            return [Fault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
+        most = MAX_GITATTRIBUTES if attributes else MAX_GITMODULES
+        if size <= most:
+            return ()
+        why = f"{role.name} has {size} bytes, expected no more than {most}"
+        return [Fault("gitattributesLarge" if attributes else "gitmodulesLarge", why)]
+
+    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
         """The faults of a file that git itself reads."""
-        return file_faults(role.name, record.text if record.meta == BLOB else None)
+        faults = self.size_faults(role, record.meta, len(record.text))
+        if faults:
+            return faults
+        find = _attributes_faults if role.name == GITATTRIBUTES else _modules_faults
+        return find(record.text, charge)
 
 
 class _TreeFaults:
@@ -157,8 +176,10 @@ class _TreeFaults:
         self._clean = re.compile(rb"(?:%b(?!\0{%d})%b)*+" % (_CLEAN, id_bytes, raw), re.DOTALL)
         self._names = re.compile(rb"[0-7]++ ([^\0]++)\0%b" % raw, re.DOTALL)
         self._entries = re.compile(rb"([0-7]++) ([^\0]++)\0(%b)" % raw, re.DOTALL)
-        # A folder before a name that git's order has before it: `a` before `a.c`, for git compares `a/` there.
-        self._folder_first = re.compile(rb"4[0-7]{4} ([^\0]++)\0%b[0-7]++ \1[\x01-\x2e]" % raw, re.DOTALL)
+        # Not a folder before a name that git's order has before it: `a` before `a.c`, for git compares `a/` there.
+        # Tried at the beginning of each entry alone: a name may spell out any number of entries.
+        folder_first = rb"0*+[0-7]?4[0-7]{4} ([^\0]++)\0%b[0-7]++ \1[\x01-\x2e]" % raw
+        self._folders_in_order = re.compile(rb"(?:(?!%b)[0-7]++ [^\0]++\0%b)*+" % (folder_first, raw), re.DOTALL)
 
     def look(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
         """As `FaultChecker.look`. A tree with the names and modes of its base has the same faults in them."""
@@ -171,7 +192,7 @@ class _TreeFaults:
         entries = self._entries.findall(text)
         faults, roles = self._look_at(kind, entries, names=True)
         if roles and base is not None:
-            before = self._look_at(kind, self._entries.findall(base), names=False)[1]
+            before = frozenset(self._look_at(kind, self._entries.findall(base), names=False)[1])
             roles = [role for role in roles if role not in before]
         return (faults if in_order else [*faults, *_order_faults(entries)]), roles
 
@@ -194,15 +215,19 @@ class _TreeFaults:
                 if special is not None and _type(mode) == _LINK:
                     found.setdefault(_SYMLINKS[special], f"{said} and is a symbolic link")
             if mode.startswith(b"0"):
-                found.setdefault("zeroPaddedFilemode", f"the mode {mode.decode()} begins with a zero")
+                found.setdefault("zeroPaddedFilemode", f"the mode {_mode(mode)} begins with a zero")
             if int(mode, 8) not in _MODES:
-                found.setdefault("badFilemode", f"the mode {mode.decode()}")
+                found.setdefault("badFilemode", f"the mode {_mode(mode)}")
         return [Fault(*each) for each in found.items()], roles
 
     def _is_in_order(self, text: bytes) -> bool:
         """Whether the entries certainly are, and no name comes twice."""
         names: list[bytes] = self._names.findall(text)
-        return names == sorted(names) and len(set(names)) == len(names) and self._folder_first.search(text) is None
+        return (
+            names == sorted(names)
+            and len(set(names)) == len(names)
+            and self._folders_in_order.fullmatch(text) is not None
+        )
 
 
 def _order_faults(entries: Sequence[_Entry]) -> list[Fault]:
@@ -242,22 +267,22 @@ def _type(mode: bytes) -> int:
     return int(mode, 8) & _TYPE
 
 
+def _mode(mode: bytes) -> str:
+    """A mode in a message; any number of zeros may precede it."""
+    return mode[:20].decode()
+
+
 def _is_dotgit(name: bytes) -> bool:
     """Whether some file system takes a name, or what comes after a backslash in it, for `.git`."""
-    return _hfs(_HFS_DOTGIT, name) or any(_NTFS_DOTGIT.match(name, at) for at in _parts(name))
+    return _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None
 
 
 def _special(name: bytes) -> str | None:
     """Which of the files that git reads some file system takes a name for."""
     for special, (hfs, ntfs) in _SPECIAL.items():
-        if _hfs(hfs, name) or any(ntfs.match(name, at) for at in _parts(name)):
+        if _hfs(hfs, name) or ntfs.search(name):
             return special
     return None
-
-
-def _parts(name: bytes) -> list[int]:
-    """Where a name begins, to a client that takes a backslash for a slash."""
-    return [0, *(each.end() for each in _AFTER_BACKSLASH.finditer(name))]
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
@@ -276,7 +301,9 @@ _COMMIT_HEAD: Final = re.compile(rb"(?:(?:tree|parent) [^\n]*+\n)++")
 _TAG_HEAD: Final = re.compile(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
 _BAD_TAG_NAME: Final = re.compile(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
 _ZONE: Final = re.compile(rb"[+-][0-9]{4}\n")
-_DATE: Final = re.compile(rb"\s*([+-]?)([0-9]+)")
+_DATE: Final = re.compile(rb"\s*+([+-]?)([0-9]++)")
+_NO_BRACKET: Final = re.compile(rb"[^<>\n]*+")
+_CLEAN_AUTHORS: Final = re.compile(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 
 def commit_faults(text: bytes) -> list[Fault]:
@@ -289,13 +316,16 @@ def commit_faults(text: bytes) -> list[Fault]:
     found: dict[str, str] = {}
     head = _COMMIT_HEAD.match(text)
     at = 0 if head is None else head.end()
-    authors = 0
-    while text.startswith(b"author ", at):
+    clean = _CLEAN_AUTHORS.match(text, at)
+    assert clean is not None  # It may be empty.
+    authors = text.count(b"\n", at, clean.end())
+    at = clean.end()
+    while not found and text.startswith(b"author ", at):  # Git stops at the first bad author, too.
         authors += 1
         at = _ident(text, at + len(b"author "), found, "author")
     if not authors:
         found["missingAuthor"] = "it has no author"
-    elif authors > 1:
+    elif authors > 1 and not found:
         found["multipleAuthors"] = f"it has {authors} authors"
     if found:  # Git looks no further, either.
         return [Fault(*each) for each in found.items()]
@@ -348,7 +378,7 @@ def _ident(text: bytes, at: int, found: dict[str, str], who: str) -> int:
 def _of_ident(line: bytes) -> str | None:
     if line.startswith(b"<"):
         return "missingNameBeforeEmail"
-    name = re.match(rb"[^<>\n]*", line)
+    name = _NO_BRACKET.match(line)
     assert name is not None  # It may be empty.
     at = name.end()
     if line.startswith(b">", at):
@@ -357,7 +387,7 @@ def _of_ident(line: bytes) -> str | None:
         return "missingEmail"
     if not line.startswith(b" ", at - 1):
         return "missingSpaceBeforeEmail"
-    mail = re.compile(rb"[^<>\n]*").match(line, at + 1)
+    mail = _NO_BRACKET.match(line, at + 1)
     assert mail is not None  # As before.
     at = mail.end()
     if not line.startswith(b">", at):
@@ -382,44 +412,51 @@ def _of_date(text: bytes) -> str | None:
 
 # ---- files that git reads
 
-_LONG_LINE: Final = re.compile(rb"[^\n]{%d}" % MAX_ATTRIBUTE_LINE)
+
+def _attributes_faults(text: bytes, charge: Charge) -> list[Fault]:
+    if not _has_long_line(text, charge):
+        return []
+    why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
+    return [Fault("gitattributesLineLength", why)]
 
 
-def file_faults(role: str, text: bytes | None) -> list[Fault]:
-    """The faults of what a tree calls `role`; None: it is no blob."""
-    attributes = role == GITATTRIBUTES
-    if text is None:
-        return [Fault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role} is no file")]
-    if attributes:
-        return _attributes_faults(text)
-    if len(text) > MAX_GITMODULES:
-        return [Fault("gitmodulesLarge", f"{role} has {len(text)} bytes, expected no more than {MAX_GITMODULES}")]
-    return _modules_faults(text)
+def _has_long_line(text: bytes, charge: Charge) -> bool:
+    """Whether a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
+    at = steps = 0
+    while len(text) - at >= MAX_ATTRIBUTE_LINE:
+        last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
+        if last < 0:
+            return True
+        at = last + 1
+        steps += 1
+        if steps == CHARGE_EVERY:
+            charge(steps)
+            steps = 0
+    charge(steps)
+    return False
 
 
-def _attributes_faults(text: bytes) -> list[Fault]:
-    if len(text) > MAX_GITATTRIBUTES:
-        why = f"{GITATTRIBUTES} has {len(text)} bytes, expected no more than {MAX_GITATTRIBUTES}"
-        return [Fault("gitattributesLarge", why)]
-    if _LONG_LINE.search(text):
-        why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
-        return [Fault("gitattributesLineLength", why)]
-    return []
-
-
-def _modules_faults(text: bytes) -> list[Fault]:
+def _modules_faults(text: bytes, charge: Charge) -> list[Fault]:
+    if has_no_fault(text, charge):
+        return []
     found: dict[str, str] = {}
+    last: bytes | None = None
     try:
-        for name, key, value in submodule_settings(text):
-            said = f"the submodule {_shown(name)} of {GITMODULES}"
-            if _is_bad_name(name):
-                found.setdefault("gitmodulesName", f"{said} has a name that leads elsewhere")
+        for name, key, value in submodule_settings(text, charge):
             fault = _of_setting(key, value)
-            if fault:
-                found.setdefault(fault, f"{said} has the {key} {_shown(value)}")
+            if name is not last:  # Once for each section: a long name may have any number of settings.
+                last = name
+                if _BAD_NAME.search(name):
+                    found.setdefault("gitmodulesName", f"{_submodule(name)} has a name that leads elsewhere")
+            if fault and fault not in found:
+                found[fault] = f"{_submodule(name)} has the {key} {_shown(value)}"
     except BadConfig as wrong:
         found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {wrong}"
     return [Fault(*each) for each in found.items()]
+
+
+def _submodule(name: bytes) -> str:
+    return f"the submodule {_shown(name)} of {GITMODULES}"
 
 
 def _shown(said: bytes) -> str:
@@ -438,25 +475,25 @@ def _of_setting(key: str, value: bytes) -> str:
     return ""
 
 
-def _is_bad_name(name: bytes) -> bool:
-    return not name or b".." in re.split(rb"[\\/]", name)
-
-
+_BAD_NAME: Final = re.compile(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
 _CURL: Final = re.compile(rb"(?:https?|ftps?)(?:::|://)")
+_CURL_HELPER: Final = re.compile(rb"(?:https?|ftps?)::")
+_NEWLINE: Final = re.compile(rb"\n|%0[aA]")
+_STEPS_UP: Final = re.compile(rb"(?:\.\.?+/)*+")
+_HOST: Final = re.compile(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
     """Whether git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
-    decoded = re.sub(rb"%([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), url)
     if url.startswith((b"./", b"../", b"git://")):
-        above = re.match(rb"(?:\.\.?/)*", url)
+        above = _STEPS_UP.match(url)
         assert above is not None  # It may be empty.
         climbs = b"../" in above[0]
-        return b"\n" in decoded or (climbs and url[above.end() : above.end() + 1] in (b":", b"/"))
+        return _NEWLINE.search(url) is not None or (climbs and url[above.end() : above.end() + 1] in (b":", b"/"))
     if _CURL.match(url):
-        real = re.sub(rb"^(?:https?|ftps?)::", b"", url)
-        host = re.match(rb"[^:/]*://(?:[^/@]*@)?([^/?#]*)", real)
-        return b"\n" in decoded or host is None or not host[1]
+        helper = _CURL_HELPER.match(url)
+        host = _HOST.match(url, 0 if helper is None else helper.end())
+        return _NEWLINE.search(url) is not None or host is None or not host[1]
     return False

@@ -75,7 +75,7 @@ class Intake:
         self._references = ReferenceCache()
         self._arrivals = Arrivals(self._read, self._stored_record)
         self._judge = Judge(
-            transaction.vcs, policy, self._is_stored, lambda kind, key: self._arrivals.record(kind, key)
+            transaction.vcs, policy, self._is_stored, self._measure, self._read_record, self._allowance.charge
         )
         self._first_meta: bytes | None = None
         """That of the own record of the first revision, and mostly of all: nearly all are commits."""
@@ -437,6 +437,37 @@ class Intake:
         rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
         return [next(rest) if meta is None else meta for meta in came]
 
+    def _measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
+        """Meta and text length of a record that came or is stored; None where it is neither. Nothing is decoded."""
+        number = self._arrivals.first(kind, key)
+        if number is None and not self._is_stored(kind, key):
+            return None
+        return self._metas([(kind, key)])[0], self._text_length(kind, key)
+
+    @contextlib.contextmanager
+    def _read_record(self, kind: int, key: Key) -> Iterator[Record]:
+        """A record that came or is stored, decoded under the rules of `_check`: charged, a large one in its turn."""
+        if self._arrivals.recent.get(kind, key) is not None:
+            yield self._base(kind, key)
+            return
+        number = self._arrivals.first(kind, key)
+        base_length: Callable[[], int]
+        if number is not None:
+            row, base_length = (
+                self._arrivals.row(number),
+                partial(self._text_length, kind, self._arrivals.base(number)[1]),
+            )
+        else:
+            snapshot = self._snapshot
+            location = None if snapshot is None else snapshot.first(kind, key)
+            if snapshot is None or location is None:
+                raise LookupError(f"record {shown(key)} was found a moment ago")
+            row = Row(location.depth, location.chain_kib, location.lineage)
+            base_length = partial(_base_length, snapshot, location)
+        self._allowance.decode(row.chain_kib << 10)
+        with large.turn(row.chain_kib, self._text_length(kind, key), base_length, self._allowance):
+            yield self._base(kind, key)
+
     def _base(self, kind: int, key: Key) -> Record:
         found = self._arrivals.record(kind, key)
         if found is None:
@@ -469,6 +500,11 @@ class Intake:
         if self._draft is None:
             raise LookupError("nothing was written yet")
         return self._draft.read(offset, size)
+
+
+def _base_length(snapshot: Snapshot, location: Location) -> int:
+    base = snapshot.base(location)
+    return 0 if base is None else base.length
 
 
 def _nowhere(offset: int, size: int) -> bytes:

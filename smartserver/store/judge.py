@@ -2,15 +2,19 @@
 
 Only what is new is judged. A record that is stored already stays what it is, and so does what it gives a meaning: a
 push onto an old history is not refused for that.
+
+A record whose role makes it a file that the system itself reads is decoded a second time, when its segment is complete.
+Its type and size are judged before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.check import faults_of
-from smartserver.records.faults import Fault, Level, Policy, Role
+from smartserver.records.faults import Charge, Fault, Level, Policy, Role, free
 from smartserver.records.model import Key, Record, RevisionId
 
 
@@ -22,14 +26,19 @@ class Judge:
         vcs: str,
         policy: Policy,
         is_stored: Callable[[int, Key], bool],
-        find: Callable[[int, Key], Record | None],
+        measure: Callable[[int, Key], tuple[bytes, int] | None],
+        read: Callable[[int, Key], AbstractContextManager[Record]],
+        charge: Charge = free,
     ) -> None:
-        """`find`: a record that came or is stored."""
+        """`measure`: meta and text length of a record that came or is stored, None where it is neither; without its
+        text. `read`: such a record, to be let go of when the context ends."""
         self._checker = faults_of(vcs)
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
         self._is_stored = is_stored
-        self._find = find
+        self._measure = measure
+        self._read = read
+        self._charge = charge
         self._roles: dict[Role, Key] = {}
         """What the segment under check gives a meaning, and the first record that does."""
         self._judged: set[Role] = set()
@@ -58,14 +67,25 @@ class Judge:
 
         Raises:
             CorruptRecord: one is refused.
+            Cancelled, LimitExceeded: as `Allowance.charge` and `Allowance.decode`.
             CorruptFile, TransportError: the store is damaged or failed.
         """
         for role, key in self._roles.items():
-            record = self._find(role.kind, role.key)
-            if record is not None and not self._is_stored(role.kind, key):
-                self._weigh(revision, role.key, self._checker.role_faults(role, record))
+            if not self._is_stored(role.kind, key):
+                self._finish_role(revision, role)
             self._judged.add(role)
         self._roles.clear()
+
+    def _finish_role(self, revision: RevisionId, role: Role) -> None:
+        self._charge(1)
+        size = self._measure(role.kind, role.key)
+        if size is None:  # A submodule's, or what no push must bring.
+            return
+        faults = self._checker.size_faults(role, *size)
+        if not faults:
+            with self._read(role.kind, role.key) as record:
+                faults = self._checker.role_faults(role, record, self._charge)
+        self._weigh(revision, role.key, faults)
 
     def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[Fault]) -> None:
         for fault in faults:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 from binascii import hexlify, unhexlify
+from collections.abc import Iterator
 from pathlib import Path
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 
+from smartserver.records import fsck_git, fsck_modules
 from smartserver.records.check import faults_of
 from smartserver.records.check_git import BLOB, COMMIT, TAG, TREE, git_key
 from smartserver.records.faults import Role
-from smartserver.records.fsck_git import FAULTS, MAX_GITMODULES
+from smartserver.records.fsck_git import FAULTS, MAX_ATTRIBUTE_LINE, MAX_GITMODULES
 from smartserver.records.model import Record
 
 GIT = faults_of("git sha1")
@@ -246,3 +251,137 @@ def test_sha256() -> None:
     checker = faults_of("git sha256")
     text = b"100644 .git\0" + b"x" * 32 + b"100644 a\0" + bytes(32)
     assert [fault.id for fault in checker.look(0, TREE, text, None)[0]] == ["hasDotgit", "nullSha1"]
+
+
+SEARCHED = [
+    fsck_git._READ_BY_GIT,
+    fsck_git._SUSPECT,
+    fsck_git._IGNORED_BY_HFS,
+    fsck_git._BAD_TAG_NAME,
+    fsck_git._BAD_NAME,
+    fsck_git._NEWLINE,
+]
+"""Expressions that are tried at each byte, apart from those of a name's parts, which begin after a backslash."""
+
+
+def patterns() -> Iterator[re.Pattern[bytes]]:
+    found = [*vars(fsck_git).values(), *vars(fsck_modules).values(), *vars(fsck_git._TreeFaults(20)).values()]
+    found += [pattern for pair in fsck_git._SPECIAL.values() for pattern in pair]
+    return (each for each in found if isinstance(each, re.Pattern))
+
+
+def endless(parsed: Any) -> Iterator[Any]:
+    """Which kinds of repeats without a bound an expression has."""
+    for op, argument in parsed:
+        if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
+            if argument[1] == _constants.MAXREPEAT:
+                yield op
+            yield from endless(argument[2])
+        elif op == _constants.BRANCH:
+            for branch in argument[1]:
+                yield from endless(branch)
+        elif isinstance(argument, _parser.SubPattern):
+            yield from endless(argument)
+        elif isinstance(argument, tuple):
+            yield from (found for part in argument if isinstance(part, _parser.SubPattern) for found in endless(part))
+
+
+def test_no_expression_goes_back() -> None:
+    """An expression without backtracking reads a byte as often as it has parts, at each place where it is tried."""
+    assert set(endless(_parser.parse(rb"a(?!(?:b|c*)d)"))) == {_constants.MAX_REPEAT}
+    every = list(patterns())
+    assert len(every) > 30
+    for pattern in every:
+        assert set(endless(_parser.parse(pattern.pattern, pattern.flags))) <= {_constants.POSSESSIVE_REPEAT}, pattern
+    for pattern in SEARCHED:
+        assert not list(endless(_parser.parse(pattern.pattern, pattern.flags))), pattern
+        # Nor a bounded one that is long.
+        assert _parser.parse(pattern.pattern, pattern.flags).getwidth()[1] < 20
+
+
+def test_names_that_spell_out_entries_are_in_order() -> None:
+    for name in (b"40000 " * 1000, b"40000 a" * 1000, b"40000 40000 a.c"):
+        assert ids(TREE, entry(b"40000", name, FOLDER)) == set()
+        assert ids(TREE, entry(b"40000", name, FOLDER) + entry(b"100644", name + b".c")) == {"treeNotSorted"}
+
+
+def test_folders_with_odd_modes_are_sorted_as_folders(repository: Path) -> None:
+    for mode in (b"40000", b"040000", b"40755"):
+        text = entry(mode, b"a", FOLDER) + file(b"a.c")
+        assert ids(TREE, text) == of_git(repository, (TREE, text))
+        assert "treeNotSorted" in ids(TREE, text)
+
+
+def test_the_order_found_by_expressions_is_that_found_entry_by_entry() -> None:
+    draw = random.Random(0)
+    names = [b"a", b"aa", b"ab", b"a.", b"a.c", b"a-", b"a0", b"a\x01", b"a.c.d", b"b"]
+    trees = fsck_git._TreeFaults(20)
+    results = set()
+    for _ in range(3000):
+        chosen = [draw.choice(names) for _ in range(draw.randrange(6))]
+        if draw.randrange(4):
+            chosen = sorted(set(chosen))
+        entries = [(draw.choice([b"40000", b"100644", b"040000", b"240000"]), name, FILE) for name in chosen]
+        in_order = trees._is_in_order(b"".join(entry(*each) for each in entries))
+        faults = fsck_git._order_faults(entries)
+        assert not (in_order and faults)
+        if chosen == sorted(set(chosen)):  # Else it is read entry by entry.
+            assert in_order == (not faults)
+            results.add(in_order)
+    assert results == {False, True}
+
+
+@pytest.mark.parametrize(
+    "line", [b"a" * 2047 + b"\n", b"\n", b"\n" + b"a" * 2046 + b"\n", b"a" * 1023 + b"\n", b"a" * 1024 + b"\n"]
+)
+def test_lines_are_measured_in_steps_of_half_a_line(line: bytes) -> None:
+    text = line * ((1 << 20) // len(line))
+    role = Role(0, FILE, ".gitattributes")
+    charged: list[int] = []
+    checker = fsck_git.GitFaults(20)
+    assert not checker.role_faults(role, Record(0, FILE, BLOB, text), charged.append)
+    assert sum(charged) <= 2 * len(text) / MAX_ATTRIBUTE_LINE + 2
+    assert max(charged) <= 256
+    found = checker.role_faults(role, Record(0, FILE, BLOB, text + b"a" * MAX_ATTRIBUTE_LINE))
+    assert [fault.id for fault in found] == ["gitattributesLineLength"]
+
+
+def test_a_name_is_judged_once_for_all_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted:
+        count = 0
+
+        def search(self, name: bytes) -> re.Match[bytes] | None:
+            self.count += 1
+            return re.search(rb"\.\.", name)
+
+    counted = Counted()
+    monkeypatch.setattr(fsck_git, "_BAD_NAME", counted)
+    text = b'[submodule "%b"]\n' % (b"a/" * 10_000 + b"..") + b"a\n" * 10_000
+    faults = fsck_git.GitFaults(20).role_faults(Role(0, FILE, ".gitmodules"), Record(0, FILE, BLOB, text))
+    assert [fault.id for fault in faults] == ["gitmodulesName"]
+    assert counted.count == 1
+
+
+def test_a_mode_of_many_zeros_is_cut_in_the_message() -> None:
+    (fault,) = GIT.look(0, TREE, entry(b"0" * 10_000 + b"100644", b"a"), None)[0]
+    assert fault.id == "zeroPaddedFilemode"
+    assert len(fault.why) < 60
+
+
+def test_only_roles_that_the_base_does_not_give_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many spellings in both, none is compared with each other one."""
+    compared = 0
+
+    def equals(self: Role, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return tuple(self) == tuple(other) if isinstance(other, Role) else False
+
+    monkeypatch.setattr(Role, "__eq__", equals)
+    monkeypatch.setattr(Role, "__hash__", lambda self: hash(tuple(self)))
+    count = 300
+    base = b"".join(entry(b"100644", b".gitmodules" + b" " * n, b"%020d" % n) for n in range(count))
+    text = base + entry(b"100644", b".gitmodules" + b" " * count, b"%020d" % count)
+    roles = GIT.look(0, TREE, text, base)[1]
+    assert [role.key for role in roles] == [b"%020d" % count]
+    assert compared <= 2 * count

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, SETTINGS, History, Repeatable, request_id
+from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push, request_id
 
-from smartserver.errors import Cancelled, LimitExceeded
-from smartserver.records import delta, limits
+from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
+from smartserver.records import delta, fsck_git, limits
 from smartserver.store import allowance as allowances
-from smartserver.store import incoming
+from smartserver.store import arrivals, incoming
 from smartserver.store.allowance import Allowance
 from smartserver.store.arrivals import RecentRecords
 from smartserver.store.repository import PackRepository
@@ -97,3 +97,84 @@ def test_a_folder_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(LimitExceeded, match=f"{limits.BYTES_OF_REFERRING}: .*, expected no more than 300"):
         sent.write(history.body(line))
     sent.abandon()
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text is kept, as none of a large record is."""
+    monkeypatch.setattr(arrivals, "RecentRecords", lambda: RecentRecords(0))
+
+
+def read_by_git(name: str, text: bytes, allowance: Allowance, *, stored: bool = False) -> None:
+    """Push a file that git itself reads. `stored`: the repository has it already under another name."""
+    history = History()
+    line = [history.commit({"file": text}, [])] if stored else []
+    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+    if stored:
+        push(repository, history, line, {MAIN: line[0]})
+    line.append(history.commit({name: text}, line))
+    transaction = repository.begin(request_id(), "user", allowance=allowance)
+    if not stored:
+        transaction.create(GIT, KINDS, SETTINGS)
+    sent = repository.receive(transaction)
+    try:
+        sent.write(history.body(line[-1:]))
+    finally:
+        sent.abandon()
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("name", "limit"), [(".gitmodules", "MAX_GITMODULES"), (".gitattributes", "MAX_GITATTRIBUTES")]
+)
+def test_a_file_for_git_that_is_too_large_is_refused_undecoded(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: str, stored: bool
+) -> None:
+    text = b"#\n" * 25_000
+    monkeypatch.setattr(fsck_git, limit, len(text) - 1)
+    reads = 0
+
+    def read_record(self: incoming.Intake, kind: int, key: bytes) -> None:
+        nonlocal reads
+        reads += 1
+
+    monkeypatch.setattr(incoming.Intake, "_read_record", read_record)
+    allowance = Allowance()
+    with pytest.raises(CorruptRecord, match=f"Large: {name} has 50000 bytes, expected no more than 49999"):
+        read_by_git(name, text, allowance, stored=stored)
+    assert reads == 0
+    assert allowance.decoded < len(text) + 5000
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("name", [".gitmodules", ".gitattributes"])
+def test_a_file_for_git_that_is_decoded_again_is_charged_again(name: str, stored: bool) -> None:
+    text = b"#\n" * 25_000
+    plain, allowance = Allowance(), Allowance()
+    read_by_git("file", text, plain)
+    read_by_git(name, text, allowance, stored=stored)
+    first = 0 if stored else len(text)
+    assert first + len(text) <= allowance.decoded < first + len(text) + 5000
+    assert plain.decoded < len(text) + 5000
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_file_for_git_is_not_decoded_again_beyond_the_limit(monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+    monkeypatch.setattr(allowances, "DECODED", 30_000 if stored else 80_000)
+    monkeypatch.setattr(allowances, "DECODED_OF_BYTE", 0)
+    with pytest.raises(LimitExceeded, match="decoded bytes of one push"):
+        read_by_git(".gitattributes", b"#\n" * 25_000, Allowance(), stored=stored)
+
+
+def test_the_settings_of_a_file_for_git_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowance = Allowance()
+    text = b'[submodule "x"]\n' + b"a\n" * 10_000
+    read_by_git(".gitmodules", text, allowance)
+    assert 10_000 < allowance.steps < 11_000
+    monkeypatch.setattr(allowances, "STEPS", 5000)
+    monkeypatch.setattr(allowances, "STEPS_OF_BYTE", 0)
+    with pytest.raises(LimitExceeded, match="steps of work"):
+        read_by_git(".gitmodules", text, Allowance())

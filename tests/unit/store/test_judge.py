@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.check_git import BLOB, COMMIT, TREE
 from smartserver.records.faults import Level, Policy
+from smartserver.records.fsck_git import MAX_GITATTRIBUTES, MAX_GITMODULES
 from smartserver.records.model import Key, Record
 from smartserver.store.judge import Judge
 
@@ -22,7 +26,13 @@ BAD_MODULES = Record(0, BLOB_KEY, BLOB, b'[submodule "a"]\nurl = -x\n')
 def judge(
     policy: Policy, stored: frozenset[Key] = frozenset(), found: Record | None = None, vcs: str = "git sha1"
 ) -> Judge:
-    return Judge(vcs, policy, lambda kind, key: key in stored, lambda kind, key: found)
+    @contextlib.contextmanager
+    def read(kind: int, key: Key) -> Iterator[Record]:
+        assert found is not None
+        yield found
+
+    measured = None if found is None else (found.meta, len(found.text))
+    return Judge(vcs, policy, lambda kind, key: key in stored, lambda kind, key: measured, read)
 
 
 def test_harm_is_refused_by_name() -> None:
@@ -75,6 +85,40 @@ def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not()
     beside = Record(0, b"o" * 20, TREE, MODULES.text + b"100644 x\0" + b"x" * 20)
     kept.look(b"r", beside, MODULES._replace(key=b"p" * 20))
     kept.finish(b"r")
+
+
+@pytest.mark.parametrize(
+    ("name", "meta", "size", "fault"),
+    [
+        (b".gitmodules", BLOB, MAX_GITMODULES + 1, "gitmodulesLarge"),
+        (b".gitattributes", BLOB, MAX_GITATTRIBUTES + 1, "gitattributesLarge"),
+        (b".gitmodules", TREE, MAX_GITMODULES + 1, "gitmodulesBlob"),
+        (b".gitattributes", TREE, 0, "gitattributesBlob"),
+    ],
+)
+def test_a_file_is_refused_by_its_type_and_size_before_it_is_read(
+    name: bytes, meta: bytes, size: int, fault: str
+) -> None:
+    reads: list[Key] = []
+
+    def read(kind: int, key: Key) -> contextlib.AbstractContextManager[Record]:
+        reads.append(key)
+        return contextlib.nullcontext(BAD_MODULES)
+
+    for ignored in (False, True):
+        policy = Policy(ignored=frozenset((fault,)) if ignored else frozenset())
+        large = Judge("git sha1", policy, lambda kind, key: False, lambda kind, key: (meta, size), read)
+        large.look(b"r", Record(0, KEY, TREE, b"100644 " + name + b"\0" + BLOB_KEY), None)
+        with contextlib.nullcontext() if ignored else pytest.raises(CorruptRecord, match=fault):
+            large.finish(b"r")
+    assert reads == []
+
+
+def test_a_file_that_only_stored_trees_name_is_not_read() -> None:
+    old = judge(Policy(), frozenset((KEY,)))
+    old._measure = lambda kind, key: pytest.fail("it is measured")
+    old.look(b"r", MODULES, None)
+    old.finish(b"r")
 
 
 def test_other_systems_have_no_faults() -> None:

@@ -10,8 +10,9 @@ from builders import MAIN, History, Repeatable, push, upload
 
 from smartserver.errors import Cancelled, CorruptRecord
 from smartserver.records import delta
-from smartserver.store import incoming, large
+from smartserver.store import arrivals, incoming, large
 from smartserver.store.allowance import Allowance
+from smartserver.store.arrivals import RecentRecords
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -108,6 +109,23 @@ def test_a_base_counts(turn: Turn) -> None:
     assert turn.count == 1
     send(LARGE // 2, LARGE // 2)
     assert turn.count == 1
+
+
+@pytest.mark.parametrize("size", [LARGE, LARGE + 1])
+def test_a_file_for_git_is_read_in_its_turn(turn: Turn, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """It is decoded a second time, and also where the repository has it under another name."""
+    monkeypatch.setattr(arrivals, "RecentRecords", lambda: RecentRecords(0))
+    history = History()
+    text = (b"#\n" * size)[:size]
+    first = history.commit({".gitattributes": text}, [])
+    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+    push(repository, history, [first], {MAIN: first})
+    assert turn.count == (2 if size > LARGE else 0)
+    second = history.commit({"a": b"", "b": text}, [first])
+    push(repository, history, [second], {MAIN: second})
+    third = history.commit({"a": b"", "b": b"", ".gitattributes": text}, [second])
+    push(repository, history, [third], {MAIN: third})
+    assert turn.count == (3 if size > LARGE else 0)
 
 
 def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
