@@ -15,6 +15,8 @@ from smartserver.store.document import MAP, REFS, decode_value
 from smartserver.store.log import LogChange
 from smartserver.store.recovery import Findings, LostChange
 
+DOUBT = "  (may not have been acknowledged)"
+
 
 @click.command()
 @click.argument("path")
@@ -43,12 +45,14 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
     if is_url(path):
         path = store_behind(path)
     with repository_in(path) as repository:
-        root = repository.file.read()
+        back = recovery.put_back(repository.file)
+        if back:
+            click.echo(f"{count(back, 'file')} of the root lay in lost/ and is in its place again")
         findings = recovery.find(repository.file)
         if not findings:
             click.echo(f"{path}: the root knows everything that is there")
             return
-        usual = recovery.by_default(findings, root)
+        usual = recovery.by_default(findings)
         _list(findings, usual)
         if only_list:
             return
@@ -57,17 +61,17 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
             raise CommandError("nothing was restored: name a change by its ID, or say --all")
         if not yes:
             confirm(f"Restore {count(len(chosen), 'change')}?", "--yes")
-        failed = []
+        failed = 0
 
-        def report(change: LostChange, why: str) -> None:
-            if why:
-                failed.append(change)
-                click.echo(plain(f"{_id(change)} was not restored: {why}"), err=True)
+        def report(what: str, why: str) -> None:
+            nonlocal failed
+            failed += 1
+            click.echo(plain(f"{what} was not restored: {why}"), err=True)
 
         done = recovery.restore(repository, findings, chosen, report)
     click.echo(f"{count(done, 'change')} restored, {len(findings.changes) - done} left")
     if failed:
-        raise CommandError(f"{count(len(failed), 'change')} could not be restored and stays in lost/ or where it is")
+        raise CommandError("not everything could be restored: what is left stays in lost/, or where it is")
 
 
 def _list(findings: Findings, usual: list[LostChange]) -> None:
@@ -76,8 +80,8 @@ def _list(findings: Findings, usual: list[LostChange]) -> None:
     for change in findings.changes:
         entry = change.entry
         when = f"{datetime.fromtimestamp(entry.time // 1000, UTC):%Y-%m-%d %H:%M:%S}"
-        doubt = "" if change in usual else "  (may not have been acknowledged)" if not change.made else "  (elsewhere)"
-        click.echo(plain(f"{_id(change)}  {when}  {entry.user or '-'}  {_what(entry.changes)}{doubt}"))
+        doubt = "" if change in usual else "  (of another repository here)" if change.elsewhere else DOUBT
+        click.echo(plain(f"{change.id}  {when}  {entry.user or '-'}  {_what(entry.changes)}{doubt}"))
     if findings.others:
         click.echo(f"and {count(len(findings.others), 'file')} that nothing is known of")
 
@@ -97,10 +101,6 @@ def _what(changes: list[LogChange]) -> str:
             said.append(f"{change.table.removeprefix(MAP)} {name}")
     shown = ", ".join(said[:4])
     return f"{shown} and {len(said) - 4} more" if len(said) > 4 else shown or "content alone"
-
-
-def _id(change: LostChange) -> str:
-    return change.entry.request.hex()[:8]
 
 
 def _named(findings: Findings, names: tuple[str, ...]) -> list[LostChange]:

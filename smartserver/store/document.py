@@ -32,7 +32,8 @@ MAP = "map/"
 """Names of the root's tables; a map's is `map/` and its own."""
 SETTINGS = "settings"
 DECLARED = "maps"
-"""What the log calls changes of settings and the kinds of new maps, where it names a table otherwise."""
+INCARNATION = "incarnation"
+"""What the log calls changes of settings, the kinds of new maps and a new incarnation, where else it names a table."""
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):

@@ -77,6 +77,10 @@ class Intake:
         self._judge = Judge(
             transaction.vcs, policy, self._is_stored, lambda kind, key: self._arrivals.record(kind, key)
         )
+        self._first_meta: bytes | None = None
+        """That of the own record of the first revision, and mostly of all: nearly all are commits."""
+        self._other_metas: dict[RevisionId, bytes] = {}
+        """Of the revisions whose own record has another."""
         self._make_quarantine = quarantine
         self._draft: DraftPack | None = None
         self._content = b""
@@ -98,8 +102,7 @@ class Intake:
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        kind = self._rules.own_kind
-        return None if kind is None else self._arrivals.meta(kind, revision)
+        return None if revision not in self._ordinals else self._other_metas.get(revision, self._first_meta)
 
     def take(self, segment: Segment, content: bytes) -> None:
         """Check one segment; a new one is written, unless a base was missing before.
@@ -254,6 +257,11 @@ class Intake:
             arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
         check_own_record(self._rules, segment, proof.own)
+        if proof.own is not None:
+            if self._first_meta is None:
+                self._first_meta = proof.own.meta
+            elif proof.own.meta != self._first_meta:
+                self._other_metas[segment.revision] = proof.own.meta
         proof.finish()
         self._judge.finish(segment.revision)
         if rewritten:

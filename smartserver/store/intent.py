@@ -31,6 +31,11 @@ VERSION = 1
 SUFFIX = ".intent"
 """How the name of the small file ends that a change without a pack has in `log`."""
 
+NAMED = 16
+"""Entries that an intent names: as many writers may be at it at once, each of whom planned on the same root."""
+PREFIX = 4
+"""Bytes of a request that name it; of an entry that a log file has, the two of its mark."""
+
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the intent follows."""
 FOOTER = struct.Struct("<I16s")
@@ -41,9 +46,9 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     """A change that is about to be made, of the repository with that incarnation."""
 
     incarnation: Bytes16
-    previous: bytes
-    """The request of the newest log entry in the root it was planned on, or its mark where a file has that entry: so
-    that change was made."""
+    previous: tuple[tuple[int, bytes], ...]
+    """The newest entries, up to `NAMED`, in the log of the root it was planned on: the version of each and the first
+    bytes of its request. So those changes were made."""
     entry: LogEntry | None
     """What the log will say; the version may turn out higher. None: a repack."""
     replaces: tuple[Bytes16, ...] = ()
@@ -87,15 +92,14 @@ def ranges_of(folder: Transport, path: str) -> Read:
     return read
 
 
-def read_intent(read: Read, size: int, path: str) -> tuple[int, Intent | None]:
+def read_intent(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Intent | None]:
     """Where the intent at the end of a file of that size begins, and what it says; the size and None where there is
-    none.
+    none. `tail`: its last `TAIL` bytes.
 
     Raises:
         CorruptFile: it is damaged.
         TransportError: the store failed.
     """
-    tail = read(max(0, size - TAIL), TAIL)
     length = _length(tail)
     if not HEADER.size + FOOTER.size < length <= size:
         return size, None
@@ -105,14 +109,14 @@ def read_intent(read: Read, size: int, path: str) -> tuple[int, Intent | None]:
     return size - length, _decode(content, path, size - length)
 
 
-def intent_behind(read: Read, length: int, path: str) -> Intent | None:
-    """The intent that follows the first `length` bytes of a file; None where nothing follows.
+def intent_behind(content: bytes, read: Read, length: int, path: str) -> Intent | None:
+    """The intent that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
+    bytes that follow.
 
     Raises:
         CorruptFile: what follows is no intent, or damaged.
         TransportError: the store failed.
     """
-    content = read(length, TAIL)
     while len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content:

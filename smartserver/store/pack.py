@@ -15,7 +15,7 @@ from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
-from smartserver.store.intent import intent_behind
+from smartserver.store.intent import TAIL, intent_behind
 from transports.base import ReadFile, WriteFile
 
 MAGIC = b"hpss-pak"
@@ -203,7 +203,8 @@ class PackReader:
             CorruptFile: what follows its hash is damaged.
             TransportFailed: the store failed.
         """
-        intent = intent_behind(self._file.read_at, self.length, self.name)
+        tail = self._file.read_at(self.length, TAIL)
+        intent = intent_behind(tail, self._file.read_at, self.length, self.name)
         return () if intent is None else intent.replaces
 
     def segments(self) -> Iterator[tuple[int, bytes]]:

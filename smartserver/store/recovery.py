@@ -17,16 +17,30 @@ it has their segments byte by byte, which the hash in the root proves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from smartserver.errors import CorruptFile, MissingBase, MissingParents, NoSuchRepository, OutcomeUnknown
+from smartserver.records.faults import Level, Policy
 from smartserver.store import strays
-from smartserver.store.document import DECLARED, MAP, REFS, SETTINGS, PackEntry, Root, decode_value, encode_value
+from smartserver.store.document import (
+    DECLARED,
+    INCARNATION,
+    MAP,
+    REFS,
+    SETTINGS,
+    PackEntry,
+    Root,
+    decode_value,
+    encode_value,
+)
 from smartserver.store.format import LOST, PACKS
-from smartserver.store.log import MARK, LogChange, LogEntry
+from smartserver.store.intent import PREFIX
+from smartserver.store.log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
 from smartserver.store.root import RootView, next_root
@@ -42,6 +56,10 @@ if TYPE_CHECKING:
     from smartserver.store.repository import PackRepository
 
 
+TAKEN = Policy(Level.OFF)
+"""What is brought back was taken once, whatever a server would say of it now."""
+
+
 @dataclass(eq=False)
 class LostChange:
     """A change that is written down and that the log does not have."""
@@ -51,8 +69,20 @@ class LostChange:
     """Of the repository that it was made in; None: a log file has it, which does not say."""
     made: bool = False
     """Whether it surely was made: a later change tells of it."""
+    elsewhere: bool = False
+    """Whether it was made in another repository at the same place, before or after this one."""
     strays: list[Stray] = field(default_factory=list)
     """The files that it is written down in; one of them is its pack, where it brought revisions."""
+
+    @property
+    def id(self) -> str:
+        """What a person names it by."""
+        return self.entry.request.hex()[:8]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is in `lost/`, where no change is that is under way."""
+        return any(path.startswith(f"{LOST}/") for stray in self.strays for path in stray.paths)
 
     @property
     def pack(self) -> Stray | None:
@@ -82,6 +112,29 @@ class Conflict(Exception):
     """A change cannot be made any more: something else was changed since."""
 
 
+def put_back(file: RootFile) -> int:
+    """Move the files that the root names and that were moved to `lost/` back to their places; how many. So it is where
+    the newest root came back after an older one was there for a day.
+
+    Raises:
+        NoSuchRepository: there is none.
+        CorruptFile, Unsupported, TransportError: the root cannot be read, or the store failed.
+    """
+    folder = file.folder
+    names = ListDirectory(LOST)
+    folder.perform([names])
+    lost = set(names.result or ())
+    if not lost:
+        return 0
+    with file.swapping() as swap:
+        named = [f"{stem}{end}" for stem in strays.named(swap.current) for end in ("", ".pack", ".idx")]
+        looks = [GetStat(path) for path in named if path.partition("/")[2] in lost]
+        folder.perform(looks)
+        moved = [Rename(f"{LOST}/{each.path.partition('/')[2]}", each.path) for each in looks if each.result is None]
+        folder.perform([*moved, *map(SyncDirectory, (*strays.PLACES, LOST))] if moved else [])
+    return len(moved)
+
+
 def find(file: RootFile) -> Findings:
     """Look for what the root does not know. A change that is under way may be among it.
 
@@ -100,7 +153,7 @@ def find(file: RootFile) -> Findings:
     changes: dict[bytes, LostChange] = {}
     joined: list[Stray] = []
     others: list[str] = []
-    previous: set[tuple[int | None, bytes]] = set()
+    previous: set[tuple[int, bytes]] = set()
     for stray in strays.find(folder, listed, root, {each.name for each in view.dropped()}):
         if stray.is_log:
             entries = stray.entries(folder)
@@ -108,20 +161,20 @@ def find(file: RootFile) -> Findings:
                 # The file may have been written for the newest one, by a writer that died before the root was swapped.
                 _note(changes, LostChange(entry, None, made=entry is not entries[-1], strays=[stray]))
             others += () if entries else stray.paths
-            continue
-        intent = stray.intent(folder)
-        if intent is None:
+        elif stray.intent is None:
             others += stray.paths
-        elif intent.entry is None:
+        elif stray.intent.entry is None:
             joined.append(stray)
         else:
-            previous |= {(intent.entry.version - 1, intent.previous), (None, intent.previous)}
-            _note(changes, LostChange(intent.entry, intent.incarnation, strays=[stray]))
-    unknown = [each for each in changes.values() if not _is_logged(view, each.entry.request)]
+            previous.update(stray.intent.previous)
+            _note(changes, LostChange(stray.intent.entry, stray.intent.incarnation, strays=[stray]))
+    unknown = [each for each in changes.values() if not view.is_logged(each.entry.request)]
+    _tell_made(unknown, previous)
+    same = {root.incarnation, *_former(root.incarnation, [*_entries(view), *(each.entry for each in unknown)])}
     for each in unknown:
-        version, request = each.entry.version, each.entry.request
-        each.made |= (None, request) in previous or (version, request[:MARK]) in previous
-    unknown.sort(key=lambda each: (each.incarnation not in (None, root.incarnation), each.entry.version))
+        each.elsewhere = each.incarnation is not None and each.incarnation not in same
+    unknown = [each for each in unknown if any(change.table != INCARNATION for change in each.entry.changes)]
+    unknown.sort(key=lambda each: (each.elsewhere, each.entry.version))
     paths = [GetStat(pack_path(entry.name)) for entry in root.packs]
     folder.perform(paths)
     gone = [entry for entry, look in zip(root.packs, paths, strict=True) if look.result is None]
@@ -131,11 +184,30 @@ def find(file: RootFile) -> Findings:
     return Findings(unknown, joined, others, gone)
 
 
-def _is_logged(view: RootView, request: bytes) -> bool:
-    """Whether the log has a request; an older root may name log files that are gone by now."""
-    with contextlib.suppress(NoSuchFile):
-        return view.is_logged(request)
-    return view.find_request(request, in_files=False) is not None
+def _tell_made(changes: Sequence[LostChange], previous: Collection[tuple[int, bytes]]) -> None:
+    """Note which changes were surely made: a later one names them among those before it, with their true version."""
+    versions = {prefix: version for version, prefix in previous if len(prefix) == PREFIX}
+    for each in changes:
+        request, version = each.entry.request, each.entry.version
+        true = versions.get(request[:PREFIX])
+        if true is not None:
+            each.made, each.entry = True, msgspec.structs.replace(each.entry, version=true)
+        each.made |= (version, request[:MARK]) in previous
+
+
+def _entries(view: RootView) -> Iterator[LogEntry]:
+    """The log, as far as it can be read."""
+    with contextlib.suppress(CorruptFile, NoSuchFile):
+        yield from view.log()
+
+
+def _former(incarnation: bytes, entries: Iterable[LogEntry]) -> set[bytes]:
+    """The incarnations that recoveries gave this repository, before and after its present one."""
+    pairs = [(each.old, each.new) for entry in entries for each in entry.changes if each.table == INCARNATION]
+    found = {incarnation}
+    for _ in pairs:
+        found |= {each for pair in pairs if found & set(pair) for each in pair if each is not None}
+    return found
 
 
 def _note(changes: dict[bytes, LostChange], found: LostChange) -> None:
@@ -146,28 +218,37 @@ def _note(changes: dict[bytes, LostChange], found: LostChange) -> None:
         known.strays += found.strays
 
 
-def by_default(findings: Findings, root: Root) -> list[LostChange]:
+def by_default(findings: Findings) -> list[LostChange]:
     """The changes that were surely made in this repository."""
-    return [each for each in findings.changes if each.made and each.incarnation in (None, root.incarnation)]
+    return [each for each in findings.changes if each.made and not each.elsewhere]
 
 
 def restore(
     repository: PackRepository,
     findings: Findings,
     chosen: Sequence[LostChange],
-    report: Callable[[LostChange, str], None] = lambda change, why: None,
+    report: Callable[[str, str], None] = lambda what, why: None,
 ) -> int:
-    """Restore changes; how many. `report`: told of each, with what was wrong or nothing.
+    """Restore changes; how many. `report`: told what could not be restored, and why.
+
+    An interrupted one is begun again: what it restored is in the log by then.
 
     Raises:
-        CorruptFile, Unsupported, TransportError: the repository cannot be read or written.
+        CorruptFile: a pack of the root is gone, and in no joined pack.
+        Unsupported, TransportError, OutcomeUnknown: the repository cannot be read or written.
     """
     cut = _restore_packs(repository.folder, repository.file.read(), findings)
     _renew(repository)
     for stray in findings.joined:
         # Only a change says which refs lead there: what is not reached does no harm.
-        with contextlib.suppress(MissingParents, MissingBase):  # It rests on what is in a pack of its own.
+        try:
             _bring(repository, stray, repository.randomness(16), "recover", lambda transaction: b"")
+        except (TransportError, OutcomeUnknown):
+            raise
+        except (MissingParents, MissingBase):
+            pass  # It rests on what is in a pack of its own.
+        except CodedError as wrong:
+            report(str(stray.pack), str(wrong))
     todo, done = list(chosen), 0
     while todo:
         later: list[tuple[LostChange, str]] = []
@@ -180,10 +261,9 @@ def restore(
                 later.append((change, str(wrong)))
             else:
                 done += 1
-                report(change, "")
         if len(later) == len(todo):  # What they rest on did not come with any other.
             for change, why in later:
-                report(change, why)
+                report(change.id, why)
             break
         todo = [change for change, _ in later]
     if cut:
@@ -194,11 +274,12 @@ def restore(
 
 
 def _renew(repository: PackRepository) -> None:
+    """Give the repository a new incarnation, and say in its log which one it had."""
     with repository.file.swapping() as swap:
-        view = RootView(swap.current, repository.folder)
         draft = next_root(
-            view,
+            RootView(swap.current, repository.folder),
             now=repository.clock(),
+            log=NewLogEntry("recover", repository.randomness(16), b""),
             incarnation=repository.randomness(16),
             fold_log=True,
             randomness=repository.randomness,
@@ -273,7 +354,7 @@ def _bring(
 ) -> None:
     """Commit with the segments of a pack as the body."""
     pack = _open(repository.folder, stray)
-    upload = repository.receive(repository.begin(request, user), request=request)
+    upload = repository.receive(repository.begin(request, user), request=request, policy=TAKEN)
     try:
         segments = size = 0
         for _, content in pack.segments():
@@ -288,10 +369,8 @@ def _bring(
 
 
 def _open(folder: Transport, stray: Stray) -> PackReader:
-    found, path = stray.read_intent(folder), stray.pack
-    if found is None or path is None:
-        raise CorruptFile(stray.paths[0], 0, "its intent cannot be read")
-    return strays.open_pack(folder, path, found[0])
+    assert stray.pack is not None  # Its intent is in it.
+    return strays.open_pack(folder, stray.pack, stray.length)
 
 
 def _clear(repository: PackRepository) -> None:

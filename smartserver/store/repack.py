@@ -105,7 +105,7 @@ def run(
         if pack.reader.trailer() != pack.entry.hash:
             raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
     length, digest = writer.finish()
-    file.write(encode_intent(Intent(incarnation, b"", None, tuple(pack.entry.name for pack in packs))))
+    file.write(encode_intent(Intent(incarnation, (), None, tuple(pack.entry.name for pack in packs))))
     file.sync()
     index = merge([pack.index for pack in packs], length, digest, before, pace)
     records = sum(pack.entry.records for pack in packs)

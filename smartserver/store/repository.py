@@ -172,7 +172,8 @@ class PackRepository:
         """
         report = verify(self.file, progress)
         with contextlib.suppress(CorruptFile, TransportError):  # That damage is in the report.
-            lost = recovery.find(self.file).changes
+            # Others may be under way.
+            lost = [change for change in recovery.find(self.file).changes if change.made or change.is_lost]
             made = sum(change.made for change in lost)
             what = f"{ROOT}: {made} changes on disk were made and are not in it: smartserver recover lists them"
             problems = (*report.problems, what) if made else report.problems
@@ -208,8 +209,15 @@ class PackRepository:
         snapshot = self._states.read(look).snapshot
         return RepositoryTransaction(self.path, snapshot, announced, self.file.line, allowance)
 
-    def receive(self, transaction: RepositoryTransaction, graph_first: bool = False, request: bytes = b"") -> Upload:
-        """A place for the body of a request; nothing is written before its first new segment.
+    def receive(
+        self,
+        transaction: RepositoryTransaction,
+        graph_first: bool = False,
+        request: bytes = b"",
+        policy: Policy | None = None,
+    ) -> Upload:
+        """A place for the body of a request; nothing is written before its first new segment. `policy`: in place of the
+        repository's.
 
         Raises:
             NoSuchRepository: there is none, and `transaction` makes none.
@@ -222,7 +230,7 @@ class PackRepository:
             partial(self._quarantine, request, creation),
             graph_first=graph_first,
             creation=creation,
-            policy=self._policy,
+            policy=policy or self._policy,
         )
 
     def earlier(self, request: bytes, age: int) -> Committed | None:

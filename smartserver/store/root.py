@@ -6,6 +6,7 @@ its largest tables move to immutable files, written before the root that names t
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from smartserver.store import log as swap_log
 from smartserver.store.document import (
     DECLARED,
     DROPPED,
+    INCARNATION,
     MAP,
     REFS,
     SETTINGS,
@@ -29,7 +31,7 @@ from smartserver.store.document import (
     encode_value,
     milliseconds,
 )
-from smartserver.store.intent import Intent
+from smartserver.store.intent import NAMED, PREFIX, Intent
 from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
 from smartserver.store.model import Changes, RefChange, Seen
 from smartserver.store.tables import (
@@ -45,7 +47,7 @@ from smartserver.store.tables import (
     check_name,
 )
 from transports.base import Transport
-from transports.errors import PermissionDenied, TransportError, TransportFailed
+from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 
 FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
@@ -199,11 +201,15 @@ class RootView:
         return None
 
     def is_logged(self, request: bytes, *, in_file: bool = False) -> bool:
-        """Whether the log has an entry of a request. `in_file`: in one of its files."""
+        """Whether the log has an entry of a request. `in_file`: in one of its files. A file that cannot be read has
+        none."""
         if not in_file and swap_log.find_request(self.root.log, request) is not None:
             return True
         if self._filed is None:
-            self._filed = {each.request for file in self.root.log_files for each in self._logged(file)}
+            self._filed = set()
+            for file in self.root.log_files:
+                with contextlib.suppress(CorruptFile, NoSuchFile):
+                    self._filed |= {each.request for each in self._logged(file)}
         return request in self._filed
 
     def log_covers(self, age_ms: int, now: float) -> bool:
@@ -294,7 +300,8 @@ def next_root(
         CorruptFile, TransportError: a table that must be read cannot be.
     """
     draft = DraftRoot(view, now, randomness)
-    draft.incarnation = incarnation or draft.incarnation
+    if incarnation is not None:
+        draft.renew(incarnation)
     if packs is not None:
         draft.packs = tuple(packs)
     if epoch is not None:
@@ -366,6 +373,11 @@ class DraftRoot:
         """Log entries on their way into a file, oldest first."""
         self._dropped_logs: set[bytes] = set()
 
+    def renew(self, incarnation: bytes) -> None:
+        """Give the repository another incarnation, which the log says."""
+        self._described.append(LogChange(INCARNATION, b"", self.incarnation, incarnation))
+        self.incarnation = incarnation
+
     def declare(self, name: str, kind: str) -> None:
         """Add a map, `ids` or `opaque`, unless it is there."""
         check_name(name.encode())
@@ -418,8 +430,9 @@ class DraftRoot:
     def intent(self) -> Intent:
         """What is to be written down before the root is swapped."""
         root = self._view.root
-        previous = root.log[-1].request if root.log else root.log_mark.to_bytes(swap_log.MARK, "big")
-        return Intent(self.incarnation, previous, self.entry)
+        newest = [(entry.version, entry.request[:PREFIX]) for entry in root.log[-NAMED:]]
+        filed = (root.log_from, root.log_mark.to_bytes(swap_log.MARK, "big"))
+        return Intent(self.incarnation, tuple(newest) or (filed,), self.entry)
 
     def fold_log(self) -> None:
         """Move all of the log to a file."""

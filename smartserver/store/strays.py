@@ -18,20 +18,20 @@ from smartserver.records.segment import decode_segment
 from smartserver.store import log as swap_log
 from smartserver.store.document import Root
 from smartserver.store.format import LOG, LOST, PACKS, TABLES
-from smartserver.store.intent import SUFFIX, Intent, ranges_of, read_intent
+from smartserver.store.intent import SUFFIX, TAIL, Intent, ranges_of, read_intent
 from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
 from transports.base import ReadFile, Transport
 from transports.errors import FileExists, NoSuchFile
-from transports.steps import GetStat, MakeDirectory, Rename, SyncDirectory
+from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory
 
 PLACES = (PACKS, TABLES, LOG)
 """Folders whose files a root names."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stray:
     """A file that the root does not name, or a pack with its index."""
 
@@ -40,6 +40,10 @@ class Stray:
     """Bytes of each."""
     modified: float
     """When the newest of them was last changed, by the store's clock."""
+    intent: Intent | None = None
+    """What its change was about to do; None where nothing says so."""
+    length: int = 0
+    """Where the intent begins: of a pack its length."""
 
     @property
     def pack(self) -> str | None:
@@ -56,25 +60,6 @@ class Stray:
         """Whether it is a log file."""
         place, _, name = self.paths[0].partition("/")
         return place in (LOG, LOST) and "-" in name and not self.is_intent
-
-    def intent(self, folder: Transport) -> Intent | None:
-        """What its change was about to do; None where nothing says so.
-
-        Raises:
-            TransportError: the store failed.
-        """
-        found = self.read_intent(folder)
-        return None if found is None else found[1]
-
-    def read_intent(self, folder: Transport) -> tuple[int, Intent] | None:
-        """Where the intent begins in its file, which of a pack is the pack's length, and what it says."""
-        path = self.paths[0] if self.is_intent else self.pack
-        if path is None:
-            return None
-        with contextlib.suppress(CorruptFile):
-            begin, intent = read_intent(ranges_of(folder, path), self.sizes[self.paths.index(path)], path)
-            return None if intent is None else (begin, intent)
-        return None
 
     def entries(self, folder: Transport) -> list[LogEntry]:
         """The entries of a log file, oldest first; none where it cannot be read.
@@ -118,7 +103,7 @@ def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collecti
     for look in looks:
         if look.result is not None:
             together.setdefault(stem(look.path), []).append(look)
-    return [
+    found = [
         Stray(
             tuple(look.path for look in group),
             tuple(look.result.size for look in group if look.result),
@@ -126,6 +111,24 @@ def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collecti
         )
         for group in together.values()
     ]
+    _read_intents(folder, found)
+    return found
+
+
+def _read_intents(folder: Transport, found: Sequence[Stray]) -> None:
+    """Read the ends of all files that may have an intent, in one go; what is gone by now has none."""
+    asked = [(each, path) for each in found if (path := each.paths[0] if each.is_intent else each.pack) is not None]
+    sizes = [stray.sizes[stray.paths.index(path)] for stray, path in asked]
+    tails = [ReadRanges(path, [(max(0, size - TAIL), TAIL)]) for (_, path), size in zip(asked, sizes, strict=True)]
+    try:
+        folder.perform(tails)
+    except NoSuchFile:
+        for stray in found if len(found) > 1 else ():
+            _read_intents(folder, [stray])
+        return
+    for (stray, path), size, tail in zip(asked, sizes, tails, strict=True):
+        with contextlib.suppress(CorruptFile, NoSuchFile):
+            stray.length, stray.intent = read_intent(tail.result[0], ranges_of(folder, path), size, path)
 
 
 def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]) -> bool:
@@ -138,25 +141,20 @@ def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]
     if stray.is_log:
         entries = stray.entries(folder)
         return bool(entries) and all(view.is_logged(each.request) for each in entries)
-    found = stray.read_intent(folder)
-    if found is None:
+    intent = stray.intent
+    if intent is None:
         return False
-    length, intent = found
     if intent.entry is not None:
         # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
         return view.is_logged(intent.entry.request, in_file=stray.is_intent)
     with contextlib.suppress(NoSuchFile, CorruptFile):
-        return stray.pack is not None and is_stored(folder, stray.pack, length, snapshot())
+        return stray.pack is not None and is_stored(folder, stray.pack, stray.length, snapshot())
     return False
 
 
 def is_logged(stray: Stray, view: RootView) -> bool:
-    """Whether the log has the request of a stray's intent.
-
-    Raises:
-        CorruptFile, TransportError: a file cannot be read.
-    """
-    intent = stray.intent(view.transport)
+    """Whether the log has the request of a stray's intent."""
+    intent = stray.intent
     return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
 
 

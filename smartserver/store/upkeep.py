@@ -134,11 +134,15 @@ def collect(
     ahead = {each.name for each in dropped if each.time > time + CLOCK_MARGIN}
     snapshot = functools.cache(lambda: Snapshot.open(folder, root))
     found = strays.find(folder, listed, root, {each.name for each in dropped})
-    proved = [each for each in found if strays.is_superseded(each, view, snapshot)]
-    if not root.deleted and not all(each in proved or strays.is_logged(each, view) for each in found):
+    if not root.deleted and not all(strays.is_logged(each, view) for each in found):
         _tell_of_lost(file)
-    proved = [each for each in proved if each.is_intent or old(each.modified)]
-    lost = [each for each in found if each not in proved and old(each.modified) and not strays.is_logged(each, view)]
+    proved, lost = [], []
+    for each in found:
+        if each.is_intent or old(each.modified):
+            if strays.is_superseded(each, view, snapshot):
+                proved.append(each)
+            elif old(each.modified) and not strays.is_logged(each, view):
+                lost.append(each)
     if not (expired or ahead or proved or lost):
         return count
     with file.swapping() as swap:

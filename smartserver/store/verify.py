@@ -21,7 +21,7 @@ from smartserver.store.document import Root
 from smartserver.store.format import ROOT
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
-from smartserver.store.intent import intent_behind, ranges_of
+from smartserver.store.intent import TAIL, intent_behind, ranges_of
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
@@ -32,6 +32,7 @@ from smartserver.store.swap import RootFile
 from smartserver.store.verify_share import MAX_PROBLEMS, Found, SegmentCheck, Share, segment_fits
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
+from transports.steps import ReadRanges
 
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
 """Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the root names."""
@@ -91,13 +92,17 @@ class _Verification:
         for problem in view.verify():
             self._report(problem)
         snapshot = self._open()
+        self._check_intents(snapshot)
         self._check = SegmentCheck(snapshot, pulse=self._tell)
-        with contextlib.ExitStack() as until:
-            self._workers = self._start(snapshot)
-            if self._workers is not None:
-                until.enter_context(self._workers)
-            for number, pack in enumerate(snapshot.packs):
-                self._check_pack(snapshot, number, pack)
+        try:
+            with contextlib.ExitStack() as until:
+                self._workers = self._start(snapshot)
+                if self._workers is not None:
+                    until.enter_context(self._workers)
+                for number, pack in enumerate(snapshot.packs):
+                    self._check_pack(snapshot, number, pack)
+        finally:
+            del self._check  # It calls this object: a cycle would keep files open until the next garbage collection.
         if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
@@ -164,7 +169,6 @@ class _Verification:
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
             return
-        self._check_intent(pack)
         self._done += len(reader.header) + len(trailer)
         lineages = _lineages(index)
         try:
@@ -185,12 +189,16 @@ class _Verification:
         elif builder.segments == index.segments and pack.rebuilt is None:
             self._compare(pack, Index.of(builder.finish(entry.length, trailer), index.name))
 
-    def _check_intent(self, pack: OpenPack) -> None:
-        try:
-            with contextlib.suppress(NoSuchFile):  # Its segments lie elsewhere by now.
-                intent_behind(ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
-        except (CorruptFile, TransportError) as wrong:
-            self._report(damage(wrong))
+    def _check_intents(self, snapshot: Snapshot) -> None:
+        """Read what follows the packs, in one go."""
+        tails = [ReadRanges(pack.path, [(pack.entry.length, TAIL)]) for pack in snapshot.packs]
+        with contextlib.suppress(NoSuchFile):  # Segments lie elsewhere by now.
+            self._folder.perform(tails)
+            for pack, tail in zip(snapshot.packs, tails, strict=True):
+                try:
+                    intent_behind(tail.result[0], ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
+                except CorruptFile as wrong:
+                    self._report(damage(wrong))
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
         before = self._done // CHUNK

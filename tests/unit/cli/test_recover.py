@@ -88,5 +88,5 @@ def test_verify_tells_of_it(put_back: PackRepository, tmp_path: Path) -> None:
     result = run(tmp_path, command="verify")
     assert result.exit_code == 1
     assert "1 changes on disk were made and are not in it" in result.output
-    assert result.output.endswith("2 changes on disk unknown to the root: smartserver recover lists them\n")
+    assert result.output.endswith("1 change on disk unknown to the root: smartserver recover lists them\n")
     assert put_back.exists()

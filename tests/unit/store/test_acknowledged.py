@@ -164,7 +164,7 @@ def test_a_repack_meanwhile_needs_no_second_check(
     commit(repository, {MAIN: line[4]}, sent)
     assert checked == []
     sent = upload(repository, history.body(line[5:6]), 1)
-    for name in (b"one", b"two"):
+    for name in (b"refs/heads/one", b"refs/heads/two"):
         (other,) = history.line(1, line[0], name.decode())
         push(repository, history, [other], {name: other})
         repository.repack()

@@ -3,14 +3,23 @@ from __future__ import annotations
 import pytest
 
 from smartserver.errors import CorruptFile
-from smartserver.store.intent import Intent, Read, encode_intent, intent_behind, intent_path, ranges_of, read_intent
+from smartserver.store.intent import (
+    TAIL,
+    Intent,
+    Read,
+    encode_intent,
+    intent_behind,
+    intent_path,
+    ranges_of,
+    read_intent,
+)
 from smartserver.store.log import LogChange, LogEntry
 from transports.memory import MemoryTransport
 
 ENTRY = LogEntry(7, 1_700_000_000_000, "joe", b"r" * 16, b"ok", [LogChange("refs", b"main", None, b"tip")])
-INTENT = Intent(b"i" * 16, b"p" * 16, ENTRY)
-JOINED = Intent(b"i" * 16, b"", None, (b"a" * 16, b"b" * 16))
-LARGE = Intent(b"i" * 16, b"", ENTRY, (b"a" * 16,) * 1000)
+INTENT = Intent(b"i" * 16, ((6, b"prev"),), ENTRY)
+JOINED = Intent(b"i" * 16, (), None, (b"a" * 16, b"b" * 16))
+LARGE = Intent(b"i" * 16, (), ENTRY, (b"a" * 16,) * 1000)
 
 
 def stored(content: bytes) -> Read:
@@ -19,8 +28,12 @@ def stored(content: bytes) -> Read:
     return ranges_of(storage, "file")
 
 
+def behind(content: bytes, length: int) -> Intent | None:
+    return intent_behind(content[length:][:TAIL], stored(content), length, "file")
+
+
 def read(content: bytes) -> tuple[int, Intent | None]:
-    return read_intent(stored(content), len(content), "file")
+    return read_intent(content[-TAIL:], stored(content), len(content), "file")
 
 
 @pytest.mark.parametrize("intent", [INTENT, JOINED, LARGE])
@@ -28,13 +41,13 @@ def read(content: bytes) -> tuple[int, Intent | None]:
 def test_it_is_found_from_the_end_of_a_file(intent: Intent, before: bytes) -> None:
     content = before + encode_intent(intent)
     assert read(content) == (len(before), intent)
-    assert intent_behind(stored(content), len(before), "file") == intent
+    assert behind(content, len(before)) == intent
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"x" * 19, b"x" * 200, bytes(200)])
 def test_a_file_without_one(content: bytes) -> None:
     assert read(content) == (len(content), None)
-    assert intent_behind(stored(content), len(content), "file") is None
+    assert behind(content, len(content)) is None
 
 
 def test_every_damaged_byte_is_seen() -> None:
@@ -43,13 +56,13 @@ def test_every_damaged_byte_is_seen() -> None:
         wrong = bytearray(b"a pack" + content)
         wrong[6 + at] ^= 1 << at % 8
         with pytest.raises(CorruptFile, match=r"^file at byte 6: "):
-            intent_behind(stored(bytes(wrong)), 6, "file")
+            behind(bytes(wrong), 6)
 
 
 def test_the_same_change_on_another_version() -> None:
-    assert INTENT.is_same_change(Intent(b"i" * 16, b"q" * 16, LogEntry(9, 5, "", b"r" * 16, b"", ENTRY.changes)))
-    assert not INTENT.is_same_change(Intent(b"j" * 16, b"p" * 16, ENTRY))
-    assert not INTENT.is_same_change(Intent(b"i" * 16, b"p" * 16, LogEntry(7, 5, "", b"r" * 16, b"", [])))
+    assert INTENT.is_same_change(Intent(b"i" * 16, (), LogEntry(9, 5, "", b"r" * 16, b"", ENTRY.changes)))
+    assert not INTENT.is_same_change(Intent(b"j" * 16, (), ENTRY))
+    assert not INTENT.is_same_change(Intent(b"i" * 16, (), LogEntry(7, 5, "", b"r" * 16, b"", [])))
     assert not INTENT.is_same_change(JOINED)
     assert not JOINED.is_same_change(JOINED)
 

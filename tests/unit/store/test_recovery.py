@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
 
 from smartserver.records.model import Tip
 from smartserver.store import recovery
 from smartserver.store.format import LOG, LOST, PACKS, ROOT
-from smartserver.store.recovery import LostChange
+from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upkeep import UNNAMED_KEPT
@@ -39,16 +39,13 @@ def put_back(storage: MemoryTransport, root: bytes) -> None:
     storage.rename("root.backup", ROOT)
 
 
-def restore(repository: PackRepository, *, every: bool = True) -> list[tuple[LostChange, str]]:
-    """Restore, and what could not be."""
+def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
+    """Restore, and why something could not be."""
+    recovery.put_back(repository.file)
     findings = recovery.find(repository.file)
-    chosen = findings.changes if every else recovery.by_default(findings, repository.file.read())
-    failed: list[tuple[LostChange, str]] = []
-
-    def report(change: LostChange, why: str) -> None:
-        failed.extend([(change, why)] if why else [])
-
-    recovery.restore(repository, findings, chosen, report)
+    failed: list[str] = []
+    chosen = findings.changes if every else recovery.by_default(findings)
+    recovery.restore(repository, findings, chosen, lambda what, why: failed.append(why))
     return failed
 
 
@@ -165,7 +162,7 @@ def test_what_was_changed_since_is_not_overwritten(
     (other,) = history.line(1, line[0], "other")
     push(repository, history, [other], {MAIN: other})
     failed = restore(repository)
-    assert [why for _, why in failed] == [
+    assert failed == [
         "refs/heads/main of refs was changed since",
         f"missing parents: {line[1].hex()}",
     ]
@@ -242,3 +239,144 @@ def test_nothing_is_found_where_nothing_is_lost(
     assert not recovery.find(repository.file)
     assert not storage.exists(LOST)
     assert repository.snapshot().view.ref(SIDE) == (Tip(line[-1]),)
+
+
+def test_an_interrupted_recovery_goes_on_by_default(
+    repository: PackRepository, history: History, storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has given the repository another incarnation by then, which no intent knows."""
+    line = history.line(5)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    for each in line[1:]:
+        push(repository, history, [each], {MAIN: each})
+    put_back(storage, root)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recovery, "_carry_out", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        restore(repository)
+    monkeypatch.undo()
+    assert restore(repository, every=False) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    # And where that root is put back once more.
+    put_back(storage, root)
+    assert restore(repository, every=False) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+
+
+def test_a_damaged_joined_pack_keeps_no_change_from_being_restored(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    push(repository, history, line[1:], {MAIN: line[2]})
+    put_back(storage, root)
+    junk = encode_intent(Intent(b"i" * 16, (), None, (b"a" * 16,)))
+    storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"no pack" + junk])
+    (why,) = restore(repository)
+    assert "ab" * 16 in why
+    assert refs_of(repository) == {MAIN: line[2]}
+
+
+def test_what_the_root_names_comes_back_from_lost(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """An older root lay in place of it for a day."""
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    old = storage.get(ROOT)
+    push(repository, history, line[1:], {MAIN: line[2], **{b"refs/tags/%d" % n: line[1] for n in range(900)}})
+    new = storage.get(ROOT)
+    put_back(storage, old)
+    clock.now += DAY + 1
+    repository = PackRepository(storage, clock=clock)
+    assert repository.collect_garbage_files() == 4  # The pack, its index, a table and a log file.
+    put_back(storage, new)
+    repository = PackRepository(storage, clock=clock)
+    assert recovery.put_back(repository.file) == 4
+    assert recovery.put_back(repository.file) == 0
+    assert refs_of(repository)[MAIN] == line[2]
+    assert not recovery.find(repository.file)
+    check_whole(repository, history)
+
+
+def test_a_change_before_a_swap_of_upkeep_was_made(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """The log of the root was empty then, and the version one further."""
+    line = history.line(16)
+    for each in line[:13]:
+        push(repository, history, [each], {MAIN: each})
+    root = storage.get(ROOT)
+    push(repository, history, line[13:14], {MAIN: line[13]})
+    repository.repack()
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert repository.file.read().log == ()
+    for each in line[14:]:
+        push(repository, history, [each], {MAIN: each})
+    put_back(storage, root)
+    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
+    assert restore(repository, every=False) == []
+    assert refs_of(repository) == {MAIN: line[14]}
+    check_whole(repository, history)
+
+
+def test_a_change_that_another_overtook_was_made(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """Both were planned on the same root, and say so."""
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    root = storage.get(ROOT)
+    other = PackRepository(storage, clock=clock, randomness=Repeatable(5))
+    sent = upload(repository, history.body(line[1:2]), 1)
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        if not storage.exists("overtaken"):
+            storage.put("overtaken", [b""])
+            (side,) = history.line(1, line[0], "side")
+            push(other, history, [side], {SIDE: side})
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan, sent)
+    push(repository, history, line[2:], {MAIN: line[2]})
+    put_back(storage, root)
+    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
+
+
+def test_a_log_file_that_is_gone_stops_nothing(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(2)
+    push(repository, history, line, {b"refs/tags/%d" % n: line[0] for n in range(900)})
+    push(repository, history, [], {MAIN: line[1]})
+    (log,) = repository.file.read().log_files
+    storage.delete(log.path)
+    clock.now += DAY + 1
+    assert repository.collect_garbage_files() == 0
+    recovery.find(repository.file)
+    assert refs_of(repository)[MAIN] == line[1]
+
+
+def test_a_push_under_way_is_not_lost(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    sent = upload(repository, history.body(line[1:]), 1)
+    seen: list[int] = []
+
+    def look(phase: str, done: int, total: int) -> None:
+        seen.append(repository.verify().lost)
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan, sent, look)
+    assert seen == [0]
+    assert repository.verify().lost == 0

@@ -11,7 +11,7 @@ from pack_samples import KINDS, Stored, history, stored
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
 from smartserver.store.document import PackEntry
-from smartserver.store.intent import Intent, intent_behind, ranges_of
+from smartserver.store.intent import Intent, intent_behind
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
@@ -162,8 +162,12 @@ def test_both_files_are_durable_before_they_get_their_names() -> None:
     made.transport.sync_directory("")
     found = made.transport.crash()
     assert found.get("packs/new.pack")[: entry.length][-16:] == entry.hash
-    intent = intent_behind(ranges_of(found, "packs/new.pack"), entry.length, "packs/new.pack")
-    assert intent == Intent(b"i" * 16, b"", None, tuple(pack.entry.name for pack in snapshot.packs))
+
+    def nothing_more(_offset: int, _size: int) -> bytes:
+        return b""
+
+    intent = intent_behind(found.get("packs/new.pack")[entry.length :], nothing_more, entry.length, "packs/new.pack")
+    assert intent == Intent(b"i" * 16, (), None, tuple(pack.entry.name for pack in snapshot.packs))
     assert len(found.get("packs/new.idx")) == entry.index_length
     assert found.get("packs/new.idx")[-16:] == entry.index_hash
 

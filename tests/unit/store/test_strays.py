@@ -65,7 +65,7 @@ def test_the_pack_of_a_change_that_was_made(repository: PackRepository, storage:
     snapshot = repository.snapshot()
     copy(storage, snapshot)
     (stray,) = found(repository, PACKS)
-    intent = stray.intent(storage)
+    intent = stray.intent
     assert intent is not None
     assert intent.entry == snapshot.root.log[0]
     assert strays.is_logged(stray, snapshot.view)
@@ -75,7 +75,7 @@ def test_the_pack_of_a_change_that_was_made(repository: PackRepository, storage:
 def test_the_pack_of_a_change_that_is_not_known(repository: PackRepository, storage: MemoryTransport) -> None:
     snapshot = repository.snapshot()
     length = snapshot.packs[0].entry.length
-    intent = encode_intent(Intent(b"i" * 16, b"", LogEntry(2, 0, "", request_id(), b"")))
+    intent = encode_intent(Intent(b"i" * 16, (), LogEntry(2, 0, "", request_id(), b"")))
     copy(storage, snapshot, lambda content: content[:length] + intent)
     (stray,) = found(repository, PACKS)
     assert not strays.is_logged(stray, snapshot.view)
@@ -85,7 +85,7 @@ def test_the_pack_of_a_change_that_is_not_known(repository: PackRepository, stor
 def test_a_joined_pack_whose_segments_are_all_stored(repository: PackRepository, storage: MemoryTransport) -> None:
     snapshot = repository.snapshot()
     length = snapshot.packs[0].entry.length
-    intent = encode_intent(Intent(b"i" * 16, b"", None, (b"a" * 16,)))
+    intent = encode_intent(Intent(b"i" * 16, (), None, (b"a" * 16,)))
     copy(storage, snapshot, lambda content: content[:length] + intent)
     (stray,) = found(repository, PACKS)
     assert is_superseded(repository, stray)
