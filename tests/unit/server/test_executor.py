@@ -232,7 +232,7 @@ def test_two_jobs_at_once_do_not_wait_for_one_idle_thread() -> None:
     second = threading.Event()
     told: list[bool] = []
     with pool._changed:
-        executor.run(lambda: second.wait(5), told.append, Lane.COMMIT, Client())
+        executor.run(lambda: second.wait(20), told.append, Lane.COMMIT, Client())
         executor.run(second.set, lambda _: None, Lane.COMMIT, Client())
     main.turn()
     main.turn()
