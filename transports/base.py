@@ -72,6 +72,24 @@ class ReadFile(abc.ABC):
         """Close the file early, once the reads under way are done; closing twice is harmless."""
 
 
+class BytesFile(ReadFile):
+    """A file whose content is in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """As of any file."""
+        return self._content[offset : offset + size]
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self._content)
+
+    def close(self) -> None:
+        """Do nothing: the content is freed with the last reference."""
+
+
 class WriteFile(abc.ABC):
     """A file being written once, front to back."""
 

@@ -37,9 +37,15 @@ class FairQueue(Generic[T]):
         self._waiting: OrderedDict[object, OrderedDict[Client, deque[T]]] = OrderedDict()
         """By address, then connection: the one whose turn is next first."""
         self._running: Counter[object] = Counter()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return self._count
 
     def put(self, client: Client, job: T) -> None:
         """Add a job behind those of its connection."""
+        self._count += 1
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 
     def take(self) -> tuple[Client, T] | None:
@@ -56,6 +62,7 @@ class FairQueue(Generic[T]):
                 if not clients:
                     del self._waiting[share]
                 self._running[share] += 1
+                self._count -= 1
                 return client, job
         return None
 
@@ -68,3 +75,4 @@ class FairQueue(Generic[T]):
     def clear(self) -> None:
         """Forget the jobs that wait."""
         self._waiting.clear()
+        self._count = 0

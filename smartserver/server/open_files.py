@@ -27,7 +27,8 @@ class OpenFiles:
         self.most = most
         self._of = of
         self._count = 0
-        self._mutex = threading.RLock()  # A file may be collected, and let go of, while this thread has it.
+        self._mutex = threading.RLock()
+        """Reentrant: the garbage collector may finalize a file, which calls `_remove`, while this thread holds it."""
 
     @property
     def count(self) -> int:

@@ -5,12 +5,15 @@ Python runs one thread at a time: for what a push takes of the processor reads w
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from smartserver.server.executor import NOBODY, Lane
 from smartserver.server.fair import Client, FairQueue
+
+log = logging.getLogger("smartserver")
 
 T = TypeVar("T")
 
@@ -22,7 +25,7 @@ keep one busy, and one repack a disk."""
 
 
 class _Pool:
-    """The threads of one lane; each is started when a job finds no idle one."""
+    """The threads of one lane; one is started when more jobs wait than threads are idle."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -31,6 +34,8 @@ class _Pool:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        """Threads that run no job. One that was started or notified and does not run yet is idle until it takes a job:
+        so the jobs that wait are compared with it, not with zero."""
         self._stopped = False
 
     def submit(self, client: Client, job: Callable[[], None]) -> None:
@@ -42,11 +47,9 @@ class _Pool:
         with self._changed:
             if self._stopped:
                 raise RuntimeError(f"lane {self._name}: no work is begun after `stop`")
+            if len(self._queue) >= self._idle and len(self._threads) < self._count:
+                self._start()
             self._queue.put(client, job)
-            if not self._idle and len(self._threads) < self._count:
-                name = f"{self._name}_{len(self._threads)}"
-                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
-                self._threads[-1].start()
             self._changed.notify()
 
     def stop(self) -> None:
@@ -61,13 +64,23 @@ class _Pool:
         for thread in self._threads:
             thread.join()
 
+    def _start(self) -> None:
+        """Start a thread; it begins once the caller releases the lock."""
+        thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        self._idle += 1
+
     def _work(self) -> None:
         while (found := self._next()) is not None:
             client, job = found
             try:
                 job()
+            except Exception:  # A bug. The thread must not end: no other would be started in its place.
+                log.exception("internal error in a job of lane %s", self._name)
             finally:
                 with self._changed:
+                    self._idle += 1
                     self._queue.ended(client)
                     self._changed.notify_all()  # More than one may begin now.
             del client, job, found  # An idle thread keeps nothing of a request alive.
@@ -75,15 +88,12 @@ class _Pool:
     def _next(self) -> tuple[Client, Callable[[], None]] | None:
         """The next job, as soon as there is one; None once the pool is stopped."""
         with self._changed:
-            self._idle += 1
-            try:
-                while not self._stopped:
-                    if (found := self._queue.take()) is not None:
-                        return found
-                    self._changed.wait()
-                return None
-            finally:
-                self._idle -= 1
+            while not self._stopped:
+                if (found := self._queue.take()) is not None:
+                    self._idle -= 1
+                    return found
+                self._changed.wait()
+            return None
 
 
 class ThreadExecutor:

@@ -151,15 +151,15 @@ class RequestWork:
         def plan(transaction: RepositoryTransaction) -> bytes:
             asked.allowance()
             asked.allowance.restart()  # Planned before, on what was stored then.
-            transaction.allowance = asked.allowance
             return _encode(decide(self._prepared, asked.context(transaction)))
 
         repository = asked.find().repository
         # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
-        committed = repository.commit(asked.id, asked.age(), asked.access.user, plan, upload, asked.progress)
+        user = asked.access.user
+        committed = repository.commit(asked.id, asked.age(), user, plan, upload, asked.progress, asked.allowance)
         advice = None if upload is None else of_faults(upload.warnings)
         if advice is not None:
-            log.info("%s by %s: taken with faults: %s", self.description, asked.access.user, advice.arguments["faults"])
+            log.info("%s by %s: taken with faults: %s", self.description, user, advice.arguments["faults"])
         return self._committed(committed, advice)
 
     def _committed(self, committed: Committed, advice: Advice | None = None) -> Answer:

@@ -1,9 +1,9 @@
 """What one request may still cost, and whether its client still waits for it.
 
-The problem: a few bytes can ask for minutes of work. The rule: whoever works for a client charges what it does to the
-request's `Allowance`, in every loop over what the client sent or over what is stored. An allowance has a limit on steps
-and one on decoded bytes, both in proportion to the bytes that came and to what is stored. A charge beyond a limit ends
-the request with one error; a charge for a client that is gone ends it with `Cancelled`.
+The problem: a few bytes can ask for minutes of work. The rule: every loop over data of the client or of the repository
+charges its steps to the request's `Allowance`. An allowance limits steps and decoded bytes. Both limits grow with the
+bytes that the client sent, and the limit on steps also with what is stored. A charge beyond a limit ends the request
+with `LimitExceeded`. A charge after the client has disconnected ends it with `Cancelled`.
 """
 
 from __future__ import annotations

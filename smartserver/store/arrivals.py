@@ -161,15 +161,17 @@ class Arrivals:
         number = self.first(kind, key)
         return 0 if number is None else self._lengths[number]
 
-    def ordinals(self, kind: int, key: Key) -> Sequence[int]:
-        """The revisions of the stream that introduced a record."""
+    def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
+        """The revisions of the stream that introduced a record, the newest one first."""
         found = self._names.find(ONE_BYTE[kind] + key)
         if found < 0:
             return ()
-        copies = [found]
-        while (copy := self._copies[copies[-1]]) != found:
-            copies.append(copy)
-        return [self._ordinals[number] for number in (found, *reversed(copies[1:]))]
+        ordinals = []
+        copy = found
+        while (copy := self._copies[copy]) != found:
+            ordinals.append(self._ordinals[copy])
+        ordinals.append(self._ordinals[found])
+        return ordinals
 
     def row(self, number: int) -> Row:
         """Depth, chain and lineage of a copy."""

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from smartserver.errors import CorruptFile
 from smartserver.store.caches import TextCache
 from smartserver.store.pack import TRAILER
-from transports.base import ReadFile
+from transports.base import BytesFile, ReadFile
 
 BLOCK = 16 << 10
 """Bytes of a block, as the format says: to read and hash one takes 20 microseconds, and a lookup needs about four."""
-CACHED = TextCache(32 << 20)
+CACHED_BYTES = 32 << 20
+CACHED = TextCache(CACHED_BYTES)
 """Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
 number, so that a block of one file is never taken for another's."""
 
@@ -42,22 +43,6 @@ def _hash(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=TRAILER).digest()
 
 
-class _Content(ReadFile):
-    """A file whose content is in memory."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._content[offset : offset + size]
-
-    def size(self) -> int:
-        return len(self._content)
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
 class Blocks:
     """The body of an index file; usable from several threads at once."""
 
@@ -75,7 +60,7 @@ class Blocks:
         """Where it is not known, a damaged block is an error."""
         self._remaking: set[int] = set()
         """Threads that make it again: what they read of it meanwhile must not begin that once more."""
-        self._file = _Content(file) if isinstance(file, bytes) else file
+        self._file = BytesFile(file) if isinstance(file, bytes) else file
         self._content: bytes | None = None
         """The body, where it is in memory."""
         self.size = self._file.size()
@@ -107,6 +92,10 @@ class Blocks:
             CorruptFile: they are damaged, and the pack too; or they are outside.
             NoSuchFile, RepositoryChanged, TransportFailed: the pack cannot be read.
         """
+        if not 0 <= at <= at + size <= self.length:
+            raise CorruptFile(
+                self.name, at, f"{size} bytes are outside of the {self.length} that the index has before its hashes"
+            )
         content = self._content
         if content is not None:
             return content[at : at + size]
@@ -135,8 +124,6 @@ class Blocks:
                 self._fetch(number)
 
     def _block(self, number: int) -> bytes:
-        if number >= len(self._keys):
-            raise CorruptFile(self.name, number * BLOCK, f"the index has {self.length} bytes before its hashes")
         cached = CACHED.get(self._keys[number])
         if cached is not None:
             return cached.text

@@ -424,10 +424,9 @@ class Intake:
             self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _copies(self, kind: int, key: Key) -> Iterable[int]:
-        ordinals = self._arrivals.ordinals(kind, key)
-        if len(ordinals) > 1:
-            self._allowance.charge(len(ordinals) >> 2)  # Four are listed in the time of a step.
-        came = reversed(ordinals)  # The latest is the likeliest to be an ancestor's.
+        came = self._arrivals.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
+        if len(came) > 1:
+            self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def _metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:

@@ -252,3 +252,7 @@ class MovedPack(PackReader):
     def trailer(self) -> bytes:
         """As of any pack; the joined one was written only where the bytes had this hash."""
         return self._digest
+
+    def replaces(self) -> tuple[bytes, ...]:
+        """None: its own intent was deleted with its file, and the joined pack's intent is about other packs."""
+        return ()

@@ -15,7 +15,7 @@ from smartserver.store.far import is_far
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.pack import CHUNK
 from transports import steps
-from transports.base import ReadFile, Transport, WriteFile
+from transports.base import BytesFile, ReadFile, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
 from transports.steps import Step
 
@@ -139,7 +139,7 @@ class Quarantine:
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.
         """
-        return _Bytes(self._held[0]) if self._held is not None else self.above.open_read(self.pack_path)
+        return BytesFile(self._held[0]) if self._held is not None else self.above.open_read(self.pack_path)
 
     @property
     def pack_path(self) -> str:
@@ -224,22 +224,6 @@ class _Growing(WriteFile):
 
     def sync(self) -> None:
         """It is durable once it is published."""
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
-class _Bytes(ReadFile):
-    """A file in memory."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._content[offset : offset + size]
-
-    def size(self) -> int:
-        return len(self._content)
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -198,8 +198,9 @@ class PackRepository:
         look: Look | None = None,
         allowance: Allowance | None = None,
     ) -> RepositoryTransaction:
-        """A view of the repository as it is now, or was when it was looked at, or of the place where it may be made.
-        `allowance`: who is charged for what is asked of it.
+        """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
+
+        `allowance`: the limits of the request; unlimited where it is left out.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
@@ -248,11 +249,12 @@ class PackRepository:
         plan: Plan,
         upload: Upload | None = None,
         progress: Report = unreported,
+        allowance: Allowance | None = None,
     ) -> Committed:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known).
+        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`.
 
         Raises:
             OutcomeUnknown: it may have been carried out.
@@ -277,7 +279,7 @@ class PackRepository:
                 if first is not None:
                     return first
                 try:
-                    transaction, outcome = self._plan(state, plan, upload)
+                    transaction, outcome = self._plan(state, plan, upload, allowance)
                 except CodedError:
                     if known is None:
                         raise
@@ -312,7 +314,7 @@ class PackRepository:
                             return first
                         if upload is not None and upload.stale(state.snapshot):
                             continue  # Checked again without the lock: it may take minutes.
-                        transaction, outcome = self._plan(state, plan, upload)
+                        transaction, outcome = self._plan(state, plan, upload, allowance)
                         if not _changes(transaction, upload):
                             return self._unchanged(state, outcome)
                         entry = NewLogEntry(user, request, outcome)
@@ -466,9 +468,10 @@ class PackRepository:
         self.file.make_durable(view.root)
         return Committed(view, outcome, swapped=False)
 
-    def _plan(self, state: State, plan: Plan, upload: Upload | None) -> tuple[RepositoryTransaction, bytes]:
+    def _plan(
+        self, state: State, plan: Plan, upload: Upload | None, allowance: Allowance | None
+    ) -> tuple[RepositoryTransaction, bytes]:
         announced = (upload.graph() or ()) if upload is not None else ()
-        allowance = None if upload is None else upload.allowance
         own_meta = None if upload is None else upload.own_meta
         line = self.file.line
         transaction = RepositoryTransaction(self.path, state.snapshot, announced, line, allowance, own_meta)

@@ -8,8 +8,8 @@ A worker ends by itself when its standard input ends, which is when its parent e
 kills those that still run. A worker that ends early leaves its shares to its parent, which checks them itself and so
 raises or reports what there is to say.
 
-A worker's memory has a bound: 32 MiB of interpreter, `TEXTS` of texts twice, 20 MB of references, `MARKS` of ancestors,
-one segment with its texts, and its cache of index blocks.
+A worker's memory has a bound: `INTERPRETER`, `TEXTS` of texts twice, 20 MB of references, `MARKS` of ancestors, one
+segment with its largest text, and its cache of index blocks. `server.held` shows the sum to the administrator.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ LEAST = 4 << 20
 
 TEXTS = 32 << 20
 """Bytes of text a worker keeps, once as they were checked and once as they were read again."""
+
+INTERPRETER = 32 << 20
+"""Bytes of Python and its modules in a worker."""
 
 MARKS = 8 << 20
 """Bytes of marks of ancestors a worker keeps: 64 walks over 125,000 revisions."""

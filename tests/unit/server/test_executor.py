@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -209,6 +210,85 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
     assert len(ran) == THREADS[Lane.LONG]
     with pytest.raises(RuntimeError):
         executor.run(lambda: None, lambda _: None)
+
+
+def idle_pool(lane: Lane) -> tuple[Main, ThreadExecutor, threads._Pool]:
+    """The pool of a lane with one thread, which is idle."""
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+    executor.run(lambda: None, lambda _: None, lane, Client())
+    main.turn()
+    pool = executor._pools[lane]
+    ends = time.monotonic() + 30
+    while pool._idle == 0 and time.monotonic() < ends:
+        time.sleep(0.001)
+    assert (pool._idle, len(pool._threads)) == (1, 1)
+    return main, executor, pool
+
+
+def test_two_jobs_at_once_do_not_wait_for_one_idle_thread() -> None:
+    """The thread is notified of the first and cannot wake before the second is submitted."""
+    main, executor, pool = idle_pool(Lane.COMMIT)
+    second = threading.Event()
+    told: list[bool] = []
+    with pool._changed:
+        executor.run(lambda: second.wait(20), told.append, Lane.COMMIT, Client())
+        executor.run(second.set, lambda _: None, Lane.COMMIT, Client())
+    main.turn()
+    main.turn()
+    assert told == [True]
+    assert len(pool._threads) == 2
+    executor.stop()
+
+
+def test_an_idle_thread_is_used_before_another_is_started() -> None:
+    main, executor, pool = idle_pool(Lane.COMMIT)
+    for _ in range(5):
+        executor.run(lambda: None, lambda _: None, Lane.COMMIT, Client())
+        main.turn()
+        while pool._idle == 0:
+            time.sleep(0.001)
+    assert len(pool._threads) == 1
+    executor.stop()
+
+
+def test_a_job_that_raises_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    """More of them than the lane has threads: what comes after is done, and the log names each."""
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    for _ in range(THREADS[Lane.LONG] + 1):
+        executor.run(fail, lambda _: None, Lane.LONG, Client())
+    told: list[str] = []
+    executor.run(lambda: "done", told.append, Lane.LONG, Client())
+    main.turn()
+    assert told == ["done"]
+    executor.stop()
+    logged = [record for record in caplog.records if "in a job of lane" in record.message]
+    assert len(logged) == THREADS[Lane.LONG] + 1
+    assert all(record.exc_info and record.exc_info[0] is ZeroDivisionError for record in logged)
+
+
+def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = Main()
+    executor = ThreadExecutor(main.calls.put)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    told: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(THREADS[Lane.UPKEEP]):
+            with pytest.raises(RuntimeError, match="can't start"):
+                executor.run(lambda: "refused", told.append, Lane.UPKEEP)
+    executor.run(lambda: "done", told.append, Lane.UPKEEP)
+    main.turn()
+    executor.stop()
+    assert told == ["done"]
 
 
 def test_one_address_leaves_threads_to_others() -> None:

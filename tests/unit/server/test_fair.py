@@ -18,6 +18,20 @@ def begun(queue: FairQueue[str]) -> list[str]:
     return names
 
 
+def test_the_jobs_that_wait_are_counted() -> None:
+    queue: FairQueue[str] = FairQueue(8)
+    fill(queue, Client("a"), "a", 3)
+    fill(queue, Client(), "b", 2)
+    assert len(queue) == 5
+    queue.take()
+    assert len(queue) == 4
+    begun(queue)
+    assert len(queue) == 0
+    fill(queue, Client(), "c", 2)
+    queue.clear()
+    assert len(queue) == 0
+
+
 def test_alone_an_address_gets_half_of_the_threads() -> None:
     queue: FairQueue[str] = FairQueue(8)
     for number in range(10):

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from smartserver.records import limits
 from smartserver.records.model import Parent
+from smartserver.server import held
 from smartserver.server.held import RESULT_TIMES, TABLE
+from smartserver.store import blocks, verify_workers
 from smartserver.verbs.repository_get_parent_map import ParentField
 
 
@@ -16,6 +19,14 @@ def test_the_documentation_shows_the_table() -> None:
     start = lines.index(TABLE[0].row)
     assert lines[start : start + len(TABLE)] == [row.row for row in TABLE]
     assert not lines[start + len(TABLE)]
+
+
+def test_the_table_has_the_processes_of_a_verification() -> None:
+    """An anonymous reader starts them."""
+    texts = 2 * verify_workers.TEXTS
+    worker = verify_workers.INTERPRETER + texts + verify_workers.MARKS + blocks.CACHED_BYTES + limits.MAX_TAKEN
+    assert held.WORKERS in TABLE
+    assert held.WORKERS.most > verify_workers.MOST * worker
 
 
 def test_a_result_takes_some_times_its_bytes() -> None:

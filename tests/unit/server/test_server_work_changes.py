@@ -10,7 +10,7 @@ from builders import MAIN
 from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
-from smartserver.errors import KnownRevisions
+from smartserver.errors import KnownRevisions, LimitExceeded
 from smartserver.records.check_git import COMMIT
 from smartserver.records.segment import encode_graph
 from smartserver.server.site import Site
@@ -36,6 +36,21 @@ def test_a_change_without_a_body(dialog: Dialog, served: Served, line: list[byte
     assert answer.state is not None
     assert answer.state.refs == {b"refs/heads/x": [[line[1]]]}
     assert served.refs()[b"refs/heads/x"] == line[1]
+
+
+def test_a_change_without_a_body_is_charged_by_what_is_stored(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It walks the stored graph, which it may whatever it sent."""
+    served.push([], {b"refs/heads/x": line[0]})
+    request = message(set_ref(line[3], b"refs/heads/x"))
+    for limit in ("STEPS", "STEPS_OF_BYTE"):
+        monkeypatch.setattr(f"smartserver.store.allowance.{limit}", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr("smartserver.store.allowance.STEPS_OF_STORED", 0)
+        assert isinstance(refused(dialog.ask(request)), LimitExceeded)
+    done(dialog.ask(request))
+    assert served.refs()[b"refs/heads/x"] == line[3]
 
 
 def test_nothing_to_change_is_no_swap(dialog: Dialog, served: Served, line: list[bytes]) -> None:

@@ -34,17 +34,17 @@ class Stream:
         )
 
 
-def test_copies_are_found_in_order() -> None:
+def test_copies_are_found_newest_first() -> None:
     stream = Stream()
     assert stream.arrivals.first(0, b"k") is None
-    assert list(stream.arrivals.ordinals(0, b"k")) == []
+    assert list(stream.arrivals.ordinals_newest_first(0, b"k")) == []
     numbers = [stream.add(b"k", TEXT, ordinal=ordinal) for ordinal in (4, 5, 9)]
     stream.add(b"other", TEXT)
     assert numbers == [0, 1, 2]
     assert stream.arrivals.first(0, b"k") == 0
-    assert list(stream.arrivals.ordinals(0, b"k")) == [4, 5, 9]
-    assert list(stream.arrivals.ordinals(0, b"other")) == [0]
-    assert list(stream.arrivals.ordinals(1, b"k")) == []
+    assert list(stream.arrivals.ordinals_newest_first(0, b"k")) == [9, 5, 4]
+    assert list(stream.arrivals.ordinals_newest_first(0, b"other")) == [0]
+    assert list(stream.arrivals.ordinals_newest_first(1, b"k")) == []
     assert len(stream.arrivals) == 4
     assert stream.arrivals.row(1) == Row(1, 2, 3)
     assert stream.arrivals.key(3) == b"other"

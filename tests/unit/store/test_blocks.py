@@ -14,6 +14,7 @@ from smartserver.store import blocks
 from smartserver.store.blocks import Blocks, seal
 from smartserver.store.caches import TextCache
 from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.pack import MovedPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import UNNAMED_KEPT
@@ -52,6 +53,26 @@ def test_what_was_sealed_is_read(size: int) -> None:
         assert made.read(size, 0) == b""
         made.check()
         assert made.remade is None
+
+
+@pytest.mark.parametrize("size", [SMALL - 1, SMALL, 3 * SMALL, 200])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_read_outside_of_the_body_is_refused(size: int, in_memory: bool) -> None:
+    transport, _ = file_of(bytes(size))
+    made = Blocks(transport.get("index") if in_memory else transport.open_read("index"), "index")
+    for at, wanted in ((0, size + 1), (size - 1, 2), (size, 1), (size + 1, 0), (size + SMALL, 4), (-1, 1), (1, -1)):
+        with pytest.raises(CorruptFile, match=f"^index at byte {at}: {wanted} bytes are outside of the {size} "):
+            made.read(at, wanted)
+
+
+def test_a_read_outside_of_a_body_that_was_made_again_is_refused() -> None:
+    transport, _ = file_of(bytes(200), lambda content: b"x" + content[1:])
+    made = Blocks(transport.open_read("index"), "index")
+    made.remake = lambda: bytes(seal(bytearray(200)))
+    assert made.read(0, 8) == bytes(8)
+    assert made.remade
+    with pytest.raises(CorruptFile, match="outside"):
+        made.read(196, 8)
 
 
 def test_no_length_that_a_file_cannot_have() -> None:
@@ -228,6 +249,23 @@ def test_an_index_that_is_damaged_after_its_pack_was_joined(tmp_path: Path) -> N
         assert ordinal is not None
         assert snapshot.segment(ordinal)
     assert all(pack.rebuilt for pack in snapshot.packs)
+
+
+def test_an_older_root_that_is_put_back_after_its_packs_were_joined(tmp_path: Path) -> None:
+    """A reader that found its pack's bytes in the joined pack is taken over; it proves nothing of what was replaced."""
+    served = Served(tmp_path)
+    before = PackRepository(LocalTransport(tmp_path), clock=served.clock).snapshot()
+    other = PackRepository(LocalTransport(tmp_path), clock=served.clock)
+    other.repack()
+    served.clock.now += UNNAMED_KEPT + 1
+    other.collect_garbage_files()
+    assert before.segment(0)
+    assert isinstance(before.packs[0].reader, MovedPack)
+    assert before.packs[0].reader.replaces() == ()
+    joined = other.snapshot()
+    back = Snapshot.open(before.view.transport, before.root, before)
+    assert not back.continues(joined)
+    assert joined.continues(before)
 
 
 def test_an_index_that_is_damaged_after_its_pack_is_gone(tmp_path: Path) -> None:

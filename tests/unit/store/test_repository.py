@@ -31,6 +31,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.model import Tip
+from smartserver.store.allowance import Allowance
 from smartserver.store.format import INCOMING, PACKS, ROOT
 from smartserver.store.model import PackReport, Seen
 from smartserver.store.repository import Committed, PackRepository
@@ -164,6 +165,22 @@ def test_creation_where_another_was_first(
     assert repository.commit(request_id(), 0, "user", plan, slow).swapped
     assert check_whole(repository, history).graph.count == 4
     assert repository.snapshot().root.version == 2
+
+
+def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
+    line = history.line(3)
+    push(repository, history, line, {MAIN: line[2]})
+    allowance = Allowance()
+    allowances: list[Allowance] = []
+
+    def plan(transaction: RepositoryTransaction) -> bytes:
+        allowances.append(transaction.allowance)
+        transaction.set_ref(b"refs/heads/other", (Tip(line[1]),))
+        return b""
+
+    assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).swapped
+    assert allowances
+    assert all(each is allowance for each in allowances)
 
 
 def test_another_system_is_refused(repository: PackRepository, history: History) -> None:

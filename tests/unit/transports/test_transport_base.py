@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from transports.base import Capability, WriteFile
+from transports.base import BytesFile, Capability, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
 from transports.memory import Aftermath, MemoryTransport
@@ -87,3 +87,14 @@ def test_capabilities_are_asked_one_by_one() -> None:
     assert Capability.APPEND in both
     assert Capability.COMPARE_AND_SWAP not in both
     assert Capability.LOCK not in Capability.NONE
+
+
+def test_a_file_of_bytes() -> None:
+    file = BytesFile(b"0123456789")
+    assert file.size() == 10
+    assert file.read_at(2, 3) == b"234"
+    assert file.read_at(8, 5) == b"89"
+    assert file.read_at(20, 5) == b""
+    assert file.read_ranges([(0, 1), (9, 9)]) == [b"0", b"9"]
+    file.close()
+    assert file.read_at(0, 2) == b"01"
