@@ -30,8 +30,8 @@ class Judge:
         read: Callable[[int, Key], AbstractContextManager[Record]],
         charge: Charge = free,
     ) -> None:
-        """`measure`: meta and text length of a record that came or is stored, None where it is neither; without its
-        text. `read`: such a record, to be let go of when the context ends."""
+        """`measure` gives the meta and text length of a new or stored record, None where there is none. It decodes
+        nothing. `read` gives the record, which must not be kept after the context."""
         self._checker = faults_of(vcs)
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
@@ -79,7 +79,7 @@ class Judge:
     def _finish_role(self, revision: RevisionId, role: Role) -> None:
         self._charge(1)
         size = self._measure(role.kind, role.key)
-        if size is None:  # A submodule's, or what no push must bring.
+        if size is None:  # `SegmentProof` refuses what must be here.
             return
         faults = self._checker.size_faults(role, *size)
         if not faults:
