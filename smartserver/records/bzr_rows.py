@@ -5,14 +5,14 @@ A reader here does not look at what it does not give: who takes a leaf from else
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from smartserver.records.bzr_changes import other_items
 from smartserver.records.bzr_pages import leaf_head
+from smartserver.records.patterns import compiled
 
 # A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
-_ROWS: Final = re.compile(
+_ROWS: Final = compiled(
     rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
 )
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from smartserver.records.model import Key, RevisionId
+from smartserver.records.patterns import compiled
 from smartserver.records.rules import NOTHING, Changes, References, Rules
 
 COMMIT: Final = b"\x01"
@@ -30,9 +31,9 @@ BRANCHES: Final = b"refs/heads/"
 MAX_REF_PART: Final = 250
 """Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
 
-_DIFFERENT: Final = re.compile(rb"[^\0]")
-_ENTRY_HEAD: Final = re.compile(rb"([0-7]++) ([^\0]++)\0")
-_REF: Final = re.compile(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
+_DIFFERENT: Final = compiled(rb"[^\0]")
+_ENTRY_HEAD: Final = compiled(rb"([0-7]++) ([^\0]++)\0")
+_REF: Final = compiled(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -57,15 +58,15 @@ def _format(new: Callable[[bytes], hashlib._Hash], id_bytes: int) -> _Format:
         new,
         id_bytes,
         # Only the lines at the top count: a mergetag further down holds the lines of a whole tag.
-        commit=re.compile(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (id_hex, id_hex)),
-        tag=re.compile(rb"object (%b)\ntype (commit|tree|blob|tag)\ntag [^\n]*+\n" % id_hex),
+        commit=compiled(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (id_hex, id_hex)),
+        tag=compiled(rb"object (%b)\ntype (commit|tree|blob|tag)\ntag [^\n]*+\n" % id_hex),
         # Of at most six digits: git keeps the lower 32 bits of more.
-        tree=re.compile(rb"(?:(?=[0-7])0*+[0-7]{0,6}%b%b)*+" % (rest, id_raw), re.DOTALL),
+        tree=compiled(rb"(?:(?=[0-7])0*+[0-7]{0,6}%b%b)*+" % (rest, id_raw), re.DOTALL),
         # Each match begins at an entry, for that is where the one before it ended. At the end one or two are empty.
-        blobs=re.compile(
+        blobs=compiled(
             rb"(?:(?!%b )[0-7]++%b%b)*+(?:[0-7]++%b(%b)|\Z)" % (file, rest, id_raw, rest, id_raw), re.DOTALL
         ),
-        trees=re.compile(
+        trees=compiled(
             rb"(?:(?!%b )[0-7]++%b%b)*+(?:[0-7]++%b(%b)|\Z)" % (folder, rest, id_raw, rest, id_raw), re.DOTALL
         ),
     )

@@ -18,6 +18,7 @@ from smartserver.records.check_git import BLOB, COMMIT, TREE, exchanged
 from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
 from smartserver.records.fsck_modules import BadConfig, has_no_fault, submodule_settings
 from smartserver.records.model import Key, Record
+from smartserver.records.patterns import compiled
 
 _H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE
 
@@ -92,14 +93,14 @@ _CLEAN: Final = (
 """Mode and name of an entry that has no fault of its own; what other file systems make of a name needs one of the bytes
 that are left out."""
 
-_IGNORED_BY_HFS: Final = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-_CODE_POINT: Final = re.compile(
+_IGNORED_BY_HFS: Final = compiled(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
+_CODE_POINT: Final = compiled(
     rb"[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xef][\x80-\xbf]{2}"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
 )
 # Some clients take a backslash for a slash: each part of a name counts. No two runs of dots and blanks overlap.
-_NTFS_DOTGIT: Final = re.compile(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
-_HFS_DOTGIT: Final = re.compile(rb"(?i:\.git)(.*+)", re.DOTALL)
+_NTFS_DOTGIT: Final = compiled(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
+_HFS_DOTGIT: Final = compiled(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
@@ -110,7 +111,7 @@ def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]
         *(rb"%b~[1-9][0-9]{%d}" % (short[:kept].encode(), 6 - kept) for kept in range(7)),
     ]
     ntfs = rb"(?:\A|\\)(?i:%b)[. ]*+(?::|\Z)" % b"|".join(forms)
-    return re.compile(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), re.compile(ntfs)
+    return compiled(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), compiled(ntfs)
 
 
 _SPECIAL: Final = {
@@ -173,13 +174,13 @@ class _TreeFaults:
         self._id_bytes = id_bytes
         self._null = bytes(id_bytes)
         raw = rb".{%d}" % id_bytes
-        self._clean = re.compile(rb"(?:%b(?!\0{%d})%b)*+" % (_CLEAN, id_bytes, raw), re.DOTALL)
-        self._names = re.compile(rb"[0-7]++ ([^\0]++)\0%b" % raw, re.DOTALL)
-        self._entries = re.compile(rb"([0-7]++) ([^\0]++)\0(%b)" % raw, re.DOTALL)
+        self._clean = compiled(rb"(?:%b(?!\0{%d})%b)*+" % (_CLEAN, id_bytes, raw), re.DOTALL)
+        self._names = compiled(rb"[0-7]++ ([^\0]++)\0%b" % raw, re.DOTALL)
+        self._entries = compiled(rb"([0-7]++) ([^\0]++)\0(%b)" % raw, re.DOTALL)
         # Not a folder before a name that git's order has before it: `a` before `a.c`, for git compares `a/` there.
         # Tried at the beginning of each entry alone: a name may spell out any number of entries.
         folder_first = rb"0*+[0-7]?4[0-7]{4} ([^\0]++)\0%b[0-7]++ \1[\x01-\x2e]" % raw
-        self._folders_in_order = re.compile(rb"(?:(?!%b)[0-7]++ [^\0]++\0%b)*+" % (folder_first, raw), re.DOTALL)
+        self._folders_in_order = compiled(rb"(?:(?!%b)[0-7]++ [^\0]++\0%b)*+" % (folder_first, raw), re.DOTALL)
 
     def look(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
         """As `FaultChecker.look`. A tree with the names and modes of its base has the same faults in them."""
@@ -256,9 +257,9 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
         found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
 
 
-_READ_BY_GIT: Final = re.compile(rb" \.(?i:gitmodules|gitattributes)")
+_READ_BY_GIT: Final = compiled(rb" \.(?i:gitmodules|gitattributes)")
 """A file that git itself reads, in a tree without suspect bytes."""
-_SUSPECT: Final = re.compile(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
+_SUSPECT: Final = compiled(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
 """A name that may be another one to some file system, or be none."""
 _Entry = tuple[bytes, bytes, Key]
 
@@ -296,14 +297,14 @@ def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
 # ---- commits and tags
 
 _IDENT: Final = rb"[^<>\n]*+(?<= )<[^<>\n]*+> (?:0|[1-9][0-9]{0,17}) [+-][0-9]{4}\n"
-_CLEAN_COMMIT: Final = re.compile(rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT))
-_COMMIT_HEAD: Final = re.compile(rb"(?:(?:tree|parent) [^\n]*+\n)++")
-_TAG_HEAD: Final = re.compile(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
-_BAD_TAG_NAME: Final = re.compile(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
-_ZONE: Final = re.compile(rb"[+-][0-9]{4}\n")
-_DATE: Final = re.compile(rb"\s*+([+-]?)([0-9]++)")
-_NO_BRACKET: Final = re.compile(rb"[^<>\n]*+")
-_CLEAN_AUTHORS: Final = re.compile(rb"(?:author (?!<)%b)*+" % _IDENT)
+_CLEAN_COMMIT: Final = compiled(rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT))
+_COMMIT_HEAD: Final = compiled(rb"(?:(?:tree|parent) [^\n]*+\n)++")
+_TAG_HEAD: Final = compiled(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
+_BAD_TAG_NAME: Final = compiled(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
+_ZONE: Final = compiled(rb"[+-][0-9]{4}\n")
+_DATE: Final = compiled(rb"\s*+([+-]?)([0-9]++)")
+_NO_BRACKET: Final = compiled(rb"[^<>\n]*+")
+_CLEAN_AUTHORS: Final = compiled(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 
 def commit_faults(text: bytes) -> list[Fault]:
@@ -475,12 +476,12 @@ def _of_setting(key: str, value: bytes) -> str:
     return ""
 
 
-_BAD_NAME: Final = re.compile(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
-_CURL: Final = re.compile(rb"(?:https?|ftps?)(?:::|://)")
-_CURL_HELPER: Final = re.compile(rb"(?:https?|ftps?)::")
-_NEWLINE: Final = re.compile(rb"\n|%0[aA]")
-_STEPS_UP: Final = re.compile(rb"(?:\.\.?+/)*+")
-_HOST: Final = re.compile(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
+_BAD_NAME: Final = compiled(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
+_CURL: Final = compiled(rb"(?:https?|ftps?)(?:::|://)")
+_CURL_PREFIX: Final = compiled(rb"(?:https?|ftps?)::")
+_NEWLINE: Final = compiled(rb"\n|%0[aA]")
+_STEPS_UP: Final = compiled(rb"(?:\.\.?+/)*+")
+_HOST: Final = compiled(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
@@ -493,7 +494,7 @@ def _is_bad_url(url: bytes) -> bool:
         climbs = b"../" in above[0]
         return _NEWLINE.search(url) is not None or (climbs and url[above.end() : above.end() + 1] in (b":", b"/"))
     if _CURL.match(url):
-        helper = _CURL_HELPER.match(url)
-        host = _HOST.match(url, 0 if helper is None else helper.end())
+        prefix = _CURL_PREFIX.match(url)
+        host = _HOST.match(url, 0 if prefix is None else prefix.end())
         return _NEWLINE.search(url) is not None or host is None or not host[1]
     return False

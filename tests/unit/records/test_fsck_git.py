@@ -273,7 +273,10 @@ def patterns() -> Iterator[re.Pattern[bytes]]:
 def endless(parsed: Any) -> Iterator[Any]:
     """Which kinds of repeats without a bound an expression has."""
     for op, argument in parsed:
-        if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
+        if op == _constants.ATOMIC_GROUP and len(argument) == 1 and argument[0][0] == _constants.MAX_REPEAT:
+            yield _constants.POSSESSIVE_REPEAT  # As `compiled` writes it.
+            yield from endless(argument[0][1][2])
+        elif op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
             if argument[1] == _constants.MAXREPEAT:
                 yield op
             yield from endless(argument[2])

@@ -1,0 +1,43 @@
+"""Regular expressions whose groups never give back what they matched.
+
+Python before 3.11.5 matches a possessive group wrongly where something in it can go back: `(?:a{0,2}b)*+` misses what
+it should match (CPython's issue 106052). An atomic group around a greedy one means the same, and is right in every
+release. So patterns are written with possessive quantifiers, and compiled here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_GROUP: Final = re.compile(rb"([*+?]|\{[0-9,]+\})\+")
+_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
+_CLASS: Final = re.compile(rb"\[\^?\]?(?:[^\]\\]|\\.)*\]", re.DOTALL)
+
+
+def atomic(pattern: bytes) -> bytes:
+    """The same pattern with `(?>(?:...)*)` in place of `(?:...)*+`; quantifiers of single characters stay."""
+    out = bytearray()
+    starts: list[int] = []
+    at = 0
+    while at < len(pattern):
+        if found := _ESCAPED.match(pattern, at) or _CLASS.match(pattern, at):
+            out += found[0]
+            at = found.end()
+            continue
+        byte = pattern[at : at + 1]
+        at += 1
+        if byte == b"(":
+            starts.append(len(out))
+        out += byte
+        if byte == b")":
+            start = starts.pop()
+            if found := _GROUP.match(pattern, at):
+                out[start:] = b"(?>%b%b)" % (bytes(out[start:]), found[1])
+                at = found.end()
+    return bytes(out)
+
+
+def compiled(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
+    """As `re.compile`, right in every release."""
+    return re.compile(atomic(pattern), flags)
