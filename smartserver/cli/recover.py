@@ -85,7 +85,7 @@ def _list(findings: Findings, usual: list[LostChange]) -> None:
         click.echo(plain(f"{change.id}  {when}  {entry.user or '-'}  {_what(entry.changes)}{doubt}"))
     if findings.others:
         named = ", ".join(findings.others[:10])
-        click.echo(plain(f"and {count(len(findings.others), 'file')} that nothing is known of, or damaged: {named}"))
+        click.echo(plain(f"and {count(len(findings.others), 'file')} without an intent that can be read: {named}"))
 
 
 def _what(changes: list[LogChange]) -> str:

@@ -1,15 +1,15 @@
 """Recovery: finds and restores the changes that are written down on disk and that the root does not know.
 
 An older root, put back from a backup, takes later changes out of the repository. Their intents, packs and log files are
-still there, in their places or in `lost/`. They are found by their requests: those that the log has were made and are
-no matter. A change was made when a later one names it as the one before, or has followed it in a log file. Nothing
-tells that of the last change before the root was lost: it may never have been acknowledged.
+still there, in their places or in `lost/`. A change whose request is in the log is part of the repository. Any other
+was made when the intent of a later change names it among those before. Nothing tells that of the last change before
+the root was lost: it may never have been acknowledged.
 
 Restoring is pushing again: the segments of the pack are checked like any upload and its entry is carried out under its
 own request, each change of a ref only where the ref is what it was before that change. Where it is not, the revision is
 kept under another name. So nothing that came since is overwritten, and a client that repeats its request gets its
-first answer. Before that the repository gets a new
-incarnation, since what clients remember of this one may not be true any more.
+first answer. Before that the repository gets a new incarnation, since what clients remember of this one may not be
+true any more; the log says which one it had.
 
 Where the restored root names packs that were joined meanwhile and deleted, they are cut out of the joined pack again:
 it has their segments byte by byte, which the hash in the root proves.
@@ -102,7 +102,7 @@ class Findings:
     joined: list[Stray]
     """Packs that a repack made, whose segments may be those of changes above."""
     others: list[str]
-    """Files that nothing is known of."""
+    """Files without an intent that can be read."""
     gone: list[PackEntry]
     """Packs that the root names and that are not there."""
 

@@ -108,7 +108,7 @@ def collect(
     try:
         root = file.read()
     except NoSuchRepository:
-        # What is left where a creation was cut short goes too; the empty folders the next one takes over.
+        # The leftovers of an interrupted creation are deleted too; the next one uses the empty folders.
         if not _half_made(names[""]):
             return 0
         left = remains(folder)
