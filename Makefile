@@ -10,6 +10,7 @@
 #   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
+#   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
 #                repository or bundle). Breezy is this environment's, or that of make compare
@@ -28,7 +29,7 @@ PEERS := $(CACHE)/smartserver/peers
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test computing breezy interop faulty waiting check lint docs bench compare ratchet clean
+.PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare ratchet clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -76,6 +77,9 @@ compare: $(INSTALLED) $(PEERS)/installed
 ratchet: $(INSTALLED)
 	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
 	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
+
+soak: $(TOOLS)
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis
