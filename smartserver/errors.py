@@ -511,6 +511,10 @@ class RepositoryChanged(RepositoryError, code="repository-changed", retryable=Tr
         return f"{self.file} is gone: the repository was recreated or lost revisions while it was read; try again"
 
 
+SHOWN = 1000
+"""Characters of arguments that are kept of an error that is not known here."""
+
+
 def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
     """The error a peer reported.
 
@@ -518,10 +522,10 @@ def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
     """
     cls = CodedError.by_code.get(code)
     if cls is None or not dataclasses.is_dataclass(cls):
-        return UnknownRemoteError(code, repr(arguments))
+        return UnknownRemoteError(code, repr(arguments)[:SHOWN])
     try:
         # Arguments this release does not know are skipped; a str where bytes belong is not taken for base64.
         error: CodedError = msgspec.convert(arguments, cls, builtin_types=(bytes,))
     except msgspec.ValidationError as wrong:
-        return UnknownRemoteError(code, f"{arguments!r} ({wrong})")
+        return UnknownRemoteError(code, f"{repr(arguments)[:SHOWN]} ({wrong})")
     return error

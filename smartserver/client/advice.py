@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from smartserver.client.plain import plain
+from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import Advice as Advice
+from smartserver.wire.messages import named
 
 DAY = 24 * 3600
 """Seconds until the same is shown again of the same remote."""
@@ -35,7 +37,10 @@ def line(advice: Advice, url: str, pack: str) -> str | None:
 
     `pack`: the command that joins a repository's packs.
     """
-    said = advice.arguments
+    try:
+        said = named(advice)
+    except RemoteProtocolError:
+        return None
     match advice.kind, said:
         case "format", {"format": str(found), "newest": str(newest)}:
             words = f"its format is {found}, the newest is {newest}: on its server `smartserver upgrade` renews it"

@@ -18,10 +18,10 @@ import msgspec
 
 from smartserver.records.model import RefValue, Tip
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_TIPS_KNOWN
+from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State
 
-Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)]
+Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
 
 OLD_AFTER = 24 * 3600
 """Seconds after which a file is old: the server is told again who asks, and may answer that there is a newer client."""
@@ -46,6 +46,7 @@ class Remembered(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
+_tips: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Value | None)
 
 
 def cache_folder(environment: Mapping[str, str]) -> str | None:
@@ -220,7 +221,13 @@ class Knowledge:
         Raises:
             RemoteProtocolError: a ref it names has no tip that can be one.
         """
-        changes = {name: _value(name, value) for name, value in state.refs.items()}
+        changes: dict[bytes, RefValue | None] = {}
+        tips = 0
+        for name, ref in state.refs.items():
+            value = changes[name] = _value(name, ref)
+            tips += len(value or ())
+            if tips > MAX_ENTRIES:
+                raise RemoteProtocolError(f"expected at most {MAX_ENTRIES} tips of refs, got {tips}")
         moved = opened is not None and self._placed(opened, state)
         saved = self._saved
         if state.incarnation != saved.incarnation:
@@ -294,12 +301,9 @@ class Knowledge:
                 os.unlink(temporary)
 
 
-def _value(name: bytes, value: list[list[object]] | None) -> RefValue | None:
-    """A ref's value as it travels, typed."""
-    if value is None:
-        return None
+def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
+    """A ref's value, None for one that is gone."""
     try:
-        tips: RefValue = msgspec.convert(value, Value, builtin_types=(bytes,))  # A str is not taken for base64.
-    except msgspec.ValidationError as wrong:
-        raise RemoteProtocolError(f"expected tips of {name!r}, got {value!r}: {wrong}") from None
-    return tips
+        return _tips.decode(value)
+    except msgspec.DecodeError as wrong:
+        raise RemoteProtocolError(f"expected tips of {name!r}, got {bytes(value)[:100]!r}: {wrong}") from None

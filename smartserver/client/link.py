@@ -31,7 +31,7 @@ from smartserver.wire.events import (
     Request,
     VersionMismatch,
 )
-from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, PING_INTERVAL, RECEIVE_CHUNK
+from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, MAX_RESULTS, PING_INTERVAL, RECEIVE_CHUNK
 from smartserver.wire.messages import (
     Call,
     Fault,
@@ -41,6 +41,7 @@ from smartserver.wire.messages import (
     decode_progress,
     decode_reply,
     encode,
+    named,
 )
 from smartserver.wire.messages import Request as RequestMessage
 from smartserver.wire.observer import Observer
@@ -255,6 +256,11 @@ class Link:
         if len(reply.outcomes) != len(outgoing.calls):
             expected, got = len(outgoing.calls), len(reply.outcomes)
             raise RemoteProtocolError(f"expected an outcome for each of {expected} calls, got {got}")
+        size = sum(len(outcome.result) for outcome in reply.outcomes if outcome.status == Status.DONE)
+        faults = sum(len(outcome.fault.arguments) for outcome in reply.outcomes if outcome.fault is not None)
+        if max(size, faults) > MAX_RESULTS:
+            why = f"{size} bytes of results and {faults} of errors"
+            raise RemoteProtocolError(f"expected at most {MAX_RESULTS} of each, got {why}")
         results = [
             self._result(verb, outcome) for (verb, _), outcome in zip(outgoing.calls, reply.outcomes, strict=True)
         ]
@@ -295,7 +301,7 @@ class Link:
     def _error(self, fault: Fault | None) -> CodedError | None:
         if fault is None:
             return None
-        error = error_from_wire(fault.code, fault.arguments)
+        error = error_from_wire(fault.code, named(fault))
         name_from(self._above, error)
         return error
 

@@ -51,6 +51,10 @@ _TWICE: Final = 8 << 20
 """Bytes of a text up to which it may be in memory twice, in a buffer and as bytes: few texts are longer. They are read
 by zstandard's public interface, whose context costs nothing beside that."""
 
+_TABLES_KEPT: Final = 256 << 10
+"""Bytes of base and text together up to which a thread keeps zstd's tables for the next text. They take 2 MiB; those of
+4 MiB of text would take 32."""
+
 _SHARED_BUFFER: Final = 1 << 20
 """Bytes of a thread's output buffer that are kept between frames."""
 
@@ -265,22 +269,20 @@ class _SharedZstd:
         lib = self._lib
         size = len(text) + len(base)
         writer = self._writer
-        if size > limits.WIDE:
-            # A context keeps its tables, over 128 MiB then: this one is not kept.
+        rowless = base != b"" and size <= _ROWLESS
+        if size > _TABLES_KEPT:
+            # A context keeps its tables, 128 MiB of a large text: this one is not kept.
             writer = self._make_writer()
-            self._must(lib.ZSTD_CCtx_setCParams(writer, self._parameters(level, size)))
+            self._prepare(writer, self._parameters(level, size), rowless)
         else:
             # All that the parameters depend on: zstd's own by the least power of two that is no smaller than the size.
-            rowless = base != b"" and size <= _ROWLESS
             wanted = (level, size.bit_length(), (size - 1).bit_length(), rowless)
             if wanted != self._set:
                 self._set = None
                 parameters = self._made.get(wanted)
                 if parameters is None:
                     parameters = self._made[wanted] = self._parameters(level, size)
-                self._must(lib.ZSTD_CCtx_setCParams(writer, parameters))
-                rows = lib.ZSTD_ps_disable if rowless else lib.ZSTD_ps_auto
-                self._must(lib.ZSTD_CCtx_setParameter(writer, lib.ZSTD_c_useRowMatchFinder, rows))
+                self._prepare(writer, parameters, rowless)
                 self._set = wanted
         if base and (wrong := self._refer_written(writer, base, len(base))):
             self._must(wrong)
@@ -291,6 +293,12 @@ class _SharedZstd:
             self._must(result)
         frame: bytes = self._unpack(out, result)
         return frame
+
+    def _prepare(self, writer: Any, parameters: Any, rowless: bool) -> None:
+        lib = self._lib
+        self._must(lib.ZSTD_CCtx_setCParams(writer, parameters))
+        rows = lib.ZSTD_ps_disable if rowless else lib.ZSTD_ps_auto
+        self._must(lib.ZSTD_CCtx_setParameter(writer, lib.ZSTD_c_useRowMatchFinder, rows))
 
     def _parameters(self, level: int, size: int) -> Any:
         """For text and base of that size together."""

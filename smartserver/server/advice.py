@@ -16,7 +16,7 @@ from smartserver.store import format as formats
 from smartserver.store.document import Root
 from smartserver.store.format import Format
 from smartserver.store.repack import joinable
-from smartserver.wire.messages import Advice
+from smartserver.wire.messages import Advice, raw
 
 MANY_PACKS = 20
 """Packs that could be joined, and are not, from which it is said: a server joins them itself when there are more than
@@ -32,12 +32,12 @@ AGENT = re.compile(r"smartserver/(\d{1,9}(?:\.\d{1,9}){1,3})")
 def of_format(found: Format) -> Advice | None:
     """What is said of a repository whose format on disk is not the newest."""
     newest = formats.VERSIONS[-1]
-    return None if found.version == newest else Advice("format", {"format": found.version, "newest": newest})
+    return None if found.version == newest else Advice("format", raw({"format": found.version, "newest": newest}))
 
 
 def of_packs(root: Root) -> Advice | None:
     """What is said of a repository with many packs."""
-    return None if joinable(root.packs) <= MANY_PACKS else Advice("packs", {"packs": len(root.packs)})
+    return None if joinable(root.packs) <= MANY_PACKS else Advice("packs", raw({"packs": len(root.packs)}))
 
 
 def of_client(agent: msgspec.Raw | None) -> Advice | None:
@@ -50,14 +50,19 @@ def of_client(agent: msgspec.Raw | None) -> Advice | None:
         return None  # What it is called is nothing a request is refused for.
     if said is None or _numbers(said[1]) >= _numbers(OLDEST_CLIENT):
         return None
-    return Advice("client", {"client": said[1], "expected": OLDEST_CLIENT})
+    return Advice("client", raw({"client": said[1], "expected": OLDEST_CLIENT}))
 
 
 def of_faults(found: Mapping[str, tuple[int, Key]]) -> Advice | None:
     """What is said of a push whose records have faults that are no reason to refuse it."""
     if not found:
         return None
-    return Advice("faults", {"faults": {fault: [count, shown(first)] for fault, (count, first) in found.items()}})
+    return Advice("faults", raw({"faults": faults_of(found)}))
+
+
+def faults_of(found: Mapping[str, tuple[int, Key]]) -> dict[str, list[object]]:
+    """How often each fault was found, and the first record that has it."""
+    return {fault: [count, shown(first)] for fault, (count, first) in found.items()}
 
 
 def _numbers(version: str) -> list[int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from msgspec import Raw
+
 from smartserver.errors import LimitExceeded
-from smartserver.records.model import Announced, encode_ref
+from smartserver.records.model import Announced
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
 from smartserver.server.dispatch import CallContext, NoRepository, Prepared
@@ -22,6 +24,9 @@ from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State
 from transports.errors import CodedError
 
+NIL = Raw(b"\xc0")
+"""The value of a ref that is gone, encoded."""
+
 
 def state_of(changes: Changes) -> State:
     """A repository's root, or what changed of it, as it travels."""
@@ -29,7 +34,7 @@ def state_of(changes: Changes) -> State:
         incarnation=changes.incarnation,
         version=changes.version,
         since=changes.since,
-        refs={name: None if value is None else encode_ref(value) for name, value in changes.refs.items()},
+        refs={name: NIL if value is None else Raw(value) for name, value in changes.refs.items()},
         maps={name: dict(entries.items()) for name, entries in changes.maps.items()},
         vcs=changes.vcs,
         settings=dict(changes.settings),

@@ -29,7 +29,7 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
 from smartserver.verbs.vfs import BringRequest
 from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
-from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status
+from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status, raw
 from transports.errors import CodedError, TransportError
 
 ALWAYS = (
@@ -99,7 +99,7 @@ class Refused(Exception):
 
 def fault(error: CodedError) -> Fault:
     """An error as it travels."""
-    return Fault(error.code, error.wire_arguments())
+    return Fault(error.code, raw(error.wire_arguments()))
 
 
 def prepare(message: Request) -> Prepared:

@@ -77,7 +77,7 @@ LARGE = Held(
 VERIFYING = Held(
     "a verification, of which two run at a time",
     TEXT_BYTES + REFERENCE_COST * REFERENCES_KEPT + MARKS_KEPT + 45 * MIB,
-    "measured: 125 MiB; `TEXT_BYTES`, `REFERENCES_KEPT`, `MARKS_KEPT`",
+    "45 MiB of it measured; `TEXT_BYTES`, `REFERENCES_KEPT`, `MARKS_KEPT`",
 )
 WORKERS = Held(
     "a verification: its two worker processes besides, each with a segment and its largest text",

@@ -13,7 +13,7 @@ from smartserver.errors import CorruptRecord
 from smartserver.records.model import Announced
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Access
-from smartserver.server.advice import of_faults
+from smartserver.server.advice import faults_of, of_faults
 from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
 from smartserver.server.executor import Lane
@@ -158,8 +158,8 @@ class RequestWork:
         user = asked.access.user
         committed = repository.commit(asked.id, asked.age(), user, plan, upload, asked.progress, asked.allowance)
         advice = None if upload is None else of_faults(upload.warnings)
-        if advice is not None:
-            log.info("%s by %s: taken with faults: %s", self.description, user, advice.arguments["faults"])
+        if upload is not None and upload.warnings:
+            log.info("%s by %s: taken with faults: %s", self.description, user, faults_of(upload.warnings))
         return self._committed(committed, advice)
 
     def _committed(self, committed: Committed, advice: Advice | None = None) -> Answer:

@@ -27,8 +27,8 @@ from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
-MARKS_KEPT = 16 << 20
-"""Bytes of marks kept, one for each revision a walk may meet: 128 walks over 125,000 revisions."""
+MARKS_KEPT = 8 << 20
+"""Bytes of marks kept, one for each revision a walk may meet: 64 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
 """Stored revisions that a `_Front` names itself: a set of so many costs no more than the edges it came from."""
@@ -238,8 +238,11 @@ class Ancestry:
         steps = 0
         while (low := marks.rfind(1, stop, low)) >= 0:
             start, end = starts[low], starts[low + 1]
-            for entry in entries[start:end]:
-                marks[entry] = 1
+            if end - start == 1:  # Nearly always; a slice is made and thrown away.
+                marks[entries[start]] = 1
+            else:
+                for entry in entries[start:end]:
+                    marks[entry] = 1
             steps += 1 + end - start
             if steps > CHECK:
                 self._count(steps)

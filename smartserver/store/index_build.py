@@ -121,8 +121,10 @@ class IndexBuilder:
         self._before = before
         self._digests = Numbered()
         """Of each record, by position."""
-        self._header_offsets = array("Q")
-        self._frame_offsets = array("Q")
+        self._header_offsets = array("I")
+        """Of each record's header, from the start of its segment."""
+        self._frame_offsets = array("I")
+        """Of each record's frame, from there as well."""
         self._frame_lengths = array("I")
         self._lengths = array("I")
         self._bases = array("I")
@@ -182,7 +184,7 @@ class IndexBuilder:
             if not parent.absent:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
-        frame_at = offset + segment.frames_at
+        frame_at = segment.frames_at
         digests, depths, chains = self._digests, self._depths, self._chains
         frame_offsets: list[int] = []
         bases: list[int] = []
@@ -204,7 +206,7 @@ class IndexBuilder:
             frame_offsets.append(frame_at)
             frame_at += entry.frame_length
         self._bases.extend(bases)
-        self._header_offsets.extend([offset + header for header in segment.headers])
+        self._header_offsets.extend(segment.headers)
         self._frame_offsets.extend(frame_offsets)
         self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
         self._lengths.extend([entry.length for entry in segment.entries])
@@ -266,8 +268,8 @@ class IndexBuilder:
                 if at >= 0:
                     base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
             self._digests.add(digest)
-            self._header_offsets.append(header + shift)
-            self._frame_offsets.append(frame + shift)
+            self._header_offsets.append(header - offsets[segment])
+            self._frame_offsets.append(frame - offsets[segment])
             self._frame_lengths.append(frame_length)
             self._lengths.append(length)
             self._bases.append(base)
@@ -296,17 +298,14 @@ class IndexBuilder:
             pace()
             out += b"".join(map(self._digests.__getitem__, order[first : first + STRIDE]))
         _append(out, b"")
-        at = len(out)
-        out += bytes(rows * ROW.size)
         for row, position in enumerate(order):
             if row % PACED == 0:
                 pace()
             base = self._bases[position]
-            ROW.pack_into(
-                out,
-                at + row * ROW.size,
-                self._header_offsets[position],
-                self._frame_offsets[position],
+            start = self._segment_offsets[self._row_segments[position]]
+            out += ROW.pack(
+                start + self._header_offsets[position],
+                start + self._frame_offsets[position],
                 self._frame_lengths[position],
                 self._lengths[position],
                 base if base & EXTERNAL else row_of[base],

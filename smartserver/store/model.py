@@ -366,7 +366,8 @@ class Changes(msgspec.Struct, frozen=True):
     incarnation: bytes
     version: int
     since: int | None
-    refs: Mapping[bytes, RefValue | None]
+    refs: Mapping[bytes, bytes | None]
+    """The values as they lie in msgpack (`records.model.encode_ref`), which is how they travel."""
     maps: Mapping[str, Mapping[bytes, bytes | None]]
     vcs: str
     settings: Mapping[str, bytes]

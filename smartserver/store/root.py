@@ -53,7 +53,11 @@ FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
 MAX_STATE = 60 << 20
 """Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
-1,000,000 refs of 60 bytes are 57.2 MiB; 4 MiB are left for what else a reply says."""
+1,000,000 refs of 60 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
+least, so that there are 2**20 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+
+MAX_MAPS = 64
+"""Maps of a repository; a client takes no more."""
 
 DROPPED_KEPT = 24 * 3600 * 1000
 """Milliseconds a file no root names any more is kept for those who read an older root."""
@@ -163,14 +167,15 @@ class RootView:
             or known.mark != self.mark(known.version)
         ):
             settings = dict(root.settings)
-            return Changes(root.incarnation, root.version, None, self.refs(), self.maps, root.vcs, settings, mark)
+            every = TableMapping(self.lookup(REFS), _identity)
+            return Changes(root.incarnation, root.version, None, every, self.maps, root.vcs, settings, mark)
         since = known.version
-        refs: dict[bytes, RefValue | None] = {}
+        refs: dict[bytes, bytes | None] = {}
         maps: dict[str, dict[bytes, bytes | None]] = {}
         for entry in root.log:
             for change in entry.changes if entry.version > since else ():
                 if change.table == REFS:
-                    refs[change.key] = None if change.new is None else decode_value(change.new)
+                    refs[change.key] = change.new
                 elif change.table.startswith(MAP):
                     maps.setdefault(change.table.removeprefix(MAP), {})[change.key] = change.new
         told = root.settings_version <= since
@@ -231,13 +236,14 @@ class RootView:
         tables = [table.file for table in self.root.tables.values() if table.file is not None]
         checks: list[Callable[[], object]] = [partial(self._check_table, file) for file in tables]
         checks += [partial(self._logged, file) for file in self.root.log_files]
+        checks.append(lambda: list(self.refs().values()))  # They travel as they are stored.
         problems: list[str] = []
         for check in checks:
             try:
                 check()
             except (CorruptFile, TransportError) as wrong:
                 problems.append(damage(wrong))
-        return problems
+        return list(dict.fromkeys(problems))
 
     def _check_table(self, file: TableFile) -> None:
         OpenTable(memoryview(self.transport.get(file.path)), file).verify()
@@ -366,6 +372,8 @@ class DraftRoot:
         """What the log will say of this change."""
         self._grown = 0
         """Bytes by which refs and entries of maps grew."""
+        self._more = 0
+        """Entries that were added, less those that were removed."""
         self._changed: list[LogChange] = []
         self._described: list[LogChange] = []
         """Changes of settings and new maps, which may be made without an entry of the log."""
@@ -396,6 +404,7 @@ class DraftRoot:
         if old != new:
             self._grown += len(new or b"") - len(old or b"") + (len(key) if old is None else 0)
             self._grown -= len(key) if new is None else 0
+            self._more += (old is None) - (new is None)
             self.tables[table].put(key, new)
             self._changed.append(LogChange(table, key, old, new))
 
@@ -459,12 +468,16 @@ class DraftRoot:
     def _check_state(self) -> None:
         """Refuse more than a reply can carry; what is too large already may become smaller.
 
-        A table's file has ten bytes an entry besides key and value, a reply at most eight. What a change replaces or
-        removes of a file is counted until the file is written again: 64 KiB at most.
+        A table's file has ten bytes an entry besides key and value, a reply at most eight. The bytes that a change
+        replaces or removes of a file are counted until it is written again, 64 KiB at most, and what is replaced as an
+        entry more.
         """
+        maps = sum(name.startswith(MAP) for name in self.tables)
+        if maps > MAX_MAPS and any(change.table == DECLARED for change in self._described):
+            raise LimitExceeded("maps of a repository", maps, MAX_MAPS)
         size = sum(table.held() for name, table in self.tables.items() if name != DROPPED)
         size += sum(len(name.encode()) + len(value) + OVERHEAD for name, value in self.settings.items())
-        if size > MAX_STATE and self._grown > 0:
+        if size > MAX_STATE and (self._grown > 0 or self._more > 0):
             raise LimitExceeded("bytes of refs, map entries and settings of a repository", size, MAX_STATE)
 
     def _fold_largest(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Annotated, Generic, TypeVar
@@ -33,6 +33,8 @@ INLINE = 16 * 1024
 """A table of at least this many bytes lies in a file."""
 OVERHEAD = 6
 """Bytes msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
+LEAST_ENTRY = 60
+"""Bytes an entry counts as, at least, where what a reply may carry is counted."""
 
 V = TypeVar("V")
 
@@ -290,6 +292,15 @@ class _Items(ItemsView[bytes, V]):
         return self._mapping.walk()
 
 
+class _Values(ValuesView[V]):
+    """The values in one walk, as well."""
+
+    _mapping: TableMapping[V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping.walk())
+
+
 class TableMapping(Mapping[bytes, V], Generic[V]):
     """A table as a mapping, its values decoded when asked for; iterates in key order.
 
@@ -324,6 +335,10 @@ class TableMapping(Mapping[bytes, V], Generic[V]):
     def items(self) -> ItemsView[bytes, V]:
         """The entries in key order, in one walk."""
         return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """The values in key order, in one walk."""
+        return _Values(self)
 
 
 class DraftTable:
@@ -368,8 +383,10 @@ class DraftTable:
         return sum(len(key) + len(value or b"") + OVERHEAD for key, value in held.items())
 
     def held(self) -> int:
-        """Bytes of its keys and values with what any encoding adds to them, at most."""
-        return (0 if self.file is None else self.file.length) + self.size()
+        """Bytes of its keys and values with what any encoding adds to them, at most; `LEAST_ENTRY` each at least."""
+        removed = sum(new is None for new in self.changes.values())
+        entries = len(self.inline) if self.file is None else self.file.count + len(self.changes) - 2 * removed
+        return max((0 if self.file is None else self.file.length) + self.size(), LEAST_ENTRY * entries)
 
     def fold(self, name: bytes, *, into_file: bool = False) -> bytes | None:
         """Apply the changes: into the root where the result is small, else into a new file with that name.

@@ -41,6 +41,24 @@ MAX_FILE_CALLS = 1024
 MAX_RESULTS = 16 * MIB
 """Bytes of the results of one request's calls: a fraction of what asks for them could make answers without end."""
 
+# What a client takes of an answer: decoded, a byte of msgpack may become 100.
+
+MAX_ENTRIES = 1 << 20
+"""Refs of an answer, their tips together, and entries of each map: a repository has no more entries of all these
+(`store.root.MAX_STATE` / `store.tables.LEAST_ENTRY`)."""
+
+MAX_TIPS = 65_536
+"""Tips of one ref: the most heads of a branch that anybody has seen are some thousands."""
+
+MAX_MAPS = 64
+"""Maps of an answer: a repository has no more (`store.root.MAX_MAPS`)."""
+
+MAX_WORDS = 256
+"""Settings, capabilities and kinds of advice of an answer, of each: no repository has more than 64 settings."""
+
+MAX_ARGUMENTS = 4 * MIB + 64 * KIB
+"""Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""
+
 MAX_HAVES = 256
 """Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_CALLS
+from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_WORDS
 
 T = TypeVar("T")
 
@@ -75,35 +75,38 @@ class Status(enum.IntEnum):
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """An error with its code and its arguments by name."""
+    """An error with its code and its arguments by name (`named`)."""
 
     code: str
-    arguments: dict[str, object]
+    arguments: msgspec.Raw
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one call: a result where it was done, else the reason."""
+    """What became of one call: a result where it was done, at most `MAX_RESULTS` for all calls, else the reason."""
 
     status: int
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
     fault: Fault | None = None
 
 
+Entries = Annotated[dict[bytes, bytes | None], msgspec.Meta(max_length=MAX_ENTRIES)]
+
+
 class State(msgspec.Struct, frozen=True, array_like=True):
     """The repository's root: everything, or what changed after version `since`.
 
-    `refs` and `maps` map a name to its new value, `None` for one that is gone. `vcs` and `settings` are left out
-    (empty) where they did not change after `since`. `mark` tells the version from the same one of
-    another line, which a backup that was put back begins.
+    `refs` and `maps` map a name to its new value, nil for one that is gone; that of a ref is what `records.model` says,
+    still encoded. `vcs` and `settings` are left out (empty) where they did not change after `since`. `mark` tells the
+    version from the same one of another line, which a backup that was put back begins.
     """
 
     incarnation: bytes
     version: int
     since: int | None
-    refs: dict[bytes, list[list[object]] | None]
-    maps: dict[str, dict[bytes, bytes | None]] = {}
+    refs: Annotated[dict[bytes, msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES)]
+    maps: Annotated[dict[str, Entries], msgspec.Meta(max_length=MAX_MAPS)] = {}
     vcs: str = ""
-    settings: dict[str, bytes] = {}
+    settings: Annotated[dict[str, bytes], msgspec.Meta(max_length=MAX_WORDS)] = {}
     mark: int = 0
 
 
@@ -119,30 +122,34 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advice(msgspec.Struct, frozen=True, array_like=True):
-    """What the server would have its user know: of which kind, and what that needs, by name."""
+    """What the server would have its user know: of which kind, and what that needs, by name (`named`)."""
 
     kind: str
-    arguments: dict[str, object]
+    arguments: msgspec.Raw
+
+
+Outcomes = Annotated[list[Outcome], msgspec.Meta(max_length=MAX_CALLS)]
+Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
     """The answer to a request that was carried out, in part at least; `advice` is left out where there is none."""
 
-    outcomes: list[Outcome]
+    outcomes: Outcomes
     state: State | None = None
     counters: Counters = Counters()
-    capabilities: list[str] = []
-    advice: list[Advice] = []
+    capabilities: Words = []
+    advice: Annotated[list[Advice], msgspec.Meta(max_length=MAX_WORDS)] = []
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
     """The answer to a request that changed nothing."""
 
     fault: Fault
-    outcomes: list[Outcome] = []
+    outcomes: Outcomes = []
     state: State | None = None
     counters: Counters = Counters()
-    capabilities: list[str] = []
+    capabilities: Words = []
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -158,6 +165,7 @@ _request = msgspec.msgpack.Decoder(Request)
 _reply = msgspec.msgpack.Decoder(Reply)
 _failure = msgspec.msgpack.Decoder(Failure)
 _progress = msgspec.msgpack.Decoder(Progress)
+_arguments = msgspec.msgpack.Decoder(dict[str, object])
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -172,6 +180,22 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes) -> T
         return decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
         raise RemoteProtocolError(f"expected {what}, got {len(payload)} bytes that are none: {wrong}") from None
+
+
+def raw(value: object) -> msgspec.Raw:
+    """A value, encoded as in a message."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
+def named(said: Fault | Advice) -> dict[str, object]:
+    """The arguments of what a server said.
+
+    Raises:
+        RemoteProtocolError: they are none, or longer than `MAX_ARGUMENTS`.
+    """
+    if len(said.arguments) > MAX_ARGUMENTS:
+        raise RemoteProtocolError(f"expected at most {MAX_ARGUMENTS} bytes of arguments, got {len(said.arguments)}")
+    return _decode(_arguments, "arguments", bytes(said.arguments))
 
 
 def decode_request(payload: bytes) -> Request:

@@ -63,7 +63,7 @@ def expected(maps: Maps, kinds: dict[str, MapKind], refs: set[bytes], asked: Map
             del held[key]
         elif verdict is Verdict.DONE and change.value is not None:
             held[key] = change.value
-    if Verdict.DONE.value in verdicts:
+    if held != maps.get(asked.map, {}):  # An entry that came and went in one call declares nothing.
         kinds[asked.map] = asked.kind
     maps[asked.map] = held
     return verdicts

@@ -26,7 +26,7 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import LocalProtocolError
 from smartserver.wire.events import Body, Cancel, End, Ping, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Call, Failure, Known, RequestFlag, encode
+from smartserver.wire.messages import Call, Failure, Known, RequestFlag, encode, named
 from smartserver.wire.messages import Request as RequestMessage
 
 HISTORY = History()
@@ -171,7 +171,7 @@ def test_any_request_is_answered(asked: Sequence[tuple[RequestMessage, bytes, in
         answer = dialog.ask(request, body, segments)
         if isinstance(answer, Failure):
             assert answer.fault.code != "internal"
-            error_from_wire(answer.fault.code, answer.fault.arguments)
+            error_from_wire(answer.fault.code, named(answer.fault))
         else:
             assert len(answer.outcomes) == len(request.calls)
         assert dialog.session.idle

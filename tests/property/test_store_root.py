@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
-from smartserver.store.document import empty_root, encode_root
+from smartserver.store.document import decode_value, empty_root, encode_root
 from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Seen
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
@@ -192,7 +192,8 @@ class RootMachine(RuleBasedStateMachine):
         view = self.view()
         for incarnation, version, mark, refs, tags in self.history[-3:] + self.history[:2]:
             changes = view.changes_since(Seen(incarnation, version, mark))
-            known: list[tuple[dict[bytes, Any], Any]] = [(refs, changes.refs), (tags, changes.maps.get("tags", {}))]
+            values = {name: None if value is None else decode_value(value) for name, value in changes.refs.items()}
+            known: list[tuple[dict[bytes, Any], Any]] = [(refs, values), (tags, changes.maps.get("tags", {}))]
             for before, changed in known:
                 told = {} if changes.since is None else dict(before)
                 told.update(changed.items())

@@ -15,7 +15,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import OLD_AFTER, Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.server import advice, asked
-from smartserver.wire.messages import Advice, encode
+from smartserver.wire.messages import Advice, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 
 URL = "hpss://h/project"
@@ -53,7 +53,7 @@ def reader(joint: Joint, tmp_path: Path) -> Reader:
 
 def grown(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pack is many."""
-    monkeypatch.setattr(asked, "of_packs", lambda root: Advice("packs", {"packs": len(root.packs)}))
+    monkeypatch.setattr(asked, "of_packs", lambda root: Advice("packs", raw({"packs": len(root.packs)})))
 
 
 def test_it_takes_no_round_trip_and_few_bytes(reader: Reader, joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_it_takes_no_round_trip_and_few_bytes(reader: Reader, joint: Joint, monk
     assert reader.told == []
     grown(joint, monkeypatch)
     told = reader.read()
-    said = Advice("packs", {"packs": 1})
+    said = Advice("packs", raw({"packs": 1}))
     assert reader.told == [[said]]
     assert (told.rounds, told.depth, told.bytes_up) == (plain.rounds, plain.depth, plain.bytes_up)
     assert told.bytes_down - plain.bytes_down == 1 + len(encode(said)) < 30
@@ -78,7 +78,7 @@ def test_an_older_client_is_told_at_first_and_once_a_day(
     reader: Reader, joint: Joint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(advice, "OLDEST_CLIENT", "0.2")
-    said = [Advice("client", {"client": "0.1.0", "expected": "0.2"})]
+    said = [Advice("client", raw({"client": "0.1.0", "expected": "0.2"}))]
     plain = reader.read()
     assert reader.told == [], "it was not said who asks"
     (file,) = tmp_path.iterdir()

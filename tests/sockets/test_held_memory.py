@@ -27,7 +27,7 @@ from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
 from smartserver.wire.limits import MAX_CALLS, MAX_FRAME, MIB
-from smartserver.wire.messages import RequestFlag, decode_failure, encode
+from smartserver.wire.messages import RequestFlag, decode_failure, encode, named
 
 pytestmark = pytest.mark.sockets
 
@@ -100,7 +100,7 @@ def test_a_graph_of_too_many_revisions(tmp_path: Path) -> None:
         before = peak(server)
         answer = Hostile(server).push(varint(len(body)) + body, 0, RequestFlag.GRAPH_FIRST)
         assert isinstance(answer, Error)
-        assert decode_failure(answer.payload).fault.arguments["what"] == REVISIONS_OF_GRAPH
+        assert named(decode_failure(answer.payload).fault)["what"] == REVISIONS_OF_GRAPH
         assert peak(server) - before < 2 * len(body) + SLACK
 
 
@@ -118,7 +118,7 @@ def test_zeros(tmp_path: Path) -> None:
         before = peak(server)
         answer = Hostile(server).push(segment, 1)
         assert isinstance(answer, Error)
-        assert decode_failure(answer.payload).fault.arguments["what"] == "decoded bytes of one push"
+        assert named(decode_failure(answer.payload).fault)["what"] == "decoded bytes of one push"
         assert peak(server) - before < held.TEXT_TIMES * size + SLACK
 
 

@@ -6,16 +6,20 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import ClassVar
 
+import msgspec
+
 from smartserver.errors import LimitExceeded
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import RevisionId
+from smartserver.records.model import RefValue, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
 from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in
-from smartserver.wire.messages import RequestFlag
+from smartserver.wire.messages import RequestFlag, named
 
 LEAST = 64
 """Bytes of a file that are looked at: shorter ones are alike by chance, and not much longer than their names."""
+
+_decoder: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(RefValue | None)
 
 
 class Resend(Ban):
@@ -73,11 +77,11 @@ class Resend(Ban):
             if self._incarnations.setdefault(asked.path, incarnation) != incarnation:
                 self._has.pop(asked.path, None)
                 self._incarnations[asked.path] = incarnation
-            self._tell(asked.path, (tip for value in answered.state.refs.values() for tip, *_ in value or ()))
+            self._tell(asked.path, (tip for value in answered.state.refs.values() for tip in _tips(value)))
         elif asked.mutates and answered.fault is None:
             self._has.pop(asked.path, None)
         if answered.fault is not None:
-            self._tell(asked.path, names_in(answered.fault.arguments.get("tips", [])))
+            self._tell(asked.path, names_in(named(answered.fault).get("tips", [])))
         elif asked.mutates and answered.state is not None:
             self._tell(asked.path, self._sent)
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
@@ -86,6 +90,14 @@ class Resend(Ban):
 
     def _tell(self, path: str, revisions: Iterable[object]) -> None:
         self._has.setdefault(path, set()).update(each for each in revisions if isinstance(each, bytes))
+
+
+def _tips(value: msgspec.Raw) -> list[RevisionId]:
+    """Those of a ref; one that has none is the client's to refuse."""
+    try:
+        return [tip.id for tip in _decoder.decode(value) or ()]
+    except msgspec.DecodeError:
+        return []
 
 
 def _hashes(contents: object) -> list[bytes]:

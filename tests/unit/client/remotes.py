@@ -16,7 +16,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.wire.events import End, Error, Event, Reply, Request
-from smartserver.wire.messages import State
+from smartserver.wire.messages import State, raw
 from transports.errors import CodedError
 
 MAIN, TOPIC, LATE = b"refs/heads/main", b"refs/heads/topic", b"refs/heads/late"
@@ -56,7 +56,7 @@ class Source:
 
 def state(tip: bytes | None, version: int = 1) -> State:
     """A repository that has just that."""
-    return State(HERE, version, None, {MAIN: [[tip]]} if tip else {}, vcs="git sha1")
+    return State(HERE, version, None, {MAIN: raw([[tip]])} if tip else {}, vcs="git sha1")
 
 
 def saying(*answers: bytes | CodedError | tuple[CodedError, State]) -> Answering:

@@ -13,7 +13,7 @@ from smartserver.client.request import ProgressReport
 from smartserver.verbs.declare import Result
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Error, Event, Reply, Request
-from smartserver.wire.messages import Failure, Fault, Outcome, State, Status, decode_request, encode
+from smartserver.wire.messages import Failure, Fault, Outcome, State, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 from smartserver.wire.observer import Observer
@@ -36,7 +36,7 @@ def refused(error: CodedError, *errors: CodedError | None, state: State | None =
 
 def fault_of(error: CodedError) -> Fault:
     """An error as it travels."""
-    return Fault(error.code, error.wire_arguments())
+    return Fault(error.code, raw(error.wire_arguments()))
 
 
 def _fault(error: CodedError | None) -> Fault | None:

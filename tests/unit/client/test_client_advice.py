@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from smartserver.client.advice import DAY, ENDING, line, lines
-from smartserver.wire.messages import Advice
+from smartserver.wire.messages import Advice, raw
 
 URL = "hpss://h:1/project"
-PACKS = Advice("packs", {"packs": 1234})
-CLIENT = Advice("client", {"client": "0.1", "expected": "0.2"})
-FORMAT = Advice("format", {"format": "1", "newest": "2"})
+PACKS = Advice("packs", raw({"packs": 1234}))
+CLIENT = Advice("client", raw({"client": "0.1", "expected": "0.2"}))
+FORMAT = Advice("format", raw({"format": "1", "newest": "2"}))
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ FORMAT = Advice("format", {"format": "1", "newest": "2"})
         (CLIENT, "its server expects smartserver 0.2 or newer here, this is 0.1: update it"),
         (FORMAT, "its format is 1, the newest is 2: on its server `smartserver upgrade` renews it"),
         (
-            Advice("faults", {"faults": {"badTimezone": [3, "ab12"], "badEmail": [1, "cd34"]}}),
+            Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"], "badEmail": [1, "cd34"]}})),
             "taken with faults that git fsck finds: badTimezone in ab12 and 2 more, badEmail in cd34",
         ),
-        (Advice("faults", {"faults": {"x": "?"}}), "taken with faults that git fsck finds: x"),
-        (Advice("client", {"client": "0.1\n\x1b[2J", "expected": "0.2"}), None),
+        (Advice("faults", raw({"faults": {"x": "?"}})), "taken with faults that git fsck finds: x"),
+        (Advice("client", raw({"client": "0.1\n\x1b[2J", "expected": "0.2"})), None),
     ],
 )
 def test_the_words(advice: Advice, words: str | None) -> None:
@@ -37,7 +37,9 @@ def test_the_words(advice: Advice, words: str | None) -> None:
     assert words is None or said == f"hpss: {URL}: {words}"
 
 
-@pytest.mark.parametrize("advice", [Advice("moon", {}), Advice("packs", {}), Advice("packs", {"packs": "many"})])
+@pytest.mark.parametrize(
+    "advice", [Advice("moon", raw({})), Advice("packs", raw({})), Advice("packs", raw({"packs": "many"}))]
+)
 def test_what_is_not_known_here_is_not_shown(advice: Advice) -> None:
     assert line(advice, URL, "brz pack") is None
     assert lines([advice], URL, "brz pack", None, always=True) == []
@@ -83,7 +85,7 @@ def test_where_nothing_can_be_kept_nothing_is_shown(tmp_path: Path) -> None:
 
 
 def test_faults_are_of_this_push_and_always_shown(tmp_path: Path) -> None:
-    faults = Advice("faults", {"faults": {"badTimezone": [3, "ab12"]}})
+    faults = Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"]}}))
     for knowledge in (str(tmp_path / "known"), None):
         for _ in range(2):
             assert len(lines([faults], URL, "brz pack", knowledge)) == 1

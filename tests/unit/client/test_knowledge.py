@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
+from smartserver.client import knowledge as client_knowledge
 from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, cache_folder, decode, encode
 from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
-from smartserver.wire.messages import Known, State
+from smartserver.wire.messages import Known, State, raw
 
 URL = "hpss://example.org:4155/project"
 MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
@@ -23,16 +25,16 @@ def numbered(number: int) -> bytes:
     return number.to_bytes(20, "big")
 
 
-def value(*numbers: int) -> list[list[object]]:
+def value(*numbers: int) -> Raw:
     """Tips as they travel."""
-    return [[numbered(number)] for number in numbers]
+    return raw([[numbered(number)] for number in numbers])
 
 
-def full(refs: dict[bytes, list[list[object]] | None], version: int = 1, incarnation: bytes = HERE) -> State:
+def full(refs: dict[bytes, Raw], version: int = 1, incarnation: bytes = HERE) -> State:
     return State(incarnation, version, None, refs, vcs="git sha1", settings={"HEAD": MAIN})
 
 
-def delta(refs: dict[bytes, list[list[object]] | None], since: int, version: int) -> State:
+def delta(refs: dict[bytes, Raw], since: int, version: int) -> State:
     return State(HERE, version, since, refs)
 
 
@@ -72,7 +74,7 @@ def test_nothing_is_written_without_a_folder() -> None:
 def test_a_delta_changes_what_it_names() -> None:
     knowledge = Knowledge(None, URL)
     knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
-    knowledge.learn(delta({MAIN: value(4), TOPIC: None, b"refs/tags/absent": None}, 1, 2))
+    knowledge.learn(delta({MAIN: value(4), TOPIC: raw(None), b"refs/tags/absent": raw(None)}, 1, 2))
     assert tip_ids(knowledge) == {MAIN: [numbered(4)]}
     assert knowledge.known == Known(HERE, 2)
     assert (knowledge.vcs, knowledge.settings) == ("git sha1", {"HEAD": MAIN})
@@ -106,6 +108,15 @@ def test_the_ring_keeps_the_newest_each_once() -> None:
     assert sorted(knowledge.tips()) == sorted(newest)
 
 
+def test_more_tips_than_a_repository_has_entries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_knowledge, "MAX_ENTRIES", 3)
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(full({b"a": value(1, 2), b"b": value(3)}))
+    with pytest.raises(RemoteProtocolError, match="expected at most 3 tips of refs, got 4"):
+        knowledge.learn(full({b"a": value(1, 2), b"b": value(3, 4)}, 2))
+    assert tip_ids(knowledge) == {b"a": [numbered(1), numbered(2)], b"b": [numbered(3)]}
+
+
 def test_refs_are_haves_even_where_they_are_more_than_the_ring_holds() -> None:
     knowledge = Knowledge(None, URL)
     knowledge.learn(full({b"refs/heads/%d" % number: value(number) for number in range(MAX_TIPS_KNOWN + 10)}))
@@ -113,14 +124,16 @@ def test_refs_are_haves_even_where_they_are_more_than_the_ring_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], [[]], [[3]], [["text"]], [[b"id", 4]], [None]], ids=["none", "empty", "int", "str", "more", "nil"]
+    "wrong",
+    [[], [[]], [[3]], [["text"]], [[b"id", 4]], [None], [[], []], [[[]]], [[None]], "text", b"id", 3, {}],
+    ids=str,
 )
-def test_a_ref_without_a_tip_is_refused_and_changes_nothing(tmp_path: Path, wrong: list[list[object]]) -> None:
+def test_a_ref_without_a_tip_is_refused_and_changes_nothing(tmp_path: Path, wrong: object) -> None:
     knowledge = Knowledge(str(tmp_path), URL)
     knowledge.learn(full({MAIN: value(1)}))
     before = Path(knowledge.path or "").read_bytes()
     with pytest.raises(RemoteProtocolError, match=r"expected tips of b'refs/heads/topic'"):
-        knowledge.learn(delta({MAIN: None, TOPIC: wrong}, 1, 2))
+        knowledge.learn(delta({MAIN: raw(None), TOPIC: raw(wrong)}, 1, 2))
     assert knowledge.known == Known(HERE, 1)
     assert tip_ids(knowledge) == {MAIN: [numbered(1)]}
     assert Path(knowledge.path or "").read_bytes() == before

@@ -16,7 +16,7 @@ from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Event, Progress, Reply, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Advice, Known, Outcome, RequestFlag, Status, encode
+from smartserver.wire.messages import Advice, Fault, Known, Outcome, RequestFlag, Status, encode, raw
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
 
@@ -46,7 +46,7 @@ def test_who_asks_is_said_again_where_that_is_wanted() -> None:
 
 def test_what_the_server_advises_comes_with_the_answer() -> None:
     outcome = Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(PingResult())))
-    told = Advice("packs", {"packs": 40})
+    told = Advice("packs", raw({"packs": 40}))
     server = Server([reply(encode(ReplyMessage([outcome], advice=[told])))])
     with server.client() as client:
         assert client.request(READ).advice == [told]
@@ -114,6 +114,34 @@ def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     with server.client() as client, pytest.raises(RemoteProtocolError, match="a reply of no more than 1000 bytes"):
         client.call(server_info, InfoRequest())
     assert server.connections[0].closed
+
+
+def test_results_longer_than_a_server_makes_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Outcome(Status.DONE, raw(["a field of a later release" * 20]))
+    server = Server([reply(encode(ReplyMessage([long, long, Outcome(Status.REFUSED)])))] * 2)
+    asked = Outgoing("project", list(READ.calls) * 3)
+    size = 2 * len(long.result)
+    monkeypatch.setattr(link, "MAX_RESULTS", size)
+    with server.client() as client:
+        assert client.request(asked).results[:2] == [PingResult()] * 2
+    monkeypatch.setattr(link, "MAX_RESULTS", size - 1)
+    with (
+        server.client() as client,
+        pytest.raises(RemoteProtocolError, match=f"{size - 1} of each, got {size} bytes of results and 0 of errors"),
+    ):
+        client.request(asked)
+    assert (server.tried, server.connections[1].closed) == (2, 1)
+
+
+def test_so_are_the_errors_of_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Outcome(Status.REFUSED, fault=Fault("later", raw({"why": "x" * 500})))
+    server = Server([reply(encode(ReplyMessage([long, long])))])
+    monkeypatch.setattr(link, "MAX_RESULTS", 1000)
+    with (
+        server.client() as client,
+        pytest.raises(RemoteProtocolError, match="got 0 bytes of results and 1016 of errors"),
+    ):
+        client.request(Outgoing("project", list(READ.calls) * 2))
 
 
 def test_progress_is_told() -> None:

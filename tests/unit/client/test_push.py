@@ -51,7 +51,7 @@ from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.limits import BULK_BYTES
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
-from smartserver.wire.messages import RequestFlag, Status, encode
+from smartserver.wire.messages import RequestFlag, Status, encode, raw
 from transports.errors import CodedError
 
 
@@ -271,7 +271,7 @@ def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() ->
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
             said = state(OTHER)
-            said.refs[MAIN] = [[3]]
+            said.refs[MAIN] = raw([[3]])
             medium.say(Reply(event.id, done(BranchDeleteResult([OLD]), state=said)))
 
     for check_only, error in ((False, OutcomeUnknown), (True, RemoteProtocolError)):

@@ -15,7 +15,7 @@ from smartserver.errors import NotDone
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import Result
 from smartserver.wire.events import Event, Reply, Request
-from smartserver.wire.messages import Fault, Outcome, Status, encode
+from smartserver.wire.messages import Fault, Outcome, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from transports import steps
 from transports.base import Transport
@@ -28,8 +28,8 @@ def test_steps_before_the_one_that_fails_have_their_results() -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
             given = Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(vfs.GetResult(1, b"x"))))
-            absent = Outcome(Status.REFUSED, fault=Fault(NoSuchFile.code, {"path": "b"}))
-            rest = Outcome(Status.NOT_DONE, fault=Fault(NotDone.code, {}))
+            absent = Outcome(Status.REFUSED, fault=Fault(NoSuchFile.code, raw({"path": "b"})))
+            rest = Outcome(Status.NOT_DONE, fault=Fault(NotDone.code, raw({})))
             medium.say(Reply(event.id, encode(ReplyMessage([given, absent, rest]))))
 
     before, failing, after = steps.Get("a"), steps.ReadRanges("b", [(0, 1)]), steps.Get("c")

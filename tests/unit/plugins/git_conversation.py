@@ -19,7 +19,7 @@ from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import Hint
 from smartserver.vcs.git import GitRepository
 from smartserver.verbs.repository_pull import PullResult
-from smartserver.wire.messages import State
+from smartserver.wire.messages import State, raw
 from transports.errors import CodedError
 
 MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
@@ -54,7 +54,7 @@ class FakeRemote:
     def _learn(self) -> None:
         if self._refs is None:
             raise NoSuchRepository("x")
-        rows: dict[bytes, list[list[object]] | None] = {name: [[tip]] for name, tip in self._refs.items()}
+        rows = {name: raw([[tip]]) for name, tip in self._refs.items()}
         self.knowledge.learn(State(b"i" * 16, 1, None, rows, vcs=self._vcs, settings={"HEAD": MAIN}))
 
     def learn_refs(self) -> None:

@@ -16,7 +16,7 @@ from smartserver.errors import (
 )
 from smartserver.plugins.git_hint import Hint, parse
 from smartserver.plugins.git_terminal import CannotGoOn
-from smartserver.wire.messages import Advice
+from smartserver.wire.messages import Advice, raw
 
 PUSH = parse(["git", "push", "o"])
 
@@ -197,6 +197,6 @@ def test_what_the_server_advises_is_shown_once_unless_git_is_quiet(tmp_path: Pat
     talk = Conversation(f"option verbosity {0 if quiet else 1}\nlist\n", remote)
     talk.run()
     for _ in range(2):
-        talk.git.advised([Advice("packs", {"packs": 40}), Advice("of a later release", {})])
+        talk.git.advised([Advice("packs", raw({"packs": 40})), Advice("of a later release", raw({}))])
     assert talk.said == ([] if quiet else ["hpss: hpss://h:1/x: it lies in 40 packs: "
                                            "`smartserver pack hpss://h:1/x` joins them"])  # fmt: skip

@@ -274,16 +274,20 @@ def test_a_frame_does_not_depend_on_those_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "base", "rows"), [(40_000, 0, True), (600_000, 448_576, False), (600_000, 448_577, True)]
+    ("size", "base", "rows"),
+    [(40_000, 0, True), (120_000, 142_144, False), (600_000, 448_576, False), (600_000, 448_577, True)],
 )
 def test_rows_are_left_out_where_there_is_a_base_that_is_not_large(size: int, base: int, rows: bool) -> None:
     zstd = delta._SharedZstd()
     lib, ffi = zstd._lib, zstd._ffi
     told = ffi.new("int *")
     text = prose(1_100_000)
+    writers = [zstd._writer]  # And those that were not kept.
+    make = zstd._make_writer
+    zstd._make_writer = lambda: writers.append(make()) or writers[-1]  # type: ignore[method-assign, func-returns-value]
     for _ in range(2):
         zstd.compress(text[:size], text[:base], 8)
-        assert lib.ZSTD_CCtx_getParameter(zstd._writer, lib.ZSTD_c_useRowMatchFinder, told) == 0
+        assert lib.ZSTD_CCtx_getParameter(writers[-1], lib.ZSTD_c_useRowMatchFinder, told) == 0
         assert told[0] == (lib.ZSTD_ps_auto if rows else lib.ZSTD_ps_disable)
         zstd.compress(text[:1000], text[:1000] if rows else b"", 8)  # What the next one must not keep.
 

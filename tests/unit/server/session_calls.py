@@ -12,7 +12,7 @@ from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Failure, Known, Reply, RequestFlag
+from smartserver.wire.messages import Failure, Known, Reply, RequestFlag, named
 from transports.errors import CodedError
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -47,7 +47,7 @@ def done(answer: Reply | Failure) -> Reply:
 
 def refused(answer: Reply | Failure) -> CodedError:
     assert isinstance(answer, Failure), answer
-    return error_from_wire(answer.fault.code, answer.fault.arguments)
+    return error_from_wire(answer.fault.code, named(answer.fault))
 
 
 def known(served: Served, path: str = PATH) -> Known:

@@ -13,7 +13,7 @@ from smartserver.server.access import Anonymous, anonymous
 from smartserver.store import format as formats
 from smartserver.store.repack import LARGE
 from smartserver.wire.events import Reply
-from smartserver.wire.messages import Advice, Request
+from smartserver.wire.messages import Advice, Request, raw
 
 
 def many(served: Served, count: int) -> None:
@@ -41,7 +41,7 @@ def test_many_packs_are_said_to_whoever_may_join_them(
     assert len(served.repository().snapshot().root.packs) == 3
     assert done(dialog.ask(message(PULL, known=known(served)))).advice == []
     many(served, 1)
-    assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("packs", {"packs": 4})]
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("packs", raw({"packs": 4}))]
     reader = Dialog(served.site, anonymous(Anonymous.READ, local=True))
     assert done(reader.ask(message(PULL))).advice == []
 
@@ -52,14 +52,14 @@ def test_packs_that_are_never_joined_are_not_many(served: Served, line: list[byt
     assert advice.of_packs(msgspec.structs.replace(root, packs=(large,) * 100)) is None
     assert advice.of_packs(msgspec.structs.replace(root, packs=(small, large) * 100)) is None
     assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 20)) is None
-    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 21)) == Advice("packs", {"packs": 21})
+    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 21)) == Advice("packs", raw({"packs": 21}))
 
 
 def test_a_format_that_is_not_the_newest(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formats, "VERSIONS", ("1", "2"))
-    said = [Advice("format", {"format": "1", "newest": "2"})]
+    said = [Advice("format", raw({"format": "1", "newest": "2"}))]
     assert done(dialog.ask(message(PULL))).advice == said
     assert done(dialog.ask(message(PULL, known=known(served)))).advice == said
 
@@ -85,7 +85,7 @@ def test_a_client_older_than_expected(
     dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, agent: object, says: str | None
 ) -> None:
     monkeypatch.setattr(advice, "OLDEST_CLIENT", "0.11")
-    said = [] if says is None else [Advice("client", {"client": says, "expected": "0.11"})]
+    said = [] if says is None else [Advice("client", raw({"client": says, "expected": "0.11"}))]
     assert done(dialog.ask(saying(agent, message(PULL)))).advice == said
 
 

@@ -47,7 +47,7 @@ from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.rules import Create, Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Call, Request, RequestFlag, Status
+from smartserver.wire.messages import Call, Request, RequestFlag, Status, named
 from transports.errors import NoSpace
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -295,7 +295,7 @@ def test_a_bug_is_told_by_its_reference_alone() -> None:
 
 def test_a_fault_is_code_and_arguments() -> None:
     assert fault(NoSuchBranch(b"x")) == fault(NoSuchBranch(b"x"))
-    assert (fault(NoSuchBranch(b"x")).code, fault(NoSuchBranch(b"x")).arguments) == ("no-such-branch", {"ref": b"x"})
+    assert (fault(NoSuchBranch(b"x")).code, named(fault(NoSuchBranch(b"x")))) == ("no-such-branch", {"ref": b"x"})
 
 
 # -- what a verb is given

@@ -33,7 +33,7 @@ from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest
 from smartserver.verbs.server_ping import PingRequest
 from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
-from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag
+from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag, named
 
 R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
 V = Permission.VFS
@@ -156,7 +156,7 @@ def test_it_is_refused_with_a_field_it_does_not_know(served: Served, line: list[
     answer = ask(Dialog(served.site), verb, msgspec.structs.replace(request, calls=longer), served, line)
     assert isinstance(answer, Failure)
     assert answer.fault.code == "unsupported"
-    assert verb.name in str(answer.fault.arguments["what"])
+    assert verb.name in str(named(answer.fault)["what"])
     assert state(served) == before
 
 
@@ -175,8 +175,8 @@ def test_an_old_server_refuses_it_whole(
     answer = ask(Dialog(served.site), verb, request, served, line)
     assert isinstance(answer, Failure)
     assert answer.fault.code == "unsupported"
-    assert verb.name in str(answer.fault.arguments["what"])
-    assert other.name in str(answer.fault.arguments["speaks"])
+    assert verb.name in str(named(answer.fault)["what"])
+    assert other.name in str(named(answer.fault)["speaks"])
     assert state(served) == before
 
 
@@ -203,7 +203,7 @@ def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: 
     else:
         assert isinstance(answer, Failure)
         assert answer.fault.code == "access-denied"
-        assert answer.fault.arguments["why"] in (access.why, access.why_no_vfs)
+        assert named(answer.fault)["why"] in (access.why, access.why_no_vfs)
         assert state(served) == before
 
 
@@ -235,7 +235,7 @@ def test_an_error_it_does_not_declare_is_internal(
     fault = answer.fault if isinstance(answer, Failure) else answer.outcomes[0].fault
     assert fault is not None
     assert fault.code == "internal"
-    assert set(fault.arguments) == {"reference"}
+    assert set(named(fault)) == {"reference"}
     assert b"secret" not in bytes(dialog.raw)
     assert f"{verb.name} raised MissingReference" in caplog.text
     assert state(served) == before
@@ -268,5 +268,5 @@ def test_file_level_verbs_are_refused_unless_they_are_allowed(served: Served, li
     assert (verb.name in served.site.facts.capabilities) is not verb.is_vfs
     if isinstance(answer, Failure):
         assert answer.fault.code == "access-denied"
-        assert "start it with `--allow-vfs`" in str(answer.fault.arguments["why"])
+        assert "start it with `--allow-vfs`" in str(named(answer.fault)["why"])
         assert state(served) == before

@@ -35,7 +35,7 @@ from smartserver.wire.events import (
 )
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
-from smartserver.wire.messages import Failure, RequestFlag, encode
+from smartserver.wire.messages import Failure, RequestFlag, encode, named
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 
@@ -117,7 +117,7 @@ def test_a_request_over_the_limit_is_refused_when_it_is_over(
     failure = dialog.answer(1)
     assert isinstance(failure, Failure)
     assert failure.fault.code == "limit-exceeded"
-    assert failure.fault.arguments["value"] == 3 * MAX_FRAME + 3
+    assert named(failure.fault)["value"] == 3 * MAX_FRAME + 3
     assert dialog.session.idle
     assert MAX_REQUEST == 8 << 20
 

@@ -13,7 +13,7 @@ from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, GoAway, Request
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, MAX_FRAME, PING_INTERVAL, STALL_TIMEOUT
-from smartserver.wire.messages import decode_failure
+from smartserver.wire.messages import decode_failure, named
 
 
 def test_what_is_refused_is_read_on_until_the_peer_ends(sessions: Sessions, clock: Clock) -> None:
@@ -174,7 +174,7 @@ def test_one_too_many_is_told_so(clock: Clock, caplog: pytest.LogCaptureFixture)
     (error,) = heard(carrier, client)
     assert isinstance(error, Error)
     fault = decode_failure(error.payload).fault
-    assert (fault.code, fault.arguments) == ("server-busy", {"what": "connections", "limit": 2})
+    assert (fault.code, named(fault)) == ("server-busy", {"what": "connections", "limit": 2})
     assert carrier.calls == ["resume", "lose write"]
     made.connectionLost()
 

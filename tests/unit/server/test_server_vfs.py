@@ -30,7 +30,7 @@ from smartserver.verbs.vfs import (
 )
 from smartserver.wire.events import Body, Cancel, End, Error, Reply
 from smartserver.wire.limits import MAX_FILE_CALLS
-from smartserver.wire.messages import Failure, RequestFlag, Status
+from smartserver.wire.messages import Failure, RequestFlag, Status, named
 from smartserver.wire.messages import Reply as ReplyMessage
 from transports.base import ReadFile
 from transports.errors import TransportFailed
@@ -75,7 +75,7 @@ def result(answer: ReplyMessage | Failure, number: int, kind: type[Any]) -> Any:
 
 def refused(answer: ReplyMessage | Failure) -> str:
     assert isinstance(answer, Failure), answer
-    return f"{answer.fault.code}: {answer.fault.arguments}"
+    return f"{answer.fault.code}: {named(answer.fault)}"
 
 
 GET: AnyCall = (vfs.get, LookRequest("small"))
@@ -197,7 +197,7 @@ def test_a_body_that_is_missing(dialog: Dialog) -> None:
     dialog.send(End(number, 0, 0))
     answer = dialog.answer(number)
     assert isinstance(answer, Failure)
-    assert "a body of 0 bytes" in str(answer.fault.arguments)
+    assert "a body of 0 bytes" in str(named(answer.fault))
 
 
 def test_a_file_that_gets_shorter_while_it_is_sent(served: Served) -> None:

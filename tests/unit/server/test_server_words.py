@@ -16,7 +16,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
-from smartserver.wire.messages import Failure, Reply
+from smartserver.wire.messages import Failure, Reply, named
 from transports.errors import CodedError, NoSpace, NoSuchFile
 from transports.local import LocalTransport
 
@@ -33,7 +33,7 @@ def served() -> Served:
 
 def refused(answer: Reply | Failure) -> CodedError:
     assert isinstance(answer, Failure), answer
-    return error_from_wire(answer.fault.code, answer.fault.arguments)
+    return error_from_wire(answer.fault.code, named(answer.fault))
 
 
 @pytest.mark.parametrize("lost", ["pack", "pack and index"])

@@ -23,7 +23,7 @@ from smartserver.verbs.repository_pull import PullResult
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.wire.events import Body
-from smartserver.wire.messages import Failure, Known, RequestFlag, State
+from smartserver.wire.messages import Failure, Known, RequestFlag, State, raw
 from transports.errors import NoSpace
 
 EVERY = ["Branch.create", "Server.ping"]
@@ -36,7 +36,7 @@ def test_a_read_tells_all_to_who_knows_nothing(dialog: Dialog, served: Served, l
     answer = done(dialog.ask(message(PULL)))
     assert answer.state == state_of(served.repository().changes_since(None))
     assert answer.state is not None
-    assert answer.state.refs == {MAIN: [[line[3]]]}
+    assert answer.state.refs == {MAIN: raw([[line[3]]])}
     assert answer.state.since is None
     assert set(EVERY) <= set(answer.capabilities)
     assert msgspec.msgpack.decode(answer.outcomes[0].result, type=PullResult).segments == 4
@@ -51,7 +51,7 @@ def test_a_read_tells_what_changed_to_who_knows_something(dialog: Dialog, served
     served.push([], {b"refs/heads/new": line[1]})
     answer = done(dialog.ask(request))
     assert answer.state is not None
-    assert answer.state.refs == {b"refs/heads/new": [[line[1]]]}
+    assert answer.state.refs == {b"refs/heads/new": raw([[line[1]]])}
     assert (answer.state.vcs, answer.state.settings) == ("", {})
 
 
@@ -60,7 +60,7 @@ def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: li
     answer = done(dialog.ask(message(PULL, known=wrong)))
     assert answer.state is not None
     assert answer.state.since is None
-    assert answer.state.refs == {MAIN: [[line[3]]]}
+    assert answer.state.refs == {MAIN: raw([[line[3]]])}
 
 
 @pytest.mark.parametrize("version", [-1, 0, 99, 1 << 62])
@@ -154,7 +154,7 @@ def test_who_may_read_gets_the_state_with_a_refusal(reader: Dialog, line: list[b
     assert refused(answer).code == "access-denied"
     assert isinstance(answer, Failure)
     assert answer.state is not None
-    assert answer.state.refs == {MAIN: [[line[3]]]}
+    assert answer.state.refs == {MAIN: raw([[line[3]]])}
 
 
 def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(

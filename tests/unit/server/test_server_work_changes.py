@@ -27,14 +27,14 @@ from smartserver.verbs.repository_list import ListRequest, ListResult, repositor
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, Cancel, End
-from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode
+from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode, named, raw
 from transports.errors import NoSpace
 
 
 def test_a_change_without_a_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     answer = done(dialog.ask(message(set_ref(line[1], b"refs/heads/x"), known=known(served))))
     assert answer.state is not None
-    assert answer.state.refs == {b"refs/heads/x": [[line[1]]]}
+    assert answer.state.refs == {b"refs/heads/x": raw([[line[1]]])}
     assert served.refs()[b"refs/heads/x"] == line[1]
 
 
@@ -352,7 +352,7 @@ def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_rea
     assert answers[:taken] == [answer for answer in answers if isinstance(answer, Reply)]
     for each in refusals:
         assert each.fault.code == "limit-exceeded"
-        assert each.fault.arguments["limit"] == 600 << 10
+        assert named(each.fault)["limit"] == 600 << 10
         assert each.state is None  # It was told before, and is large.
     assert len(served.refs()) == 1 + 280 * taken
     assert len(encode(done(dialog.ask(message(PULL, request=numbered(30)))))) < 600 << 10
@@ -372,5 +372,5 @@ def test_faults_that_are_taken_are_said_in_the_answer(dialog: Dialog, served: Se
     request = message(INSERT, set_ref(odd, b"refs/heads/odd"), flags=BODY)
     answer = done(dialog.ask(request, history.body([odd]), 1))
     assert [each for each in answer.advice if each.kind == "faults"] == [
-        Advice("faults", {"faults": {"badTimezone": [1, odd.hex()]}})
+        Advice("faults", raw({"faults": {"badTimezone": [1, odd.hex()]}}))
     ]

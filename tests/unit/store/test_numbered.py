@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from smartserver.errors import LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Segment
 from smartserver.store import numbered
 from smartserver.store.arrivals import NO_BASE, Arrivals, Frame
@@ -38,6 +39,16 @@ def test_strings_have_their_numbers(hashing: Callable[[bytes], int], monkeypatch
     assert all(names.find(name) == number for name, number in first.items())
     assert names.joined == b"".join(listed)
     assert names.find(b"not there") == -1
+
+
+def test_more_bytes_than_the_ends_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbered, "MAX_JOINED", 5)
+    names = Numbered()
+    assert [names.add(b"abc"), names.add(b"de")] == [0, 1]
+    with pytest.raises(LimitExceeded) as refused:
+        names.add(b"f")
+    assert (refused.value.value, refused.value.limit) == (6, 5)
+    assert (len(names), bytes(names.joined), names.find(b"f")) == (2, b"abcde", -1)
 
 
 def test_an_empty_string_is_one_too() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, randomness, request, seen, tip
@@ -7,12 +9,13 @@ from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, rand
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
 from smartserver.records.model import RefValue, Tip, encode_ref
 from smartserver.store import root as root_module
-from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root
+from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root, encode_value
 from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
 from smartserver.store.model import RefChange, Seen
 from smartserver.store.root import FOLD_AT, RootView, next_root, ref_changes, tombstone
 from smartserver.store.swap import RootFile
-from smartserver.wire.limits import MAX_MESSAGE
+from smartserver.store.tables import LEAST_ENTRY, OVERHEAD, Table
+from smartserver.wire.limits import MAX_ENTRIES, MAX_MAPS, MAX_MESSAGE
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport
 from transports.memory import MemoryTransport
@@ -131,12 +134,26 @@ def test_maps_are_declared_once() -> None:
 # -- changes_since
 
 
+def told(refs: Mapping[bytes, RefValue | None]) -> dict[bytes, bytes | None]:
+    """As a change says them."""
+    return {name: None if value is None else encode_value(value) for name, value in refs.items()}
+
+
+def test_a_value_that_is_none_is_found_by_verifying() -> None:
+    """It travels as it lies there."""
+    view = first()
+    table = msgspec.structs.replace(view.root.tables["refs"], inline={MAIN: b"junk"})
+    damaged = msgspec.structs.replace(view.root, tables={**view.root.tables, "refs": table})
+    (problem,) = RootView(damaged, view.transport).verify()
+    assert problem.startswith("root at byte 0: the value of a ref: ")
+
+
 def test_everything_for_those_who_know_nothing() -> None:
     view = first()
     for known in (None, Seen(b"j" * 16, 1, view.mark(1)), Seen(b"i" * 16, 2, view.mark(1)), Seen(b"i" * 16, 1, 7)):
         changes = view.changes_since(known)
         assert (changes.incarnation, changes.version, changes.since) == (b"i" * 16, 1, None)
-        assert dict(changes.refs) == {MAIN: tip(1)}
+        assert dict(changes.refs) == told({MAIN: tip(1)})
         assert (changes.vcs, changes.settings) == ("git sha1", {"HEAD": b"refs/heads/main"})
 
 
@@ -159,7 +176,7 @@ def test_only_what_changed_and_the_last_value_wins() -> None:
     changed[3] = {b"b": None, b"c": (Tip(b"x", b"7", True),)}
     for known, refs in changed.items():
         changes = view.changes_since(seen(view, known))
-        assert (changes.since, changes.refs, changes.settings, changes.vcs) == (known, refs, {}, "")
+        assert (changes.since, changes.refs, changes.settings, changes.vcs) == (known, told(refs), {}, "")
     assert view.changes_since(seen(view, 0)).since == 0  # Before the creation: everything, told as changes.
 
 
@@ -217,7 +234,7 @@ def test_a_swap_without_an_entry_keeps_the_log_unbroken() -> None:
     view = first()
     view = applied(view.transport, next_root(view, now=NOW, packs=[pack(1)]).finish())
     view = applied(view.transport, next_root(view, now=NOW, refs={b"a": tip(1)}, log=entry(2)).finish())
-    assert view.changes_since(seen(view, 1)).refs == {b"a": tip(1)}
+    assert view.changes_since(seen(view, 1)).refs == told({b"a": tip(1)})
 
 
 # -- folding
@@ -559,3 +576,42 @@ def test_what_is_counted_is_not_less_than_a_reply_has(monkeypatch: pytest.Monkey
 
 def test_the_limit_leaves_room_in_a_message() -> None:
     assert root_module.MAX_STATE + (4 << 20) <= MAX_MESSAGE
+
+
+def test_a_client_takes_all_that_is_within_the_limits() -> None:
+    assert root_module.MAX_MAPS <= MAX_MAPS
+    assert root_module.MAX_STATE // LEAST_ENTRY <= MAX_ENTRIES
+
+
+@pytest.mark.parametrize("removed", [{}, {MAIN: None}], ids=["more", "more for what was removed"])
+def test_a_map_more_than_a_client_takes_is_refused(removed: dict[bytes, RefValue | None]) -> None:
+    declare = {str(number): "opaque" for number in range(64)}
+    view = applied(MemoryTransport(), next_root(first(), now=NOW, declare=declare).finish())
+    one_more: dict[str, dict[bytes, bytes | None]] = {"64": {b"k": b"v"}}
+    with pytest.raises(LimitExceeded) as caught:
+        next_root(view, now=NOW, refs=removed, maps=one_more, declare={"64": "opaque"}, log=entry(1)).finish()
+    assert (caught.value.what, caught.value.value, caught.value.limit) == ("maps of a repository", 65, 64)
+    # Those that are there may grow, also where they are too many already.
+    crowded = {f"map/{number}": Table("opaque") for number in range(70)}
+    for each in (view, RootView(msgspec.structs.replace(view.root, tables=view.root.tables | crowded), view.transport)):
+        grown = next_root(each, now=NOW, maps={"63": {b"k": b"v"}}, declare={"63": "opaque"}, log=entry(1)).finish()
+        assert dict(applied(view.transport, grown).maps["63"]) == {b"k": b"v"}
+
+
+@pytest.mark.parametrize("count", [100, 3000], ids=["in the root", "in a file"])
+def test_a_short_entry_counts_as_a_longer_one(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    short: dict[bytes, bytes | None] = {b"%04d" % number: b"" for number in range(count)}
+    tags = {"tags": {**short, b"long": b"x" * 200}}
+    change = next_root(first(), now=NOW, declare={"tags": "opaque"}, maps=tags, log=entry(1)).finish()
+    view = applied(MemoryTransport(), change)
+    assert (view.root.tables["map/tags"].file is None) is (count == 100)
+    limit = LEAST_ENTRY * (1 + count + 1 + 1) + len(b"HEAD" + MAIN) + OVERHEAD
+    monkeypatch.setattr(root_module, "MAX_STATE", limit)
+    next_root(view, now=NOW, maps={"tags": {b"a": b""}}, log=entry(2)).finish()
+    with pytest.raises(LimitExceeded, match="map entries") as caught:
+        next_root(view, now=NOW, maps={"tags": {b"a": b"", b"b": b""}}, log=entry(2)).finish()
+    assert (caught.value.value, caught.value.limit) == (limit + LEAST_ENTRY, limit)
+    # Nor may many of them take the place of a long one, which has as many bytes.
+    instead: dict[bytes, bytes | None] = {b"long": None} | dict.fromkeys((b"a", b"b", b"c"), b"")
+    with pytest.raises(LimitExceeded, match="map entries"):
+        next_root(view, now=NOW, maps={"tags": instead}, log=entry(2)).finish()

@@ -189,6 +189,16 @@ def test_a_mapping_is_lazy_and_decodes() -> None:
     assert (b"c", 30) in mapping.items()
 
 
+def test_the_values_of_a_mapping_come_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files()
+    below = files.table([(b"b", b"1"), (b"d", b"2"), (b"f", b"3")])
+    mapping = TableMapping(Lookup(below, {b"c": b"30", b"d": None, b"f": b"4"}, files), int)
+    values = [mapping[key] for key in mapping]
+    assert len(mapping.values()) == 3
+    monkeypatch.setattr(Lookup, "get", None)  # None is looked up.
+    assert list(mapping.values()) == values == [1, 30, 4]
+
+
 def test_an_inline_table_opens_nothing() -> None:
     files = Files()
     mapping = TableMapping(Lookup(Table("ids", {b"a": b"1"}), {}, files), int)

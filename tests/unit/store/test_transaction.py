@@ -17,6 +17,7 @@ from smartserver.errors import (
 )
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Kind, Parent, Tip
+from smartserver.store.document import encode_value
 from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction, merge
@@ -226,7 +227,7 @@ def test_the_body_of_a_pull(repository: PackRepository, history: History, line: 
 
 def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
     changes = begin(repository).changes_since(None)
-    assert dict(changes.refs) == {MAIN: (Tip(line[3]),)}
+    assert dict(changes.refs) == {MAIN: encode_value((Tip(line[3]),))}
     assert dict(begin(repository).changes_since(Seen(changes.incarnation, changes.version, changes.mark)).refs) == {}
 
 

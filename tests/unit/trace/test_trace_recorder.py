@@ -10,14 +10,14 @@ from smartserver.trace.recorder import CallRecord, Recorder
 from smartserver.trace.text import line, summary
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, Event, GoAway, Ping, Pong, Progress, Reply, Request
-from smartserver.wire.messages import Call, Counters, Failure, Fault, Outcome, Status, encode
+from smartserver.wire.messages import Call, Counters, Failure, Fault, Outcome, Status, encode, raw
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 
 DONE = Outcome(Status.DONE, msgspec.Raw(b"\x90"))
 ERROR = DivergedBranches(b"refs/heads/main", b"t" * 20)
-FAULT = Fault(ERROR.code, ERROR.wire_arguments())
+FAULT = Fault(ERROR.code, raw(ERROR.wire_arguments()))
 
 
 def asking(*calls: tuple[str, list[object]], path: str = "project") -> bytes:
@@ -131,7 +131,7 @@ def test_a_body_that_comes_counts_and_lasts_until_its_end(dialog: Dialog) -> Non
 def test_a_body_that_the_server_could_not_finish(dialog: Dialog) -> None:
     dialog.up(Request(1, asking(("Repository.pull", []))))
     dialog.down(Reply(1, answer(DONE), True), Body(1, bytes(100)))
-    dialog.down(Error(1, encode(Failure(Fault("corrupt-file", {})))))
+    dialog.down(Error(1, encode(Failure(Fault("corrupt-file", raw({}))))))
     assert dialog.only.result == "corrupt-file"
     assert len(dialog.finished) == 1
 

@@ -30,6 +30,7 @@ from smartserver.wire.messages import (
     State,
     Status,
     encode,
+    raw,
 )
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -46,10 +47,6 @@ MAIN = b"refs/heads/main"
 OLDER_MARK, NEWER_MARK = 0xB0B1, 0xC0C1
 
 
-def raw(value: object) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.msgpack.encode(value))
-
-
 PING = RequestMessage("", REQUEST_ID, 0, [Call("Server.ping", raw([]))])
 PUSH = RequestMessage(
     "/project",
@@ -64,22 +61,22 @@ PUSH = RequestMessage(
 )
 PUSHED = ReplyMessage(
     [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],
-    State(INCARNATION, 8, 7, {MAIN: [[TIP]]}, mark=1),
+    State(INCARNATION, 8, 7, {MAIN: raw([[TIP]])}, mark=1),
     Counters(1800, 2, 5, 4096, 900, 6),
 )
 DIVERGED = Failure(
-    Fault("refused", {}),
+    Fault("refused", raw({})),
     [
-        Outcome(Status.NOT_DONE, fault=Fault("not-done", {})),
-        Outcome(Status.REFUSED, fault=Fault("diverged", {"ref": MAIN, "tip": OLD})),
+        Outcome(Status.NOT_DONE, fault=Fault("not-done", raw({}))),
+        Outcome(Status.REFUSED, fault=Fault("diverged", raw({"ref": MAIN, "tip": OLD}))),
     ],
-    State(INCARNATION, 9, 7, {MAIN: [[OLD]]}, mark=NEWER_MARK),
+    State(INCARNATION, 9, 7, {MAIN: raw([[OLD]])}, mark=NEWER_MARK),
 )
 STATE = State(
     INCARNATION,
     3,
     None,
-    {MAIN: [[TIP]], b"old": None, b"stable": [[OLD, b"7"], [TIP, b"", True]]},
+    {MAIN: raw([[TIP]]), b"old": raw(None), b"stable": raw([[OLD, b"7"], [TIP, b"", True]])},
     {"bookmarks": {b"@": TIP, b"gone": None}},
     "git sha1",
     {"HEAD": MAIN},
@@ -89,7 +86,7 @@ STATE = State(
 MESSAGES: dict[str, msgspec.Struct] = {
     "a State with everything": STATE,
     "a Progress": ProgressMessage("verify", 40, 100),
-    "an Advice": Advice("packs", {"packs": 34}),
+    "an Advice": Advice("packs", raw({"packs": 34})),
 }
 
 DIALOGS: dict[str, list[Said]] = {
@@ -122,7 +119,7 @@ DIALOGS: dict[str, list[Said]] = {
         (S, Reply(1, b"...", body=True)),
         (S, Body(1, b"(a segment)")),
         (C, Cancel(1)),
-        (S, Error(1, encode(Failure(Fault("cancelled", {}))))),
+        (S, Error(1, encode(Failure(Fault("cancelled", raw({})))))),
     ],
     "signs of life": [(C, Ping(b"7")), (S, Pong(b"7")), (S, GoAway(b"restart"))],
 }

@@ -202,7 +202,10 @@ def test_fields(struct: type[msgspec.Struct]) -> None:
         python = str(field.type)
         words = {"bytes": "bytes", "text": "str", "int": "int", "array": "list", "map": "dict", "any": "Raw"}
         word = kind.split()[0]
-        assert words.get(word, word) in python or (name, word) == ("arguments", "any"), name
+        if struct in (messages.Fault, messages.Advice) and field.type is msgspec.Raw:
+            assert (name, word) == ("arguments", "map")  # Left encoded; `named` takes nothing else.
+        else:
+            assert words.get(word, word) in python, name
         assert (" or nil" in kind.split("(")[0]) == python.endswith(" | None"), name
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from smartserver.wire import messages
 from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_WORDS
 from smartserver.wire.messages import (
     Advice,
     Call,
@@ -21,6 +22,8 @@ from smartserver.wire.messages import (
     RequestFlag,
     State,
     Status,
+    named,
+    raw,
 )
 
 Decode = Callable[[bytes], msgspec.Struct]
@@ -39,8 +42,8 @@ def test_fields_at_the_end_may_be_left_out() -> None:
     assert messages.decode_request(H("94 a0 c400 00 90")) == Request("", b"", 0, [])
     assert messages.decode_reply(H("91 90")) == Reply([])
     assert messages.encode(Reply([])) == H("94 90 c0 96 000000000000 90")
-    assert messages.encode(Reply([], advice=[Advice("x", {})])) == H("95 90 c0 96 000000000000 90 91 92 a178 80")
-    assert messages.decode_failure(H("91 92 a1 78 80")) == Failure(Fault("x", {}))
+    assert messages.encode(Reply([], advice=[Advice("x", raw({}))])) == H("95 90 c0 96 000000000000 90 91 92 a178 80")
+    assert messages.decode_failure(H("91 92 a1 78 80")) == Failure(Fault("x", raw({})))
     assert messages.decode_progress(H("92 a1 78 05")) == Progress("x", 5)
 
 
@@ -106,10 +109,14 @@ def test_request_is_refused(wrong: bytes) -> None:
                 [Outcome(Status.DONE, msgspec.Raw(b"\x05"))],
                 State(b"i", 3, None, {}, mark=7),
                 capabilities=["c"],
-                advice=[Advice("packs", {"packs": 9})],
+                advice=[Advice("packs", raw({"packs": 9}))],
             ),
         ),
-        (messages.decode_failure, [["x", {"a": 1}, "new"], [], None, [], [], "new"], Failure(Fault("x", {"a": 1}))),
+        (
+            messages.decode_failure,
+            [["x", {"a": 1}, "new"], [], None, [], [], "new"],
+            Failure(Fault("x", raw({"a": 1}))),
+        ),
         (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
     ],
 )
@@ -132,3 +139,57 @@ def test_answer_that_is_none(decode: Decode, what: str) -> None:
     for payload in (b"", b"\xc1", pack("text"), pack([])):
         with pytest.raises(RemoteProtocolError, match=f"expected {what}, got {len(payload)} bytes that are none: "):
             decode(payload)
+
+
+@pytest.mark.parametrize(
+    ("decode", "before", "most"),
+    [
+        (messages.decode_reply, "95 dd", MAX_CALLS),
+        (messages.decode_reply, "95 90 94 c400 01 c0 df", MAX_ENTRIES),
+        (messages.decode_reply, "95 90 95 c400 01 c0 80 df", MAX_MAPS),
+        (messages.decode_reply, "95 90 95 c400 01 c0 80 81 a178 df", MAX_ENTRIES),
+        (messages.decode_reply, "95 90 97 c400 01 c0 80 80 a0 df", MAX_WORDS),
+        (messages.decode_reply, "95 90 c0 90 dd", MAX_WORDS),
+        (messages.decode_reply, "95 90 c0 90 90 dd", MAX_WORDS),
+        (messages.decode_failure, "95 92 a178 80 dd", MAX_CALLS),
+        (messages.decode_failure, "95 92 a178 80 90 94 c400 01 c0 df", MAX_ENTRIES),
+        (messages.decode_failure, "95 92 a178 80 90 c0 90 dd", MAX_WORDS),
+    ],
+    ids=[
+        "outcomes",
+        "refs",
+        "maps",
+        "entries of a map",
+        "settings",
+        "capabilities",
+        "advice",
+        "outcomes of an error",
+        "refs of an error",
+        "capabilities of an error",
+    ],
+)
+def test_an_answer_with_more_than_a_client_takes_is_refused(decode: Decode, before: str, most: int) -> None:
+    """By the count that goes before them: nothing else is there."""
+    with pytest.raises(RemoteProtocolError, match=rf"of length <= {most} "):
+        decode(H(before) + (most + 1).to_bytes(4, "big"))
+    with pytest.raises(RemoteProtocolError, match="truncated"):
+        decode(H(before) + most.to_bytes(4, "big"))
+
+
+@pytest.mark.parametrize("said", [Advice, Fault])
+def test_arguments_by_name(said: type[Advice | Fault]) -> None:
+    assert named(said("x", raw({"a": b"1", "b": [2, None]}))) == {"a": b"1", "b": [2, None]}
+    longest = {"a": bytes(MAX_ARGUMENTS - len(H("81 a161 c6 00000000")))}
+    assert named(said("x", raw(longest))) == longest
+    with pytest.raises(
+        RemoteProtocolError, match=f"at most {MAX_ARGUMENTS} bytes of arguments, got {MAX_ARGUMENTS + 1}"
+    ):
+        named(said("x", raw({"a": longest["a"] + b"0"})))
+
+
+@pytest.mark.parametrize(
+    "wrong", [H("90"), H("c0"), H("05"), H("81 01 02"), H("81 a1ff 01"), H("81 a161"), H("c1"), b""]
+)
+def test_arguments_that_are_none(wrong: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"expected arguments, got {len(wrong)} bytes that are none: "):
+        named(Fault("x", msgspec.Raw(wrong)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from banned_talk import FileRequest, FileResult, RenameRequest, Talk
+from banned_talk import INCARNATION, FileRequest, FileResult, RenameRequest, Talk
 from builders import History
+from msgspec import Raw
 
 from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
@@ -24,8 +25,8 @@ from smartserver.verbs.repository_pull import PullRequest, PullResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
 from smartserver.wire.events import Body, End, GoAway, Reply
+from smartserver.wire.messages import Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
-from smartserver.wire.messages import RequestFlag, encode
 from transports.errors import Locked, PermissionDenied
 
 Case = Callable[[Talk], None]
@@ -282,6 +283,14 @@ def sends_what_is_new(talk: Talk) -> None:
     talk.ask(("put", FileRequest("c", b"other" * 20)))
 
 
+def sends_what_is_no_refs_tip(talk: Talk) -> None:
+    refs = {b"a": raw([[LINE[1], TIP]]), b"b": raw([[[TIP]]]), b"c": Raw(b"\x91\x91\xa1\xff"), b"d": raw(None)}
+    state = State(INCARNATION, 1, None, refs)
+    talk.down(Reply(talk.ask(REFS), encode(ReplyMessage([Outcome(Status.DONE, raw(PULLED))], state))))
+    number = talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+
+
 def sends_it_to_one_made_anew(talk: Talk) -> None:
     talk.done(REFS, results=[PULLED], version=1, tips=[TIP])
     talk.done(("Repository.delete", DeleteRequest()), results=[BranchDeleteResult([])], known=1)
@@ -360,7 +369,7 @@ SILENT: dict[str, list[Case]] = {
         one_request_for_each_of_several_repositories,
     ],
     "late-refusal": [stops_when_it_is_refused],
-    "resend": [sends_what_is_new, sends_it_to_one_made_anew],
+    "resend": [sends_what_is_new, sends_what_is_no_refs_tip, sends_it_to_one_made_anew],
     "extra-connection": [connects_again_where_it_must],
     "silly": [pack, put, lock, reads_what_others_wrote],
 }

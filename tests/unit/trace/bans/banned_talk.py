@@ -15,7 +15,7 @@ from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Arguments, Context, Effect, Result, verb
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, End, Error, Event, Reply, Request
-from smartserver.wire.messages import Call, Failure, Fault, Known, Outcome, RequestFlag, State, Status, encode
+from smartserver.wire.messages import Call, Failure, Fault, Known, Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 from transports.errors import CodedError
@@ -128,18 +128,18 @@ class Talk:
     ) -> None:
         """Each call was done, or refused where there is no result; `version` and `tips`: the state that comes along."""
         outcomes = [
-            Outcome(Status.REFUSED, fault=Fault("no-such-branch", {}))
+            Outcome(Status.REFUSED, fault=Fault("no-such-branch", raw({})))
             if each is None
             else Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(each)))
             for each in results
         ]
-        refs: dict[bytes, list[list[object]] | None] = {b"main": [[tip] for tip in tips]} if tips else {}
+        refs = {b"main": raw([[tip] for tip in tips])} if tips else {}
         state = None if version is None else State(INCARNATION, version, None, refs)
         self.down(Reply(number, encode(ReplyMessage(outcomes, state))))
 
     def refuse(self, number: int, error: CodedError) -> None:
         """Nothing changed."""
-        self.down(Error(number, encode(Failure(Fault(error.code, error.wire_arguments())))))
+        self.down(Error(number, encode(Failure(Fault(error.code, raw(error.wire_arguments()))))))
 
     def done(
         self,

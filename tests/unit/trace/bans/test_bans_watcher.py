@@ -22,7 +22,7 @@ from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Cancel, End, Error, GoAway, Ping, Reply, Request
-from smartserver.wire.messages import Call, Failure, Fault, RequestFlag, encode
+from smartserver.wire.messages import Call, Failure, Fault, RequestFlag, encode, raw
 from smartserver.wire.messages import Request as RequestMessage
 
 
@@ -107,7 +107,7 @@ def test_an_answer_in_parts_and_one_that_ends_in_an_error() -> None:
         talk.answer(number, long)
         number = talk.ask(STATS)
         talk.down(Reply(number, ANSWER, True))
-        talk.down(Error(number, encode(Failure(Fault("corrupt-file", CorruptFile("a", 1, "b").wire_arguments())))))
+        talk.down(Error(number, encode(Failure(Fault("corrupt-file", raw(CorruptFile("a", 1, "b").wire_arguments()))))))
     assert noting.told[2:] == [["Repository.get_parent_map"], [long], ["Repository.stats"], [], "corrupt-file"]
 
 
