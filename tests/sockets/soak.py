@@ -79,7 +79,7 @@ class Soak:
     rss: int = 0
     kills: int = 0
     acknowledged: list[tuple[float, bytes, bytes]] = field(default_factory=list)
-    """When, ref, tip."""
+    """When its push began, ref, tip: one that was made before the root was put back may be answered after."""
     failures: Counter[str] = field(default_factory=Counter)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -132,6 +132,7 @@ class Soak:
             new = history.commit({"file": text, "kept": b"kept\n" * 50}, (tip,) if grows else (), f"{number}/{turn}")
             ref = b"refs/heads/w%d" % number if grows else b"refs/heads/n%d/%d" % (number, turn)
             while not self.over.is_set():
+                begun = time.monotonic()
                 try:
                     with connected(self.ports[chance.randrange(SERVERS)]) as remote:
                         done = push(remote, Source(history), ref, new)
@@ -142,7 +143,7 @@ class Soak:
                     time.sleep(0.3)
                     continue
                 if done.outcome is not Outcome.REFUSED:
-                    self.acknowledged.append((time.monotonic(), ref, new))
+                    self.acknowledged.append((begun, ref, new))
                     break
                 self.failures[f"push refused: {type(done.error).__name__}"] += 1
                 time.sleep(0.1)
