@@ -296,7 +296,7 @@ def _renew(repository: PackRepository) -> None:
 
 
 def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
-    """Make a change, as far as nothing else was made of what it changes; what was not, in words."""
+    """Make a change, except what was changed since; that is said in words."""
     changes = change.entry.changes
     kinds = {each.key.decode(): (each.new or b"").decode() for each in changes if each.table == DECLARED}
     conflicts: list[str] = []

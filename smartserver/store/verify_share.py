@@ -136,6 +136,8 @@ class SegmentCheck:
         # Every one below is added, or this one would have a wrong ordinal.
         for below in range(len(self._ancestry), ordinal + 1):
             self._ancestry.add([parent for parent in snapshot.graph.parents(below) if parent < below])
+        if len(snapshot.packs) > 1 and snapshot.ordinal(segment.revision) != ordinal:
+            self._at(pack, offset, f"revision {shown(segment.revision)}: a later pack has it again")
         self._check_parents(pack, offset, segment, ordinal)
         self._check_records(pack, offset, segment, content, ordinal)
         return segment

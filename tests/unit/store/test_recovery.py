@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
 
@@ -58,14 +60,19 @@ def settle(repository: PackRepository, name: str, value: bytes) -> None:
     repository.commit(request_id(), 0, "user", plan)
 
 
+def push_each(repository: PackRepository, history: History, revisions: Sequence[bytes]) -> None:
+    """One push for each of these revisions."""
+    for each in revisions:
+        push(repository, history, [each], {MAIN: each})
+
+
 def test_an_old_root_put_back_deletes_nothing(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
     line = history.line(4)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = storage.get(ROOT)
-    for each in line[1:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[1:])
     push(repository, history, [], {SIDE: line[1]})
     clock.now += 3 * DAY
     put_back(storage, root)
@@ -91,8 +98,7 @@ def test_the_log_tells_of_it_at_the_next_start(
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = storage.get(ROOT)
-    for each in line[1:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[1:])
     repository.collect_garbage_files()
     assert caplog.messages == []
     put_back(storage, root)
@@ -109,8 +115,7 @@ def test_what_is_lost_is_found_at_once(repository: PackRepository, history: Hist
     line = history.line(4)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = storage.get(ROOT)
-    for each in line[1:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[1:])
     incarnation = repository.file.read().incarnation
     put_back(storage, root)
     assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
@@ -211,8 +216,7 @@ def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
     line = history.line(4)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = storage.get(ROOT)
-    for each in line[1:3]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[1:3])
     put_back(storage, root)
     push(repository, history, line[1:], {MAIN: line[3]})
     assert len(recovery.find(repository.file).changes) == 2
@@ -226,11 +230,9 @@ def test_packs_that_were_joined_and_deleted_are_cut_out_again(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
     line = history.line(20)
-    for each in line[:5]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[:5])
     root = storage.get(ROOT)
-    for each in line[5:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[5:])
     repository.repack()
     clock.now += DAY + 1
     repository.collect_garbage_files()
@@ -283,8 +285,7 @@ def test_an_interrupted_recovery_goes_on_by_default(
     line = history.line(5)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = storage.get(ROOT)
-    for each in line[1:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[1:])
     put_back(storage, root)
 
     def stopped(*_: object) -> None:
@@ -344,16 +345,14 @@ def test_a_change_before_a_swap_of_upkeep_was_made(
 ) -> None:
     """The log of the root was empty then, and the version one further."""
     line = history.line(16)
-    for each in line[:13]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[:13])
     root = storage.get(ROOT)
     push(repository, history, line[13:14], {MAIN: line[13]})
     repository.repack()
     clock.now += DAY + 1
     repository.collect_garbage_files()
     assert repository.file.read().log == ()
-    for each in line[14:]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[14:])
     put_back(storage, root)
     assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
     assert restore(repository, every=False) == []

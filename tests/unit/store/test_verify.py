@@ -290,6 +290,14 @@ def test_a_parent_that_is_not_here_or_comes_later(
     assert f"the parent {line[1].hex()} is in no pack before it" in problem
 
 
+def test_a_revision_in_two_packs(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    forge(repository, storage, history.segment(line[0]), refs={})
+    (problem,) = problems(storage)
+    assert problem.endswith(f": revision {line[0].hex()}: a later pack has it again")
+
+
 def test_a_base_of_no_ancestor(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     root = history.commit({"a": b"a line of text\n" * 9})
     side = history.commit({"a": b"a line of text\n" * 9 + b"side\n"}, (root,))
