@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from smartserver.errors import CorruptFile
 from smartserver.store.caches import TextCache
@@ -30,16 +30,23 @@ Remake = Callable[[], bytes]
 """Makes the whole file again from its pack."""
 
 
-def seal(body: bytearray) -> bytearray:
-    """Append to a body what makes it a file."""
-    with memoryview(body) as view:
-        checks = b"".join(_hash(view[at : at + BLOCK]) for at in range(0, len(view), BLOCK))
-    body += checks
-    body += _hash(checks)
-    return body
+def sealed(body: Iterable[bytes]) -> Iterator[bytes]:
+    """A body, given in pieces of any size, and what makes it a file: a piece for each block, the last one longer."""
+    checks = bytearray()
+    block = bytearray()
+    for piece in body:
+        block += piece
+        while len(block) > BLOCK:
+            whole = bytes(block[:BLOCK])
+            del block[:BLOCK]
+            checks += _hash(whole)
+            yield whole
+    if block:
+        checks += _hash(block)
+    yield b"".join((block, checks, _hash(checks)))
 
 
-def _hash(content: bytes | memoryview) -> bytes:
+def _hash(content: bytes | bytearray) -> bytes:
     return hashlib.blake2b(content, digest_size=TRAILER).digest()
 
 

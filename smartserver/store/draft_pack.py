@@ -104,15 +104,12 @@ class DraftPack:
             content = bytes(self._pending)
             digest = blake2b(content, digest_size=TRAILER).digest()
             length = len(content) + TRAILER
-            index = self.index.finish(length, digest)
-            self.quarantine.hold(content + digest, index)
+            index = self.quarantine.hold(content + digest, self.index.finish(length, digest))
         else:
             self._write()
             length, digest = self._writer.finish()
-            index = self.index.finish(length, digest)
-            self.quarantine.put_index(index)
-        segments, records = self.index.segments, self.index.records
-        return PackEntry(self.quarantine.name, length, digest, len(index), bytes(index[-TRAILER:]), segments, records)
+            index = self.quarantine.put_index(self.index.finish(length, digest))
+        return PackEntry(self.quarantine.name, length, digest, *index, self.index.segments, self.index.records)
 
     def write_down(self, intent: bytes) -> None:
         """Append the intent to the sealed pack and make that durable, or hold it in memory with the pack.

@@ -217,13 +217,13 @@ class Index:
         self._known: dict[RevisionId, int] | None = None
 
     @classmethod
-    def of(cls, content: bytes | bytearray, name: str) -> Index:
+    def of(cls, content: bytes, name: str) -> Index:
         """The index that a file has in it; `name`: the file's path, for messages.
 
         Raises:
             CorruptFile: not an index this release reads, or not what was written.
         """
-        return cls(Blocks(bytes(content), name))
+        return cls(Blocks(content, name))
 
     def find(self, kind: int, key: Key) -> range:
         """The rows of that record, the lowest position first; none where it is not here."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
 from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.blocks import seal
+from smartserver.store.blocks import sealed
 from smartserver.store.index import (
     DIGEST,
     EXTERNAL,
@@ -64,10 +65,10 @@ def _little_endian(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def _append(out: bytearray, content: array[int] | bytes) -> None:
-    """Append a column or table, and zeros up to where the next one begins."""
-    out += _little_endian(content) if isinstance(content, array) else content
-    out += bytes(-len(out) & 7)
+def _aligned(content: array[int] | bytes) -> bytes:
+    """A column or table, and zeros up to where the next one begins."""
+    found = _little_endian(content) if isinstance(content, array) else content
+    return found + bytes(-len(found) & 7)
 
 
 def _sorted(digests: bytearray, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
@@ -278,8 +279,11 @@ class IndexBuilder:
             self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
-    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> bytearray:
-        """The index of a pack of that length and hash."""
+    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
+        """The index of a pack of that length and hash, in the pieces of `blocks.sealed`."""
+        return sealed(self._body(pack_length, pack_hash, pace))
+
+    def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
         rows = len(self._digests)
         bits = fanout_bits(rows)
         fanout, order = _sorted(self._digests.joined, bits, pace)
@@ -292,30 +296,17 @@ class IndexBuilder:
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
         counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
-        out = bytearray(HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash))
-        _append(out, fanout)
+        yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
+        yield _aligned(fanout)
         for first in range(0, rows, STRIDE):
             pace()
-            out += b"".join(map(self._digests.__getitem__, order[first : first + STRIDE]))
-        _append(out, b"")
-        for row, position in enumerate(order):
-            if row % PACED == 0:
-                pace()
-            base = self._bases[position]
-            start = self._segment_offsets[self._row_segments[position]]
-            out += ROW.pack(
-                start + self._header_offsets[position],
-                start + self._frame_offsets[position],
-                self._frame_lengths[position],
-                self._lengths[position],
-                base if base & EXTERNAL else row_of[base],
-                self._row_segments[position],
-                self._chains[position],
-                self._lineages[position],
-                self._depths[position],
-            )
+            yield b"".join(map(self._digests.__getitem__, order[first : first + STRIDE]))
+        yield bytes(-rows * DIGEST & 7)
+        for first in range(0, rows, PACED):
+            pace()
+            yield b"".join(map(self._row, order[first : first + PACED], repeat(row_of)))
+        yield bytes(-rows * ROW.size & 7)
         rest: tuple[array[int] | bytes, ...] = (
-            b"",
             array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
             id_offsets,
             by_id,
@@ -327,15 +318,28 @@ class IndexBuilder:
             external_blob,
             outside_blob,
         )
-        for content in rest:
-            _append(out, content)
-        return seal(out)
+        yield from map(_aligned, rest)
+
+    def _row(self, position: int, row_of: array[int]) -> bytes:
+        base = self._bases[position]
+        start = self._segment_offsets[self._row_segments[position]]
+        return ROW.pack(
+            start + self._header_offsets[position],
+            start + self._frame_offsets[position],
+            self._frame_lengths[position],
+            self._lengths[position],
+            base if base & EXTERNAL else row_of[base],
+            self._row_segments[position],
+            self._chains[position],
+            self._lineages[position],
+            self._depths[position],
+        )
 
 
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
-) -> bytearray:
-    """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack.
+) -> Iterator[bytes]:
+    """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
 
     `before`: whether a record lies in a pack before the first of them.
     The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
@@ -382,4 +386,4 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
             rows.append(row)
         builder.add(offset, segment, rows)
     length, digest = pack.length, pack.trailer()
-    return bytes(builder.finish(length, digest))
+    return b"".join(builder.finish(length, digest))

@@ -8,12 +8,12 @@ file, only age tells. On a store behind a link a small pack is held in memory un
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from smartserver.store import far
 from smartserver.store.far import is_far
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.pack import CHUNK
+from smartserver.store.pack import TRAILER
 from transports import steps
 from transports.base import BytesFile, ReadFile, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
@@ -113,20 +113,30 @@ class Quarantine:
         self.enter()
         return self.above.create(self.pack_path)
 
-    def put_index(self, index: bytes | bytearray) -> None:
-        """Make the index durable, or keep it in memory as the pack is.
+    def put_index(self, index: Iterable[bytes]) -> tuple[int, bytes]:
+        """Make the index durable, or keep it in memory as the pack is; its size, and the hash it ends with.
 
         Raises:
             FileExists, NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
         """
         if self._growing is not None:
-            self.hold(b"".join(self._growing.content), index)
-        else:
-            self.above.put(self.index_path, (bytes(index[at : at + CHUNK]) for at in range(0, len(index), CHUNK)))
+            return self.hold(b"".join(self._growing.content), index)
+        size, last = 0, b""
 
-    def hold(self, pack: bytes, index: bytes | bytearray) -> None:
-        """Keep the content of both in memory, where there is no folder."""
-        self._held = pack, bytes(index)
+        def counted() -> Iterator[bytes]:
+            nonlocal size, last
+            for last in index:
+                size += len(last)
+                yield last
+
+        self.above.put(self.index_path, counted())
+        return size, last[-TRAILER:]
+
+    def hold(self, pack: bytes, index: Iterable[bytes]) -> tuple[int, bytes]:
+        """Keep the content of both in memory, where there is no folder; as `put_index`."""
+        content = b"".join(index)
+        self._held = pack, content
+        return len(content), content[-TRAILER:]
 
     def append(self, content: bytes) -> None:
         """Add to the pack that is kept in memory."""

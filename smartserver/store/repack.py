@@ -6,7 +6,7 @@ often as the repository doubles. Packs of more than 1 GiB are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.document import PackEntry
@@ -77,14 +77,16 @@ def run(
     packs: Sequence[OpenPack],
     name: bytes,
     incarnation: bytes,
+    put_index: Callable[[Iterable[bytes]], tuple[int, bytes]],
     before: Before = nowhere,
     pace: Pace = unpaced,
-) -> tuple[PackEntry, bytearray]:
-    """Write neighbouring packs to `file` as one new pack, durably; what a root says of it, and its index.
+) -> PackEntry:
+    """Write neighbouring packs to `file` as one new pack, durably, and its index; what a root says of them.
 
-    The caller closes it, puts both files among the packs, and swaps the root if it still names all of `packs` side by
-    side. Each pack is checked against its hash on the way: damage never gets a new trailer. `incarnation`: the
-    repository's, for the intent that names the packs. `before`: whether a record lies in a pack before the first one.
+    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and swaps the root if it
+    still names all of `packs` side by side. Each pack is checked against its hash on the way: damage never gets a new
+    trailer. `incarnation`: the repository's, for the intent that names the packs. `before`: whether a record lies in a
+    pack before the first one.
 
     Raises:
         CorruptFile: a pack or index is damaged; what was written is to be deleted.
@@ -107,6 +109,5 @@ def run(
     length, digest = writer.finish()
     file.write(encode_intent(Intent(incarnation, (), None, tuple(pack.entry.name for pack in packs))))
     file.sync()
-    index = merge([pack.index for pack in packs], length, digest, before, pace)
-    records = sum(pack.entry.records for pack in packs)
-    return PackEntry(name, length, digest, len(index), bytes(index[-len(digest) :]), segments, records), index
+    index = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
+    return PackEntry(name, length, digest, *index, segments, sum(pack.entry.records for pack in packs))

@@ -64,15 +64,15 @@ def repack(
         undo.callback(place.discard)
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
         with contextlib.closing(place.create(sum(each.length for each in old))) as made:
-            entry, index = packs.run(
+            entry = packs.run(
                 made,
                 chosen,
                 place.name,
                 snapshot.root.incarnation,
+                place.put_index,
                 lambda kind, key: earlier.first_row(kind, key) is not None,
                 pace,
             )
-        place.put_index(index)
         publication = place.publication(file.path)
         with file.swapping(publication, [place.pack_path, place.index_path]) as swap:
             root = swap.current

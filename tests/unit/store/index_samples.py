@@ -20,7 +20,7 @@ def build(revisions: list[Revision], rows: dict[bytes, Row] | None = None) -> In
         segment = decode_segment(encoded, 0, KINDS)
         builder.add(at, segment, [(rows or {}).get(entry.key, Row(0, kib(entry.length))) for entry in segment.entries])
         at += len(encoded)
-    return Index.of(builder.finish(at + 16, b"h" * 16), "packs/1.idx")
+    return Index.of(b"".join(builder.finish(at + 16, b"h" * 16)), "packs/1.idx")
 
 
 def content_of(revisions: list[Revision]) -> bytes:
@@ -30,4 +30,4 @@ def content_of(revisions: list[Revision]) -> bytes:
         segment = decode_segment(revision.segment(), 0, KINDS)
         builder.add(at, segment, [Row()] * len(segment.entries))
         at += segment.length
-    return bytes(builder.finish(at + 16, b"h" * 16))
+    return b"".join(builder.finish(at + 16, b"h" * 16))

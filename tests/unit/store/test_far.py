@@ -108,7 +108,7 @@ def test_what_an_interrupted_push_left_is_deleted_together(stored: Stored) -> No
 
 def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
     quarantine = Quarantine(stored.trips, "project", b"request", Repeatable(7), by_age=True)
-    quarantine.hold(b"pack", b"index")
+    quarantine.hold(b"pack", [b"index"])
     quarantine.publish("project")
     del stored.trips.log[:]
     before = set(stored.storage.list_directory("project/packs"))

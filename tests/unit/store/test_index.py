@@ -14,7 +14,7 @@ from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.store import index as index_module
 from smartserver.store import index_build
-from smartserver.store.blocks import seal
+from smartserver.store.blocks import sealed
 from smartserver.store.index import OUTSIDE, Index, record_digest
 from smartserver.store.index_build import IndexBuilder, fanout_bits
 
@@ -106,7 +106,7 @@ def test_a_match_across_two_digests_is_no_match() -> None:
 
 
 def test_an_empty_index() -> None:
-    index = Index.of(IndexBuilder().finish(40, b"h" * 16), "index")
+    index = Index.of(b"".join(IndexBuilder().finish(40, b"h" * 16)), "index")
     assert (index.records, index.segments, index.outside) == (0, 0, ())
     assert not index.find(0, b"k")
     assert index.segment_of(b"r") is None
@@ -136,7 +136,7 @@ def test_counts_that_pass_the_end_are_refused_though_the_hash_is_right() -> None
             content[:] = good
             at = 12 + 4 * field
             content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + change).to_bytes(4, "little")
-            content[:] = seal(content[:-32])
+            content[:] = b"".join(sealed([bytes(content[:-32])]))
             try:
                 index = Index.of(bytes(content), "index")
             except CorruptFile:

@@ -101,7 +101,7 @@ def test_merged_is_what_is_built_from_the_joined_pack() -> None:
             writer.append(chunk)
     length, digest = writer.finish()
     indexes = [Index.of(made.transport.get(f"packs/{entry.name.hex()}.idx"), "index") for entry in made.entries]
-    merged = merge(indexes, length, digest)
+    merged = b"".join(merge(indexes, length, digest))
     assert merged == rebuild(PackReader(transport.open_read("joined"), length, "joined"), no_base)
     index = Index.of(merged, "joined")
     assert index.external_count == 0
@@ -111,15 +111,15 @@ def test_merged_is_what_is_built_from_the_joined_pack() -> None:
 def test_merging_at_a_pace_stops_for_it_all_along() -> None:
     index = build(history(3 * PACED))
     calls: list[None] = []
-    merged = merge([index], index.pack_length, index.pack_hash, pace=lambda: calls.append(None))
-    assert merged == merge([index], index.pack_length, index.pack_hash)
+    merged = b"".join(merge([index], index.pack_length, index.pack_hash, pace=lambda: calls.append(None)))
+    assert merged == b"".join(merge([index], index.pack_length, index.pack_hash))
     assert len(calls) >= 3 + index.records // PACED
 
 
 def test_merging_one_index_changes_nothing() -> None:
     index = build(history(6))
     content = content_of(history(6))
-    assert merge([Index.of(content, "index")], index.pack_length, index.pack_hash) == content
+    assert b"".join(merge([Index.of(content, "index")], index.pack_length, index.pack_hash)) == content
 
 
 def test_a_revision_in_two_packs_is_refused() -> None:
@@ -133,7 +133,7 @@ def test_an_external_base_stays_external_when_its_copy_lies_behind_it() -> None:
     base, changed = blob(TEXT), blob(TEXT + b"changed\n")
     first = build([Revision(b"a", (Parent(b"x"),), [(changed, base)])], {changed.key: Row(3, 4, 4)})
     second = build([Revision(b"b", (), [(base, None)])])
-    index = Index.of(merge([first, second], 0, b"h" * 16), "merged")
+    index = Index.of(b"".join(merge([first, second], 0, b"h" * 16)), "merged")
     (row,) = index.find(0, changed.key)
     assert index.at(row).base == EXTERNAL
     assert index.external(0) == (0, base.key)
@@ -151,7 +151,7 @@ def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -
     builder = IndexBuilder(before)
     segment = decode_segment(revisions[0].segment(), 0, KINDS)
     builder.add(100, segment, [Row(), Row(8, 9, 7)])
-    index = Index.of(builder.finish(0, b"h" * 16), "index")
+    index = Index.of(b"".join(builder.finish(0, b"h" * 16)), "index")
     (row,) = index.find(0, changed.key)
     assert index.at(row).base == EXTERNAL
     assert index.row(row) == Row(8, 9, 7)
@@ -159,7 +159,7 @@ def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -
     assert not builder.holds(record_digest(1, base.key))
     # It stays so when the pack is joined with a neighbour that has a copy too.
     neighbour = build([Revision(b"b", (), [(base, None)])])
-    joined = Index.of(merge([neighbour, index], 0, b"h" * 16, before), "index")
+    joined = Index.of(b"".join(merge([neighbour, index], 0, b"h" * 16, before)), "index")
     (row,) = joined.find(0, changed.key)
     assert joined.at(row).base == EXTERNAL
     assert joined.row(row) == Row(8, 9, 7)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from builders import locate
@@ -103,10 +103,14 @@ def test_large_packs_are_left_alone_and_part_the_others() -> None:
 
 def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, place: str = "packs") -> PackEntry:
     """Join packs into files in a folder."""
+
+    def put_index(pieces: Iterable[bytes]) -> tuple[int, bytes]:
+        content = b"".join(pieces)
+        made.transport.put(f"{place}/new.idx", [content])
+        return len(content), content[-16:]
+
     with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
-        entry, index = repack.run(file, packs, name, b"i" * 16)
-    made.transport.put(f"{place}/new.idx", [bytes(index)])
-    return entry
+        return repack.run(file, packs, name, b"i" * 16, put_index)
 
 
 def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:

@@ -176,7 +176,7 @@ def test_a_repack_that_lost_drops_its_output(
     other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
     run = repack.run
 
-    def late(*arguments: Any) -> tuple[PackEntry, bytearray]:
+    def late(*arguments: Any) -> PackEntry:
         monkeypatch.setattr(repack, "run", run)
         made = run(*arguments)
         assert other.repack_if_needed()
